@@ -1,0 +1,8 @@
+"""``python -m azure_scheduled_events_exporter`` is the command ``azure-scheduled-events-exporter``."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+"""The command line: parses and wires, nothing else."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from . import __version__, logs
+from .config import CONFIG_FILE_FLAG, SETTINGS, Config, environment_name, resolve, unknown_variables, written
+from .errors import ExporterError, UsageError
+
+PROGRAM = "azure-scheduled-events-exporter"
+_DESCRIPTION = """\
+Watches the Scheduled Events of an Azure VM, so that no maintenance, eviction or host failure surprises anybody.
+
+  try it here   azure-scheduled-events-exporter demo
+  run it        azure-scheduled-events-exporter run              then look at http://localhost:10169/
+  what is up?   azure-scheduled-events-exporter events           asks the metadata service once
+  drill         azure-scheduled-events-exporter simulate --scenario spot-preempt
+"""
+_EPILOG = f"""\
+Every flag is also an environment variable ({environment_name("imds.endpoint")} for --imds.endpoint)
+and a key of the YAML file that --{CONFIG_FILE_FLAG} names (imds.endpoint). A flag wins over the variable, that over
+the file, that over the default. Durations are written as 500ms, 1s, 1m30s or 90d.
+"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the whole usage."""
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that ``arguments`` say; return the exit status: 0, 1 for failure, 2 for usage."""
+    try:
+        arguments = sys.argv[1:] if arguments is None else arguments
+        parsed = _parser(arguments[:1]).parse_args(arguments)
+        return int(parsed.command(parsed))
+    except ExporterError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        return error.exit_status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
+    """The parser; the flags of the simulator only if it is ``wanted``, since the daemon must not load it."""
+    parser = _Parser(
+        prog=PROGRAM,
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, function: object, summary: str, *, configured: bool = True) -> argparse.ArgumentParser:
+        added = commands.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=_EPILOG if configured else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        added.set_defaults(command=function)
+        if configured:
+            _add_settings(added)
+        return added
+
+    command("run", _run, "Poll the metadata service and serve metrics, until told to end.")
+    demo = command("demo", _demo, "Run the exporter on the built-in simulator: all scenarios, sped up, in a loop.")
+    demo.add_argument("--speed", metavar="FACTOR", default="60", help="How much faster than in life. (default 60)")
+    simulate = command(
+        "simulate", _simulate, "Stand in for the metadata service, to try and drill off Azure.", configured=False
+    )
+    if "simulate" in wanted:
+        from .simulator import command as simulator  # noqa: PLC0415 - the daemon must not load it
+
+        simulator.add_arguments(simulate)
+    events = command("events", _events, "Ask the metadata service once and show the current events.")
+    events.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    command("check-config", _check_config, "Check flags, environment and file, and show what would hold.")
+    return parser
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("settings")
+    for setting in SETTINGS:
+        default = f" (default {setting.default})" if setting.default else ""
+        text = (setting.help + default).replace("%", "%%")
+        group.add_argument(
+            f"--{setting.flag}", dest=setting.flag, metavar=setting.metavar, default=argparse.SUPPRESS, help=text
+        )
+    group.add_argument(
+        f"--{CONFIG_FILE_FLAG}", dest=CONFIG_FILE_FLAG, metavar="FILE", default=argparse.SUPPRESS, help="YAML file."
+    )
+
+
+def _flags(parsed: argparse.Namespace) -> dict[str, str]:
+    names = [*(setting.flag for setting in SETTINGS), CONFIG_FILE_FLAG]
+    return {name: value for name, value in vars(parsed).items() if name in names}
+
+
+def _config(parsed: argparse.Namespace) -> Config:
+    return resolve(_flags(parsed), os.environ)
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    from . import daemon  # noqa: PLC0415 - only what a command needs is loaded
+
+    config = _config(parsed)
+    log = logs.set_up(config.log_level, config.log_format)
+    for name, meant in unknown_variables(os.environ):
+        hint = f"did you mean {meant}?" if meant else "see --help"
+        log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
+    return daemon.run(config, log)
+
+
+def _demo(parsed: argparse.Namespace) -> int:
+    from . import demo  # noqa: PLC0415 - only what a command needs is loaded
+
+    return demo.run(_flags(parsed), os.environ, parsed.speed)
+
+
+def _simulate(parsed: argparse.Namespace) -> int:
+    from .simulator import command  # noqa: PLC0415 - only what a command needs is loaded
+
+    return int(command.run(parsed))
+
+
+def _events(parsed: argparse.Namespace) -> int:
+    from . import events_command  # noqa: PLC0415 - only what a command needs is loaded
+
+    return events_command.run(_config(parsed), as_json=parsed.json)
+
+
+def _check_config(parsed: argparse.Namespace) -> int:
+    flags = _flags(parsed)
+    resolve(flags, os.environ)
+    for setting, text, place in written(flags, os.environ):
+        print(f"{setting.flag}: {text or '(none)'}   [{place or 'default'}]")
+    for name, meant in unknown_variables(os.environ):
+        print(f"unknown environment variable {name}: did you mean {meant}?", file=sys.stderr)
+    return 0

@@ -1,0 +1,251 @@
+"""The configuration: one table of settings, and one frozen result.
+
+A flag wins over its environment variable, that over the configuration file, that over the default. Whatever is
+wrong is refused by name, with the place where it stands.
+"""
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from . import yaml_file
+from .durations import parse_duration
+from .errors import UsageError
+from .events import API_VERSIONS
+from .logs import FORMATS, LEVELS
+from .server import ListenAddress, parse_listen_address
+
+ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
+CONFIG_FILE_FLAG = "config.file"
+DISCOVER = "discover"
+# Kubernetes puts variables of every Service into every pod; one called as we are would look like ours.
+_NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything a user can set, checked; durations in seconds."""
+
+    imds_endpoint: str
+    imds_api_version: str
+    imds_timeout: float
+    poll_interval: float
+    instance_name: str | None
+    web_listen_address: ListenAddress
+    web_telemetry_path: str
+    web_config_file: str | None
+    journal_path: str
+    journal_retention: float
+    approval_policy: str
+    otlp_endpoint: str | None
+    tracing_scope: str
+    log_level: str
+    log_format: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table.
+
+    Attributes:
+        flag: its name; also a key of the configuration file.
+        default: as a user would write it; ``""`` for none.
+        parse: checks and converts; a ValueError's message says what is wrong.
+        help: one sentence.
+        metavar: what stands for the value in help.
+    """
+
+    flag: str
+    default: str
+    parse: Callable[[str], Any]
+    help: str
+    metavar: str
+
+    @property
+    def environment(self) -> str:
+        """Its environment variable."""
+        return environment_name(self.flag)
+
+    @property
+    def field(self) -> str:
+        """Its field of :class:`Config`."""
+        return re.sub("[.-]", "_", self.flag)
+
+
+def environment_name(flag: str) -> str:
+    """Return the environment variable that stands for ``flag``."""
+    return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", flag).upper()
+
+
+def resolve(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
+    """Return the configuration that ``flags`` (by name, without dashes), ``environment`` and the file give.
+
+    Raises:
+        UsageError: a value is impossible, or a key of the file unknown.
+    """
+    values = {}
+    for setting, text, place in written(flags, environment):
+        try:
+            values[setting.field] = setting.parse(text)
+        except ValueError as error:
+            raise UsageError(f"{place or setting.flag}: {error}") from None
+    return Config(**values)
+
+
+def written(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[tuple[Setting, str, str]]:
+    """Yield every setting with its text and the place where that stands; the place of a default is ``""``.
+
+    Raises:
+        UsageError: the file cannot be read, or has an unknown key.
+    """
+    file = flags.get(CONFIG_FILE_FLAG) or environment.get(environment_name(CONFIG_FILE_FLAG))
+    from_file = _read_file(Path(file)) if file else {}
+    for setting in SETTINGS:
+        if setting.flag in flags:
+            yield setting, flags[setting.flag], f"--{setting.flag}"
+        elif setting.environment in environment:
+            yield setting, environment[setting.environment], f"environment variable {setting.environment}"
+        elif setting.flag in from_file:
+            text, line = from_file[setting.flag]
+            yield setting, text, f"{file}:{line}: {setting.flag}"
+        else:
+            yield setting, setting.default, ""
+
+
+def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables that look like ours but are none, each with the likeliest one that was meant."""
+    known = [environment_name(CONFIG_FILE_FLAG), *(setting.environment for setting in SETTINGS)]
+    for name in sorted(environment):
+        if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(_NOT_OURS) and name not in known:
+            yield name, (difflib.get_close_matches(name, known, 1) or [""])[0]
+
+
+def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
+    """Every setting of the file by its flag, whether written ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
+    found = yaml_file.load(path).flat()
+    known = [setting.flag for setting in SETTINGS]
+    for key, (_, line) in found.items():
+        if key not in known:
+            meant = difflib.get_close_matches(key, known, 1)
+            hint = f"did you mean '{meant[0]}'?" if meant else f"known are {', '.join(known)}"
+            raise UsageError(f"{path}:{line}: unknown key '{key}': {hint}")
+    return found
+
+
+def _endpoint(text: str) -> str:
+    if text == DISCOVER:
+        return text
+    address = urlsplit(text)
+    try:
+        usable = address.scheme == "http" and address.hostname and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable or address.query or address.fragment or address.username is not None:
+        raise ValueError(f"{text!r} is no base address: write http://HOST[:PORT], or '{DISCOVER}'")
+    return text.rstrip("/")
+
+
+def _positive_duration(text: str) -> float:
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is too short: it must be more than 0")
+    return seconds
+
+
+def _interval(text: str) -> float:
+    seconds = parse_duration(text)
+    if not 0.01 <= seconds <= 86400 / 2:  # noqa: PLR2004 - the message says why
+        raise ValueError(f"{text!r} is out of range: from 10ms (busy) to 12h (after 24h Azure stops sending events)")
+    return seconds
+
+
+def _choice(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"{text!r} is none of {', '.join(choices)}")
+        return text
+
+    return parse
+
+
+def _optional(text: str) -> str | None:
+    return text or None
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/") or not text.isprintable() or any(c in text for c in " ?#%"):
+        raise ValueError(f"{text!r} is no path: it begins with / and has no blanks, '?', '#' or '%'")
+    if text == "/":
+        raise ValueError("'/' is taken by the status page")
+    if text.startswith(("/-/", "/api/")):
+        raise ValueError(f"{text!r} is taken: nothing below /-/ and /api/ is free")
+    return text
+
+
+def state_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
+    """Return where this platform keeps a daemon's state: systemd's ``$STATE_DIRECTORY``, else its custom."""
+    name = "azure-scheduled-events-exporter"
+    if environment.get("STATE_DIRECTORY"):
+        return environment["STATE_DIRECTORY"].split(":")[0]
+    home = environment.get("HOME", "")
+    if platform == "win32":
+        return str(Path(environment.get("PROGRAMDATA", r"C:\ProgramData")) / name)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return f"/var/lib/{name}"
+    return str(Path(environment.get("XDG_STATE_HOME") or Path(home) / ".local" / "state") / name)
+
+
+SETTINGS = (
+    Setting(
+        "imds.endpoint",
+        "http://169.254.169.254",
+        _endpoint,
+        f"Base address of the metadata service; '{DISCOVER}' asks DHCP for it (option 245).",
+        "URL",
+    ),
+    Setting("imds.api-version", API_VERSIONS[-1], _choice(*API_VERSIONS), "Version of the document.", "VERSION"),
+    Setting(
+        "imds.timeout",
+        "10s",
+        _positive_duration,
+        "Time for one request, all of it. The first one of a run waits up to 130s: it may be the one that enables "
+        "Scheduled Events.",
+        "DURATION",
+    ),
+    Setting("poll.interval", "1s", _interval, "Time between polls; a late poll is not repeated.", "DURATION"),
+    Setting(
+        "instance.name", "", _optional, "This VM's name as it stands in Resources; asked of IMDS by default.", "NAME"
+    ),
+    Setting("web.listen-address", ":10169", parse_listen_address, "Where to serve metrics.", "[HOST]:PORT"),
+    Setting("web.telemetry-path", "/metrics", _path, "Path of the metrics.", "PATH"),
+    Setting(
+        "web.config.file", "", _optional, "TLS and basic auth, in the Prometheus exporter-toolkit's format.", "FILE"
+    ),
+    Setting(
+        "journal.path",
+        "",
+        lambda text: text or state_folder(),
+        "Where transitions are kept over restarts; 'memory' keeps none.",
+        "PATH",
+    ),
+    Setting("journal.retention", "90d", _positive_duration, "How long ended events stay in the journal.", "DURATION"),
+    Setting(
+        "approval.policy",
+        "off",
+        lambda text: text or "off",
+        "Which events to approve: off, documented, or a file.",
+        "POLICY",
+    ),
+    Setting("otlp.endpoint", "", _optional, "OpenTelemetry collector to send a trace of each event to.", "URL"),
+    Setting(
+        "tracing.scope", "self", _choice("self", "all"), "Trace this VM's events, or those of other VMs too.", "SCOPE"
+    ),
+    Setting("log.level", "info", _choice(*LEVELS), "Least severity of what is logged.", "LEVEL"),
+    Setting("log.format", "logfmt", _choice(*FORMATS), "Form of the log.", "FORMAT"),
+)

@@ -1,0 +1,201 @@
+"""One running exporter: its threads, its routes, its beginning and its end.
+
+The main thread serves HTTP and takes signals, one thread polls, one asks who this VM is until it knows. They share
+nothing but the snapshot that the poller publishes.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from .clock import Clock, system_clock
+from .config import DISCOVER, Config
+from .errors import ExporterError
+from .exposition import Exposition
+from .identity import parse_identity
+from .imds import ImdsClient, Stopped
+from .logs import facts
+from .pace import Budget
+from .poller import Poller, Settings
+from .server import Handler, Request, Response, Server
+from .status_page import events_json, page
+
+_IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one again and again
+_IDENTITY_HEAD_START = 1.0
+"""The first poll waits so long for this VM's name, so that the first transitions are counted with the right scope."""
+
+_STOP_SECONDS = 1.0
+_HTML = "text/html; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+# The page has no script and asks nothing of anybody, so that no text from IMDS can make it.
+_PAGE_HEADERS = (("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),)
+
+
+class Exporter:
+    """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`."""
+
+    def __init__(self, config: Config, log: logging.Logger, clock: Clock | None = None) -> None:
+        self._log = log
+        self._ending = threading.Event()
+        self._name_asked = threading.Event()
+        self._timeout = config.imds_timeout
+        self.clock = clock or system_clock()
+        budget = Budget()
+        clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
+        self._polling_client, self._identity_client = clients
+        settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name)
+        self.poller = Poller(settings, self._polling_client, self.clock, self._wait, log)
+        self._knows_name = config.instance_name is not None
+        self._threads: list[threading.Thread] = []
+        self.failed: Callable[[], None] = lambda: None
+
+    def start(self) -> None:
+        """Begin to ask who this VM is, and to poll."""
+        for work in (self._learn_identity, self._poll):
+            thread = threading.Thread(target=self._guarded, args=(work,), name=work.__name__.strip("_"), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End both threads, whatever they wait for, within a second."""
+        self._ending.set()
+        self._polling_client.stop()
+        self._identity_client.stop()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _wait(self, seconds: float) -> bool:
+        return self._ending.wait(max(0.0, seconds))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Run ``work``; if it fails, end the process: an exporter that no longer polls would look all quiet."""
+        try:
+            work()
+        except Exception:  # whatever it is
+            self._log.exception(
+                "a thread failed, so the exporter ends; start it again", extra=facts(thread=work.__name__)
+            )
+            self.failed()
+
+    def _poll(self) -> None:
+        if not self._knows_name:
+            self._name_asked.wait(_IDENTITY_HEAD_START)
+        self.poller.run()
+
+    def _learn_identity(self) -> None:
+        tries = 0
+        while True:
+            try:
+                identity = parse_identity(self._identity_client.instance(self._timeout))
+            except Stopped:
+                return
+            except ExporterError as error:
+                if tries == 0:
+                    self._log.warning("this VM's name is not known yet", extra=facts(error=error))
+            else:
+                self.poller.learn(identity)
+                self._name_asked.set()
+                self._log.info("this VM is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
+                return
+            self._name_asked.set()
+            if self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
+                return
+            tries += 1
+
+
+def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
+    """Return what is served at which path; every handler reads the snapshot and nothing else."""
+    poller = exporter.poller
+    exposition = Exposition(lambda: poller.snapshot, time.time)
+
+    def metrics(request: Request) -> Response:
+        rendering = exposition.render(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+        headers = [("Vary", "Accept, Accept-Encoding"), ("Cache-Control", "no-store")]
+        if rendering.content_encoding:
+            headers.append(("Content-Encoding", rendering.content_encoding))
+        return Response(200, rendering.body, rendering.content_type, tuple(headers))
+
+    def ready(_: Request) -> Response:
+        if poller.snapshot.polls.ready:
+            return Response(200, b"ready: IMDS has been read\n", _TEXT)
+        return Response(503, f"not ready: {poller.snapshot.polls.failure}\n".encode(), _TEXT)
+
+    return {
+        "/": lambda _: Response(200, page(poller.snapshot, time.time(), telemetry_path), _HTML, _PAGE_HEADERS),
+        "/api/v1/events": lambda _: Response(200, events_json(poller.snapshot, time.time()), "application/json"),
+        "/-/healthy": lambda _: Response(200, b"alive\n", _TEXT),
+        "/-/ready": ready,
+        telemetry_path: metrics,
+    }
+
+
+def run(config: Config, log: logging.Logger, started: Callable[[int], None] | None = None) -> int:
+    """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is told the port.
+
+    Raises:
+        ExporterError: the endpoint cannot be discovered, or the address not be listened on.
+    """
+    if config.imds_endpoint == DISCOVER:
+        config = _discovered(config, log)
+    return asyncio.run(_serve(config, log, started))
+
+
+def _discovered(config: Config, log: logging.Logger) -> Config:
+    from dataclasses import replace  # noqa: PLC0415
+
+    from .discovery import discover  # noqa: PLC0415 - few need it, and its memory
+
+    endpoint = discover()
+    log.info("metadata service discovered", extra=facts(endpoint=endpoint))
+    return replace(config, imds_endpoint=endpoint)
+
+
+async def _serve(config: Config, log: logging.Logger, started: Callable[[int], None] | None) -> int:
+    loop = asyncio.get_running_loop()
+    ending = asyncio.Event()
+    exporter = Exporter(config, log)
+    status = 0
+
+    def failed() -> None:
+        nonlocal status
+        status = 1
+        loop.call_soon_threadsafe(ending.set)
+
+    exporter.failed = failed
+    _on_signals(loop, ending.set)
+    server = Server(config.web_listen_address, routes(exporter, config.web_telemetry_path), log=log)
+    await server.start()
+    log.info(
+        "listening",
+        extra=facts(
+            address=str(config.web_listen_address),
+            port=server.port,
+            endpoint=config.imds_endpoint,
+            interval_seconds=config.poll_interval,
+        ),
+    )
+    if started:
+        started(server.port)
+    exporter.start()
+    await ending.wait()
+    exporter.stop()
+    await server.stop()
+    log.info("ended")
+    return status
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    """Call ``end`` on the loop when the process is asked to end."""
+    for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one is Windows' way to end a service
+        number = getattr(signal, name, None)
+        if number is None:
+            continue
+        if sys.platform != "win32":
+            loop.add_signal_handler(number, end)
+        else:
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))

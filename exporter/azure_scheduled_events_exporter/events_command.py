@@ -1,0 +1,60 @@
+"""The command ``events``: asks IMDS once, without a daemon, and shows what it says."""
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .clock import system_clock
+from .config import DISCOVER, Config
+from .errors import ExporterError
+from .events import parse_document
+from .identity import parse_identity
+from .imds import ImdsClient
+from .lifecycle import Lifecycles, Vantage, observe
+from .pace import Budget
+from .poller import FIRST_TIMEOUT_SECONDS
+from .snapshot import Polls, Snapshot
+from .status_page import COLUMNS, event_row, events_json
+
+
+def run(config: Config, *, as_json: bool) -> int:
+    """Print the current events to standard output; return the exit status.
+
+    Raises:
+        ExporterError: IMDS gave no valid answer.
+    """
+    endpoint = config.imds_endpoint
+    if endpoint == DISCOVER:
+        from .discovery import discover  # noqa: PLC0415 - few need it
+
+        endpoint = discover()
+    client = ImdsClient(endpoint, config.imds_api_version, Budget(), lambda seconds: threading.Event().wait(seconds))
+    vm_name = config.instance_name
+    if vm_name is None:
+        try:
+            vm_name = parse_identity(client.instance(config.imds_timeout)).vm_name
+        except ExporterError as error:
+            print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
+    document = parse_document(client.scheduled_events(max(FIRST_TIMEOUT_SECONDS, config.imds_timeout)) or b"")
+    known, _ = observe(Lifecycles(), document, Vantage(system_clock().now(), vm_name))
+    now = time.time()
+    if as_json:
+        polls = replace(Polls(), up=not document.unreadable, last_success=now, failure="; ".join(document.unreadable))
+        snapshot = Snapshot(polls=polls, vm_name=vm_name, incarnation=document.incarnation, current=known.current)
+        sys.stdout.write(events_json(snapshot, now).decode())
+    elif known.current:
+        sys.stdout.write(table([COLUMNS, *(event_row(life, now) for life in known.current.values())]))
+    else:
+        print("No events.")
+    for complaint in (*document.unreadable, *document.remarks):
+        print(complaint, file=sys.stderr)
+    return 0
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return ``rows`` as lines of aligned columns."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "".join(line.rstrip() + "\n" for line in lines)

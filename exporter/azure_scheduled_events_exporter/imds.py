@@ -1,0 +1,267 @@
+"""The wire to the Azure Instance Metadata Service: one request in, one body or one named failure out.
+
+Knows HTTP and its limits; knows nothing of what a body means and decides nothing. Every request has one deadline for
+all of it, so that a server that drips cannot hold a poll, and every body is read up to a cap.
+"""
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from http import HTTPStatus
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+
+from . import __version__
+from .errors import ExporterError
+from .pace import Budget
+
+LARGEST_BODY = 1 << 20
+INSTANCE_API_VERSION = "2021-02-01"
+_CHUNK = 1 << 16
+
+
+class Outcome(StrEnum):
+    """How a poll ended."""
+
+    OK = "ok"
+    TIMEOUT = "timeout"
+    CONNECTION_ERROR = "connection_error"
+    THROTTLED = "throttled"
+    HTTP_ERROR = "http_error"
+    INVALID_DOCUMENT = "invalid_document"
+
+
+class ImdsError(ExporterError):
+    """A request that gave no usable answer; ``reason`` alone is the same as long as the failure is."""
+
+    def __init__(self, outcome: Outcome, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.outcome = outcome
+        self.reason = reason
+
+
+class Stopped(ExporterError):  # noqa: N818 - not an error of anybody: the process is to end
+    """The request was given up because the process is to end."""
+
+
+_HINTS: Mapping[int, str] = {
+    HTTPStatus.BAD_REQUEST: "check --imds.api-version, and that no proxy on the way adds X-Forwarded-For",
+    HTTPStatus.FORBIDDEN: "the guest proxy agent or a firewall rule keeps this process from IMDS",
+    HTTPStatus.NOT_FOUND: "the service may be moving; else check --imds.endpoint",
+    HTTPStatus.METHOD_NOT_ALLOWED: "the service may be moving; else check --imds.endpoint",
+    HTTPStatus.GONE: "the service is moving, which takes up to 70 s",
+    HTTPStatus.TOO_MANY_REQUESTS: "over 5 requests a second from this VM, all its programs together; polling slower",
+}
+
+
+class ImdsClient:
+    """Requests to one endpoint over one kept-alive connection. One thread uses it; any thread may :meth:`stop` it.
+
+    Args:
+        endpoint: base address, such as ``http://169.254.169.254``.
+        api_version: of the Scheduled Events document.
+        budget: shared by all clients of this process.
+        wait: waits so many seconds, or until the process is to end; returns whether it is.
+    """
+
+    def __init__(self, endpoint: str, api_version: str, budget: Budget, wait: Callable[[float], bool]) -> None:
+        self._endpoint = endpoint.rstrip("/")
+        self._budget = budget
+        self._wait = wait
+        self._deadline = _Deadline()
+        self._session = _Session()
+        self._session.mount("http://", _DeadlineAdapter(self._deadline))
+        self.reached = False  # whether any request has had an answer, whatever it said
+        # Prepared once: it is the same request every second.
+        self._events = self._prepare("scheduledevents", api_version)
+        self._instance = self._prepare("instance", INSTANCE_API_VERSION)
+
+    def scheduled_events(self, timeout: float) -> bytes | None:
+        """Return the body of a 200, or None for a 304 (unchanged).
+
+        Raises:
+            ImdsError: anything else, within ``timeout`` seconds and a moment.
+            Stopped: :meth:`stop` was called.
+        """
+        return self._get(self._events, timeout)
+
+    def instance(self, timeout: float) -> bytes:
+        """Return the instance metadata of this VM. Raises as :meth:`scheduled_events` does."""
+        body = self._get(self._instance, timeout)
+        if body is None:
+            raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 to a first question")
+        return body
+
+    def stop(self) -> None:
+        """Give up the request that is under way, and every later one."""
+        self._deadline.stop()
+
+    def _prepare(self, what: str, api_version: str) -> requests.PreparedRequest:
+        request = requests.Request(
+            "GET",
+            f"{self._endpoint}/metadata/{what}",
+            params={"api-version": api_version},
+            headers={
+                "Metadata": "true",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+                "User-Agent": f"azure-scheduled-events-exporter/{__version__}",
+            },
+        )
+        return request.prepare()
+
+    def _get(self, request: requests.PreparedRequest, timeout: float) -> bytes | None:
+        now = time.monotonic()
+        if self._wait(self._budget.reserve(now) - now):
+            raise Stopped("the exporter is ending")
+        self._deadline.set(timeout)
+        try:
+            with self._session.send(request, stream=True, timeout=timeout, allow_redirects=False) as response:
+                self.reached = True
+                body = _read(response)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise self._failure(error, timeout) from None
+        return self._judge(response, body)
+
+    def _failure(self, error: Exception, timeout: float) -> ExporterError:
+        if self._deadline.stopped:
+            return Stopped("the exporter is ending")
+        causes = list(_causes(error))
+        if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
+            return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
+        told = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
+        detail = told[-1] if told else f"{type(error).__name__}: {error}"
+        return ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", _one_line(detail))
+
+    def _judge(self, response: requests.Response, body: bytes | None) -> bytes | None:
+        status = response.status_code
+        if status == HTTPStatus.NOT_MODIFIED:
+            return None
+        if status == HTTPStatus.OK:
+            if body is None:
+                raise ImdsError(Outcome.INVALID_DOCUMENT, f"{self._endpoint} sent more than 1 MiB")
+            return body
+        outcome = Outcome.THROTTLED if status == HTTPStatus.TOO_MANY_REQUESTS else Outcome.HTTP_ERROR
+        said = _error_text(body or b"")
+        hint = _HINTS.get(status)
+        if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+            hint = "a redirect is never followed; check --imds.endpoint"
+        detail = "; ".join(part for part in (said, hint) if part)
+        raise ImdsError(outcome, f"{self._endpoint} answered {status}", detail)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what led to it, outermost first."""
+    for _ in range(10):  # the libraries wrap three or four times
+        if error is None:
+            return
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _read(response: requests.Response) -> bytes | None:
+    """The whole body, or None when it is larger than the cap; the connection is then closed."""
+    chunks, size = [], 0
+    while chunk := response.raw.read(_CHUNK, decode_content=True):
+        size += len(chunk)
+        if size > LARGEST_BODY:
+            response.raw.close()
+            return None
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _error_text(body: bytes) -> str:
+    """What an error body says: the ``error`` of a JSON object, or the beginning of any other text."""
+    text = body[:4096].decode("utf-8", "replace")
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    if isinstance(content, dict) and isinstance(content.get("error"), str):
+        text = content["error"]
+    return _one_line(text)
+
+
+def _one_line(text: str, length: int = 160) -> str:
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= length else line[: length - 3] + "..."
+
+
+class _Session(requests.Session):
+    def __init__(self) -> None:
+        super().__init__()
+        self.trust_env = False  # a proxy from the environment must never see this traffic
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - requests' signature
+        """Say that there is none: requests would read the whole body of a redirect, however large."""
+        return None
+
+
+class _Deadline:
+    """The time by which the request under way must be over, and the way to end it from another thread."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._at = 0.0
+        self._socket: socket.socket | None = None
+
+    def set(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+
+    def remaining(self) -> float:
+        left = self._at - time.monotonic()
+        if self.stopped or left <= 0:
+            raise TimeoutError("the request took too long")
+        return left
+
+    def watch(self, opened: socket.socket) -> None:
+        self._socket = opened
+        if self.stopped:
+            self.stop()
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # closed already
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+class _DeadlineSocket(socket.socket):
+    """A socket of which every receive ends by the deadline: its own timeout starts anew with each byte."""
+
+    deadline: _Deadline
+
+    def recv_into(self, *args: object, **kwargs: object) -> int:
+        self.settimeout(self.deadline.remaining())
+        return super().recv_into(*args, **kwargs)  # type: ignore[arg-type] # handed on as it comes
+
+
+class _DeadlineAdapter(HTTPAdapter):
+    """Opens connections whose sockets keep ``deadline``; never retries, since the next poll does."""
+
+    def __init__(self, deadline: _Deadline) -> None:
+        class Connection(HTTPConnection):
+            def _new_conn(self) -> socket.socket:
+                plain = super()._new_conn()
+                guarded = _DeadlineSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
+                guarded.deadline = deadline
+                deadline.watch(guarded)
+                return guarded
+
+        class Pool(HTTPConnectionPool):
+            ConnectionCls = Connection
+
+        self._pool_class = Pool
+        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
+
+    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: object) -> None:  # noqa: FBT001, FBT002 - requests' signature
+        super().init_poolmanager(connections, maxsize, block, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": self._pool_class}

@@ -1,0 +1,309 @@
+"""The life of an event: what a new document changes about the events that are known.
+
+A pure function, :func:`observe`, and two tables that are the specification. It knows no clock (the moment is
+handed in), no network, disk, metric or log, and decides nothing about approvals.
+
+Theory of operation. IMDS shows states, never changes, and it shows no end: a finished event just leaves the
+document. So a change is the difference between what was known and what the document says: :data:`PRESENT` for an
+event that stands in it, :data:`ABSENT` for one that does not. What absence means depends on what else is known
+(:class:`Absence`). Every transition is told once in an event's life and in the order of :class:`Transition`,
+only a NotBefore may move again and again. An event that comes back after its end is shown, since it may still
+happen, but its life is over: it makes no more transitions.
+
+Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from .events import Document, EventStatus, EventType, ScheduledEvent, Scope
+from .instant import Instant
+
+APPROVAL_MARGIN_SECONDS = 5.0
+"""A start earlier than this before NotBefore proves an approval: the platform itself never begins early."""
+
+WATCHED_WITHIN_SECONDS = 60.0
+"""An event that started stays in the document for minutes, so a shorter gap in polling hides no start."""
+
+REMEMBERED_ENDS = 1000
+"""How many ended events are remembered, to know one that comes back."""
+
+
+class State(StrEnum):
+    """Where a current event stands."""
+
+    SCHEDULED = "Scheduled"
+    STARTED = "Started"
+    OTHER = "other"  # a status that the documentation does not name
+
+
+class Transition(StrEnum):
+    """What happens to an event, in the order in which it may happen."""
+
+    DETECTED = "detected"
+    RESCHEDULED = "rescheduled"
+    APPROVED = "approved"
+    STARTED = "started"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+class Approver(StrEnum):
+    """Who let the event begin; ``deadline`` is nobody: NotBefore came."""
+
+    EXPORTER = "exporter"
+    OPERATOR = "operator"
+    EXTERNAL = "external"
+    DEADLINE = "deadline"
+
+
+class Absence(StrEnum):
+    """What is known about an event that is missing from the document. The first that applies counts."""
+
+    REBOOTED = "this VM has booted since the event was first seen, and the event was to do that"
+    UNWATCHED = "nobody was polling when it left"
+    EARLY = "NotBefore is still to come"
+    OVERDUE = "NotBefore has passed or was never known"
+
+
+PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]]] = MappingProxyType(
+    {
+        (None, State.SCHEDULED): (State.SCHEDULED, (Transition.DETECTED,)),
+        (None, State.STARTED): (State.STARTED, (Transition.DETECTED, Transition.STARTED)),  # a host failure
+        (None, State.OTHER): (State.OTHER, (Transition.DETECTED,)),
+        (State.SCHEDULED, State.SCHEDULED): (
+            State.SCHEDULED,
+            (Transition.RESCHEDULED,),
+        ),  # if NotBefore moved
+        (State.SCHEDULED, State.STARTED): (
+            State.STARTED,
+            (Transition.APPROVED, Transition.STARTED),
+        ),  # if early
+        (State.SCHEDULED, State.OTHER): (State.OTHER, ()),
+        (State.OTHER, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
+        (State.OTHER, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
+        (State.OTHER, State.OTHER): (State.OTHER, ()),
+        (State.STARTED, State.SCHEDULED): (State.STARTED, ()),  # an older document, late: nothing un-starts
+        (State.STARTED, State.STARTED): (State.STARTED, ()),  # also a second impact of the same event
+        (State.STARTED, State.OTHER): (State.STARTED, ()),
+    }
+)
+
+ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
+    {
+        (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
+        (State.SCHEDULED, Absence.UNWATCHED): Transition.LOST,
+        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
+        (State.SCHEDULED, Absence.OVERDUE): Transition.LOST,
+        (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
+        (State.OTHER, Absence.UNWATCHED): Transition.LOST,
+        (State.OTHER, Absence.EARLY): Transition.LOST,
+        (State.OTHER, Absence.OVERDUE): Transition.LOST,
+        **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycle:
+    """One event from its first appearance.
+
+    Attributes:
+        event: as the newest document shows it.
+        state: where it stands; never goes back from Started.
+        scope: whether it touches this VM, by the newest knowledge of this VM's name.
+        first_seen: when a document first showed it.
+        not_before: the last NotBefore that could be read, seconds since the epoch.
+        notice_seconds: the warning really given: first seen to NotBefore, 0 if it had started by then;
+            None if no NotBefore was known.
+        approved_by: who let it begin, once that is known; approved_at: when.
+        started_at: when it was first seen Started, or when this VM booted if only that proves it.
+        proven_by_boot: whether only a boot of this VM shows that it started.
+        outcome: how it ended: completed, cancelled or lost; ended_at: when that was seen.
+        told: False once it came back after its end and so makes no more transitions.
+    """
+
+    event: ScheduledEvent
+    state: State
+    scope: Scope
+    first_seen: Instant
+    not_before: float | None = None
+    notice_seconds: float | None = None
+    approved_by: Approver | None = None
+    approved_at: Instant | None = None
+    started_at: Instant | None = None
+    proven_by_boot: bool = False
+    outcome: Transition | None = None
+    ended_at: Instant | None = None
+    told: bool = True
+
+    @property
+    def event_id(self) -> str:
+        """The EventId, upper case."""
+        return self.event.event_id
+
+    @property
+    def approved_here(self) -> bool:
+        """Whether IMDS accepted an approval by this exporter or by an operator on this VM."""
+        return self.approved_by in {Approver.EXPORTER, Approver.OPERATOR}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One transition, with the whole life as it stands right after it."""
+
+    transition: Transition
+    lifecycle: Lifecycle
+    at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Lifecycles:
+    """All that is known about events: the current ones by EventId, and how the last ones ended."""
+
+    current: Mapping[str, Lifecycle] = field(default_factory=dict)
+    ended: Mapping[str, Transition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Vantage:
+    """From where a document is looked at.
+
+    Attributes:
+        now: the moment of the observation.
+        vm_name: this VM's name as it stands in Resources; None while not known.
+        watched: whether the last document before this one is so recent that no start can have been missed;
+            False for the first document of a run.
+        booted_at: when this VM last booted; None if that cannot be known.
+    """
+
+    now: Instant
+    vm_name: str | None = None
+    watched: bool = True
+    booted_at: Instant | None = None
+
+
+def observe(known: Lifecycles, document: Document, vantage: Vantage) -> tuple[Lifecycles, tuple[Change, ...]]:
+    """Return what is known after ``document``, and the changes that it brought, in the order they count.
+
+    The same document again changes nothing. Nothing raises, whatever the document says.
+    """
+    current: dict[str, Lifecycle] = {}
+    changes: list[Change] = []
+    for event in document.events:
+        before = known.current.get(event.event_id)
+        if before is None and event.event_id in known.ended:
+            before = Lifecycle(event, _state(event), event.scope(vantage.vm_name), vantage.now, told=False)
+        after, news = _seen(before, event, vantage)
+        current[event.event_id] = after
+        changes.extend(news)
+    ended = dict(known.ended)
+    for event_id, before in known.current.items():
+        if event_id in current:
+            continue
+        if document.unreadable:
+            current[event_id] = before
+        elif before.told:
+            change = _gone(before, vantage)
+            changes.append(change)
+            ended[event_id] = change.transition
+    for event_id in list(ended)[: max(0, len(ended) - REMEMBERED_ENDS)]:
+        del ended[event_id]
+    return Lifecycles(current, ended), tuple(changes)
+
+
+def approve(
+    known: Lifecycles, event_id: str, approver: Approver, now: Instant
+) -> tuple[Lifecycles, tuple[Change, ...]]:
+    """Return what is known after IMDS accepted an approval of ``event_id``; an approval counts once."""
+    before = known.current.get(event_id.upper())
+    if before is None or not before.told or before.approved_by or before.state is State.STARTED:
+        return known, ()
+    after = replace(before, approved_by=approver, approved_at=now)
+    current = {**known.current, after.event_id: after}
+    return replace(known, current=current), (Change(Transition.APPROVED, after, now),)
+
+
+def _state(event: ScheduledEvent) -> State:
+    match event.status:
+        case EventStatus.SCHEDULED:
+            return State.SCHEDULED
+        case EventStatus.STARTED:
+            return State.STARTED
+        case _:
+            return State.OTHER
+
+
+def _seen(before: Lifecycle | None, event: ScheduledEvent, vantage: Vantage) -> tuple[Lifecycle, list[Change]]:
+    """An event that stands in the document."""
+    state, transitions = PRESENT[before.state if before else None, _state(event)]
+    scope = event.scope(vantage.vm_name)
+    if before is None:
+        life = Lifecycle(event, state, scope, vantage.now, notice_seconds=_notice(event, vantage.now))
+    else:
+        life = replace(before, event=event, state=state, scope=scope)
+    if event.not_before is not None and state is not State.STARTED:
+        life = replace(life, not_before=event.not_before)
+    changes = []
+    for transition in transitions if life.told else ():
+        happened = _apply(transition, before, life, vantage.now)
+        if happened is not None:
+            life = happened
+            changes.append(Change(transition, life, vantage.now))
+    return life, changes
+
+
+def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, now: Instant) -> Lifecycle | None:
+    """Return ``life`` after ``transition``, or None when the facts do not bear it out."""
+    match transition:
+        case Transition.RESCHEDULED:
+            moved = before is not None and before.not_before not in {None, life.not_before}
+            return life if moved else None
+        case Transition.APPROVED:
+            early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
+            if life.approved_by or not early:
+                return None
+            return replace(life, approved_by=Approver.EXTERNAL, approved_at=now)
+        case Transition.STARTED:
+            if before is not None and life.approved_by is None and life.not_before is not None:
+                life = replace(life, approved_by=Approver.DEADLINE, approved_at=now)
+            return replace(life, started_at=now)
+        case _:
+            return life
+
+
+def _notice(event: ScheduledEvent, now: Instant) -> float | None:
+    if _state(event) is State.STARTED:
+        return 0.0
+    return None if event.not_before is None else max(0.0, event.not_before - now.wall)
+
+
+# A reboot proves only those events that reboot the VM; a Freeze keeps its memory.
+_REBOOTS = frozenset({EventType.REBOOT, EventType.REDEPLOY, EventType.PREEMPT, EventType.TERMINATE})
+
+
+def _absence(life: Lifecycle, vantage: Vantage) -> Absence:
+    booted = vantage.booted_at
+    mine = life.scope is Scope.SELF and life.event.event_type in _REBOOTS
+    # The time of boot moves with the wall clock, so another boot is told by its id, not by its time alone.
+    rebooted = booted is not None and booted.boot_id != life.first_seen.boot_id and booted.wall > life.first_seen.wall
+    if mine and rebooted:
+        return Absence.REBOOTED
+    if not vantage.watched:
+        return Absence.UNWATCHED
+    if life.not_before is not None and vantage.now.wall < life.not_before:
+        return Absence.EARLY
+    return Absence.OVERDUE
+
+
+def _gone(life: Lifecycle, vantage: Vantage) -> Change:
+    """An event that has left the document."""
+    absence = _absence(life, vantage)
+    outcome = ABSENT[life.state, absence]
+    if outcome is Transition.COMPLETED and life.started_at is None:
+        life = replace(life, started_at=vantage.booted_at, proven_by_boot=True)
+    after = replace(life, outcome=outcome, ended_at=vantage.now)
+    return Change(outcome, after, vantage.now)

@@ -1,0 +1,122 @@
+"""What all transitions add up to: the counters and histograms of history.
+
+A pure fold over :class:`.lifecycle.Change`, so that a restart can rebuild it from the journal. It knows no metric
+library and nothing of polls.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from .events import EventSource, EventType, Scope
+from .lifecycle import Approver, Change, Lifecycle, Transition
+
+_Key = TypeVar("_Key")
+TransitionKey = tuple[str, str, str, str]
+"""event_type, event_source, scope, transition"""
+
+# Every bound is a line that somebody decides by: no warning at all, the documented notices (30 s, 5, 10, 15 min),
+# and days for a predicted failure. Their number keeps all histograms of history under 400 series.
+NOTICE_BOUNDS = (0.0, 10.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0, 86400.0)
+LATENCY_BOUNDS = (1.0, 5.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0)
+PHASE_BOUNDS = (1.0, 5.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How often values fell under each bound; ``counts`` has one more entry than ``bounds``, for the rest."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float = 0.0
+
+    @classmethod
+    def empty(cls, bounds: tuple[float, ...]) -> "Histogram":
+        """Return a histogram over ``bounds`` (ascending) that has seen nothing."""
+        return cls(bounds, (0,) * (len(bounds) + 1))
+
+    def observe(self, value: float) -> "Histogram":
+        """Return the histogram with ``value`` counted too."""
+        index = bisect_left(self.bounds, value)
+        counts = (*self.counts[:index], self.counts[index] + 1, *self.counts[index + 1 :])
+        return replace(self, counts=counts, total=self.total + value)
+
+
+def _initial_transitions() -> dict[TransitionKey, int]:
+    """The series that exist from the start: a counter that begins at 1 hides its first increase from Prometheus."""
+    return {
+        (str(event_type), str(source), str(Scope.SELF), str(transition)): 0
+        for event_type in EventType
+        for source in EventSource
+        for transition in Transition
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Counters and histograms of history. Immutable: :meth:`with_changes` returns the next one.
+
+    Attributes:
+        transitions: how often each happened, by :data:`TransitionKey`.
+        notice: seconds of warning, by event type.
+        approval_latency: seconds from first seen to approved, by event type and approver.
+        phases: seconds spent Scheduled and Started, by event type and phase.
+    """
+
+    transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
+    notice: Mapping[tuple[str], Histogram] = field(default_factory=dict)
+    approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+    phases: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+
+    def with_changes(self, changes: Iterable[Change]) -> "Tally":
+        """Return the tally with ``changes`` counted too."""
+        transitions, notice = dict(self.transitions), dict(self.notice)
+        latency, phases = dict(self.approval_latency), dict(self.phases)
+        for change in changes:
+            life = change.lifecycle
+            event_type = life.event.event_type
+            key = (event_type, life.event.source, str(life.scope), str(change.transition))
+            transitions[key] = transitions.get(key, 0) + 1
+            if change.transition is Transition.DETECTED and life.notice_seconds is not None:
+                _observe(notice, (event_type,), life.notice_seconds, NOTICE_BOUNDS)
+            if _settles_approval(change) and life.approved_by and life.approved_at:
+                seconds = life.approved_at.since(life.first_seen)
+                _observe(latency, (event_type, str(life.approved_by)), seconds, LATENCY_BOUNDS)
+            for phase, seconds in phase_durations(change):
+                _observe(phases, (event_type, phase), seconds, PHASE_BOUNDS)
+        return Tally(transitions, notice, latency, phases)
+
+
+def phase_durations(change: Change) -> list[tuple[str, float]]:
+    """Return the phases that ended with ``change``, with the seconds they lasted.
+
+    A lost event ends none: when its phase ended is just what nobody saw.
+    """
+    life = change.lifecycle
+    match change.transition:
+        case Transition.STARTED if not _began_started(life):
+            return [("scheduled", change.at.since(life.first_seen))]
+        case Transition.CANCELLED:
+            return [("scheduled", change.at.since(life.first_seen))]
+        case Transition.COMPLETED if life.started_at is not None:
+            started = ("started", change.at.since(life.started_at))
+            if life.proven_by_boot:
+                return [("scheduled", life.started_at.since(life.first_seen)), started]
+            return [started]
+        case _:
+            return []
+
+
+def _settles_approval(change: Change) -> bool:
+    """An approval is a transition of its own, but a deadline shows only in the start that it allowed."""
+    by_deadline = change.lifecycle.approved_by is Approver.DEADLINE
+    return change.transition is (Transition.STARTED if by_deadline else Transition.APPROVED)
+
+
+def _began_started(life: Lifecycle) -> bool:
+    return life.started_at == life.first_seen
+
+
+def _observe(into: dict[_Key, Histogram], key: _Key, value: float, bounds: tuple[float, ...]) -> None:
+    into[key] = into.get(key, Histogram.empty(bounds)).observe(value)

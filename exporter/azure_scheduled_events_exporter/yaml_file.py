@@ -1,0 +1,192 @@
+"""YAML files that people write: read strictly, every complaint with file and line.
+
+Knows YAML and how to complain; knows nothing of what a file means. Every scalar is text until a reader asks
+for something else, so that ``off`` is never a boolean and ``2020-07-01`` never a date.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from .durations import parse_duration
+from .errors import UsageError
+
+_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
+_LARGEST = 1 << 20
+
+
+class Section:
+    """One mapping of a YAML file, read key by key; :meth:`finish` then refuses the keys nobody asked for."""
+
+    def __init__(self, source: str, node: yaml.MappingNode, name: str = "") -> None:
+        self.source = source
+        self.name = name
+        self.line = node.start_mark.line + 1
+        self._nodes: dict[str, yaml.Node] = {}
+        self._lines: dict[str, int] = {}
+        self._known: list[str] = []
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise UsageError(f"{source}:{line}: a key must be plain text")
+            key = str(key_node.value)
+            if key in self._nodes:
+                raise UsageError(f"{source}:{line}: '{key}' stands twice (first in line {self._lines[key]}): keep one")
+            self._nodes[key] = value_node
+            self._lines[key] = line
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._nodes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def error(self, message: str, key: str | None = None) -> UsageError:
+        """Return (not raise) the complaint ``message`` about ``key``, or about the section as a whole."""
+        line = self.line if key is None else self._lines.get(key, self.line)
+        subject = ".".join(part for part in (self.name, key) if part)
+        return UsageError(f"{self.source}:{line}: {subject + ': ' if subject else ''}{message}")
+
+    def finish(self) -> None:
+        """Refuse the first key that no reader asked for, by name."""
+        for key in self._nodes:
+            if key not in self._known:
+                raise self.error(f"unknown key; known here: {', '.join(sorted(self._known))}", key)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """Return the text at ``key``; without one, ``default``, or a complaint if that is None."""
+        node = self._node(key)
+        if node is None:
+            if default is None:
+                raise self.error(f"'{key}' is missing")
+            return default
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.error("must be one value, not a list or a mapping", key)
+        return str(node.value)
+
+    def number(self, key: str, default: float | None = None, *, least: float = 0) -> float:
+        """Return the number at ``key``, refusing what is below ``least``."""
+        if key not in self and default is not None:
+            self._known.append(key)
+            return default
+        text = self.text(key)
+        try:
+            value = float(text)
+        except ValueError:
+            raise self.error(f"'{text}' is no number", key) from None
+        if not least <= value < float("inf"):
+            raise self.error(f"must be a number, {least:g} or more, not {text}", key)
+        return value
+
+    def duration(self, key: str, default: float | None = None) -> float:
+        """Return the seconds at ``key``, written as ``1m30s``."""
+        if key not in self and default is not None:
+            self._known.append(key)
+            return default
+        try:
+            return parse_duration(self.text(key))
+        except ValueError as error:
+            raise self.error(str(error), key) from None
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Return whether ``key`` says true, yes or on."""
+        text = self.text(key, "true" if default else "false").lower()
+        if text not in _TRUE + _FALSE:
+            raise self.error(f"'{text}' is neither true nor false", key)
+        return text in _TRUE
+
+    def choice(self, key: str, choices: tuple[str, ...], default: str | None = None) -> str:
+        """Return the text at ``key``, which must be one of ``choices``."""
+        text = self.text(key, default)
+        if text not in choices:
+            raise self.error(f"'{text}' is none of {', '.join(choices)}", key)
+        return text
+
+    def texts(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """Return the list of texts at ``key``; a single text counts as a list of one."""
+        node = self._node(key)
+        if node is None:
+            if default is None:
+                raise self.error(f"'{key}' is missing")
+            return default
+        items = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        if not all(isinstance(item, yaml.ScalarNode) for item in items):
+            raise self.error("must be a list of plain values", key)
+        return tuple(str(item.value) for item in items)
+
+    def section(self, key: str) -> "Section | None":
+        """Return the mapping at ``key``, or None when there is none."""
+        node = self._node(key)
+        if node is None:
+            return None
+        if not isinstance(node, yaml.MappingNode):
+            raise self.error("must be a mapping", key)
+        return Section(self.source, node, key)
+
+    def sections(self, key: str) -> tuple["Section", ...]:
+        """Return the list of mappings at ``key``; empty when there is none."""
+        node = self._node(key)
+        if node is None:
+            return ()
+        if not isinstance(node, yaml.SequenceNode):
+            raise self.error("must be a list", key)
+        for item in node.value:
+            if not isinstance(item, yaml.MappingNode):
+                raise UsageError(f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a mapping")
+        return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(node.value))
+
+    def flat(self) -> Mapping[str, tuple[str, int]]:
+        """Return every scalar below this section by its dotted key, with its line; marks all as known."""
+        found: dict[str, tuple[str, int]] = {}
+        for key, node in self._nodes.items():
+            self._known.append(key)
+            if isinstance(node, yaml.MappingNode):
+                inner = Section(self.source, node, key).flat()
+                entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
+            elif isinstance(node, yaml.ScalarNode):
+                entries = {key: (str(node.value), self._lines[key])}
+            else:
+                raise self.error("must be one value, not a list", key)
+            for dotted, entry in entries.items():
+                if dotted in found:
+                    raise self.error(f"'{dotted}' stands twice: keep one", key)
+                found[dotted] = entry
+        return found
+
+    def _node(self, key: str) -> yaml.Node | None:
+        self._known.append(key)
+        return self._nodes.get(key)
+
+
+def load(path: Path) -> Section:
+    """Read the YAML file at ``path``, whose top must be a mapping.
+
+    Raises:
+        UsageError: the file cannot be read, is no YAML, is larger than 1 MiB, or its top is no mapping.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(data) > _LARGEST:
+        raise UsageError(f"{path}: larger than 1 MiB: this is not a file of ours")
+    return parse(data.decode("utf-8", "replace"), str(path))
+
+
+def parse(text: str, source: str) -> Section:
+    """Read YAML from ``text``; ``source`` names it in complaints. Raises as :func:`load` does."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UsageError(f"{source}:{line}: is no YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
+        raise UsageError(f"{source}: is no YAML: {reason}") from None
+    if node is None:
+        node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))
+    if not isinstance(node, yaml.MappingNode):
+        raise UsageError(f"{source}:{node.start_mark.line + 1}: must be a mapping of keys to values")
+    return Section(source, node)
