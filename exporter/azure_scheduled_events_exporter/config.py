@@ -141,12 +141,12 @@ def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
 def _endpoint(text: str) -> str:
     if text == DISCOVER:
         return text
-    address = urlsplit(text)
     try:
-        usable = address.scheme == "http" and address.hostname and address.port != 0
+        address = urlsplit(text)
+        usable = address.scheme == "http" and address.hostname and address.port != 0 and address.username is None
     except ValueError:
         usable = False
-    if not usable or address.query or address.fragment or address.username is not None:
+    if not usable or not text.isprintable() or any(c in text for c in " ?#"):
         raise ValueError(f"{text!r} is no base address: write http://HOST[:PORT], or '{DISCOVER}'")
     return text.rstrip("/")
 

@@ -116,6 +116,9 @@ class Document:
     remarks: tuple[str, ...] = ()
 
 
+_EARLIEST_YEAR = 1970
+
+
 def comparable_name(name: str) -> str:
     """Return ``name`` so that two spellings of one VM are equal.
 
@@ -136,7 +139,7 @@ def parse_document(body: bytes) -> Document:
         text = body.decode(json.detect_encoding(body), "replace").removeprefix("\ufeff")
         if not text.strip():
             return Document()
-        content = json.loads(text, parse_constant=_refuse_constant)
+        content = json.loads(text, parse_int=_number, parse_constant=_refuse_constant)
     except RecursionError:
         raise InvalidDocumentError("JSON nested too deep") from None
     except ValueError as error:
@@ -160,8 +163,8 @@ def parse_not_before(text: str) -> float | None:
     for read in (email.utils.parsedate_to_datetime, datetime.fromisoformat):
         try:
             moment = read(text)
-            # Of a year such as 0001 (.NET's "no time") the e-mail reader makes 2001.
-            if f"{moment.year:04d}" not in text:
+            # .NET's "no time" is of the year 0001, of which the e-mail reader makes 2001.
+            if moment.year < _EARLIEST_YEAR or f"{moment.year:04d}" not in text:
                 return None
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=UTC)
@@ -225,10 +228,12 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
     """One event out of two entries with its EventId: Started wins, and no VM is forgotten."""
     leading, other = (second, first) if second.status == EventStatus.STARTED else (first, second)
-    names = {comparable_name(name): name for name in reversed(first.resources + second.resources)}
+    names: dict[str, str] = {}
+    for name in first.resources + second.resources:  # in this order: the first one is the leader
+        names.setdefault(comparable_name(name), name)
     return replace(
         leading,
-        resources=tuple(reversed(names.values())),
+        resources=tuple(names.values()),
         not_before=leading.not_before if leading.not_before is not None else other.not_before,
         description=leading.description or other.description,
     )
@@ -247,8 +252,9 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(name for name in map(clean_text, items) if name)
 
 
-# Control characters would end an exposition or a log line early; line feeds and tabs are escaped there.
-_CONTROLS = {code: "\ufffd" for code in (*range(32), 127) if chr(code) not in "\n\t"}
+# Control characters would end an exposition or a log line early, or steer a terminal (U+009B begins a sequence);
+# line feeds and tabs are escaped there.
+_CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 
 
 def clean_text(value: object) -> str:
@@ -283,6 +289,11 @@ def _duration(value: object) -> float | None:
         return value
     seconds = _integer(value)
     return float(seconds) if seconds is not None and seconds >= 0 else None
+
+
+def _number(digits: str) -> int | str:
+    """A whole number; as text if it is so long that Python refuses to convert it: it must not cost the document."""
+    return int(digits) if len(digits) < 100 else digits  # noqa: PLR2004 - any length far over _INTEGER's
 
 
 def _refuse_constant(name: str) -> None:

@@ -63,9 +63,9 @@ class Approver(StrEnum):
 class Absence(StrEnum):
     """What is known about an event that is missing from the document. The first that applies counts."""
 
+    EARLY = "NotBefore is still to come, and no poll was missed"
     REBOOTED = "this VM has booted since the event was first seen, and the event was to do that"
     UNWATCHED = "nobody was polling when it left"
-    EARLY = "NotBefore is still to come"
     OVERDUE = "NotBefore has passed or was never known"
 
 
@@ -94,13 +94,13 @@ PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]
 
 ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
     {
+        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
         (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
         (State.SCHEDULED, Absence.UNWATCHED): Transition.LOST,
-        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
         (State.SCHEDULED, Absence.OVERDUE): Transition.LOST,
+        (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
         (State.OTHER, Absence.UNWATCHED): Transition.LOST,
-        (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.OVERDUE): Transition.LOST,
         **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
     }
@@ -286,6 +286,9 @@ _REBOOTS = frozenset({EventType.REBOOT, EventType.REDEPLOY, EventType.PREEMPT, E
 
 
 def _absence(life: Lifecycle, vantage: Vantage) -> Absence:
+    # First of all: an event that leaves before our eyes was there after the last boot, so that was not its doing.
+    if vantage.watched and life.not_before is not None and vantage.now.wall < life.not_before:
+        return Absence.EARLY
     booted = vantage.booted_at
     mine = life.scope is Scope.SELF and life.event.event_type in _REBOOTS
     # The time of boot moves with the wall clock, so another boot is told by its id, not by its time alone.
@@ -294,8 +297,6 @@ def _absence(life: Lifecycle, vantage: Vantage) -> Absence:
         return Absence.REBOOTED
     if not vantage.watched:
         return Absence.UNWATCHED
-    if life.not_before is not None and vantage.now.wall < life.not_before:
-        return Absence.EARLY
     return Absence.OVERDUE
 
 

@@ -17,6 +17,7 @@ from .lifecycle import WATCHED_WITHIN_SECONDS, Change, Lifecycle, Lifecycles, Tr
 from .logs import facts
 from .pace import Pace
 from .snapshot import Polls, Snapshot
+from .tally import measure
 
 FIRST_TIMEOUT_SECONDS = 130.0
 """The first request of a service enables Scheduled Events, which takes IMDS up to two minutes."""
@@ -149,7 +150,7 @@ class Poller:
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
             current=known.current,
-            tally=self.snapshot.tally.with_changes(changes),
+            tally=self.snapshot.tally.plus(map(measure, changes)),
         )
 
     def _publish(self, outcome: Outcome, failure: str, began: Instant, ended: Instant) -> None:

@@ -54,8 +54,49 @@ def _initial_transitions() -> dict[TransitionKey, int]:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """What one transition adds to history, measured when it happened; times in seconds, None for what it does not tell.
+
+    Attributes:
+        notice: the warning really given.
+        latency: from first seen to approved; by whom stands in ``approved_by``.
+        scheduled: length of the phase Scheduled, if it ended here; started: of the phase Started.
+    """
+
+    event_type: str
+    source: str
+    scope: str
+    transition: str
+    notice: float | None = None
+    latency: float | None = None
+    approved_by: str = ""
+    scheduled: float | None = None
+    started: float | None = None
+
+
+def measure(change: Change) -> Measured:
+    """Return what ``change`` adds to history."""
+    life = change.lifecycle
+    latency = None
+    if _settles_approval(change) and life.approved_at is not None:
+        latency = life.approved_at.since(life.first_seen)
+    phases = dict(phase_durations(change))
+    return Measured(
+        event_type=life.event.event_type,
+        source=life.event.source,
+        scope=str(life.scope),
+        transition=str(change.transition),
+        notice=life.notice_seconds if change.transition is Transition.DETECTED else None,
+        latency=latency,
+        approved_by="" if latency is None else str(life.approved_by),
+        scheduled=phases.get("scheduled"),
+        started=phases.get("started"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
-    """Counters and histograms of history. Immutable: :meth:`with_changes` returns the next one.
+    """Counters and histograms of history. Immutable: :meth:`plus` returns the next one.
 
     Attributes:
         transitions: how often each happened, by :data:`TransitionKey`.
@@ -69,22 +110,17 @@ class Tally:
     approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
     phases: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
 
-    def with_changes(self, changes: Iterable[Change]) -> "Tally":
-        """Return the tally with ``changes`` counted too."""
+    def plus(self, measured: Iterable[Measured]) -> "Tally":
+        """Return the tally with ``measured`` counted too."""
         transitions, notice = dict(self.transitions), dict(self.notice)
         latency, phases = dict(self.approval_latency), dict(self.phases)
-        for change in changes:
-            life = change.lifecycle
-            event_type = life.event.event_type
-            key = (event_type, life.event.source, str(life.scope), str(change.transition))
+        for one in measured:
+            key = (one.event_type, one.source, one.scope, one.transition)
             transitions[key] = transitions.get(key, 0) + 1
-            if change.transition is Transition.DETECTED and life.notice_seconds is not None:
-                _observe(notice, (event_type,), life.notice_seconds, NOTICE_BOUNDS)
-            if _settles_approval(change) and life.approved_by and life.approved_at:
-                seconds = life.approved_at.since(life.first_seen)
-                _observe(latency, (event_type, str(life.approved_by)), seconds, LATENCY_BOUNDS)
-            for phase, seconds in phase_durations(change):
-                _observe(phases, (event_type, phase), seconds, PHASE_BOUNDS)
+            _observe(notice, (one.event_type,), one.notice, NOTICE_BOUNDS)
+            _observe(latency, (one.event_type, one.approved_by), one.latency, LATENCY_BOUNDS)
+            _observe(phases, (one.event_type, "scheduled"), one.scheduled, PHASE_BOUNDS)
+            _observe(phases, (one.event_type, "started"), one.started, PHASE_BOUNDS)
         return Tally(transitions, notice, latency, phases)
 
 
@@ -118,5 +154,6 @@ def _began_started(life: Lifecycle) -> bool:
     return life.started_at == life.first_seen
 
 
-def _observe(into: dict[_Key, Histogram], key: _Key, value: float, bounds: tuple[float, ...]) -> None:
-    into[key] = into.get(key, Histogram.empty(bounds)).observe(value)
+def _observe(into: dict[_Key, Histogram], key: _Key, value: float | None, bounds: tuple[float, ...]) -> None:
+    if value is not None:
+        into[key] = into.get(key, Histogram.empty(bounds)).observe(value)

@@ -142,7 +142,10 @@ class Section:
         for key, node in self._nodes.items():
             self._known.append(key)
             if isinstance(node, yaml.MappingNode):
-                inner = Section(self.source, node, key).flat()
+                try:
+                    inner = Section(self.source, node, key).flat()
+                except RecursionError:  # an alias of what it stands in
+                    raise self.error("nested too deep", key) from None
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
             elif isinstance(node, yaml.ScalarNode):
                 entries = {key: (str(node.value), self._lines[key])}
@@ -181,7 +184,10 @@ def parse(text: str, source: str) -> Section:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UsageError(f"{source}:{line}: is no YAML: {error.problem or error.context}") from None
+        # "expected a single document" stands in the context, "but found another document" in the problem.
+        whole = error.context and (not error.problem or error.problem.startswith("but "))
+        problem = f"{error.context} {error.problem or ''}".strip() if whole else error.problem
+        raise UsageError(f"{source}:{line}: is no YAML: {problem}") from None
     except (yaml.YAMLError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
         raise UsageError(f"{source}: is no YAML: {reason}") from None

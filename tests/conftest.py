@@ -1,0 +1,55 @@
+"""Guards this process, and gives every test that starts programs a place for their output."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "guard"))
+import sitecustomize
+
+if not hasattr(sitecustomize, "FORBIDDEN"):
+    raise RuntimeError(f"{sitecustomize.__file__} hides the guard of the metadata address: run without it")
+
+from programs import TESTS, Exporter, Prometheus
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the one flag that writes the golden files anew."""
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a golden file, ``golden("name.txt", text)``."""
+
+    def compare(name: str, text: str) -> None:
+        path = TESTS / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text)
+        assert text == path.read_text(), f"{name} differs: if that is meant, run: make golden"
+
+    return compare
+
+
+@pytest.fixture
+def start_exporter(tmp_path: Path) -> Iterator[Callable[..., Exporter]]:
+    """Start exporters, ``start_exporter(endpoint, *flags, **environment)``, that end with the test."""
+    with ExitStack() as stack:
+        count = 0
+
+        def start(endpoint: str, *flags: str, **env: str) -> Exporter:
+            nonlocal count
+            count += 1
+            return stack.enter_context(Exporter(endpoint, tmp_path / f"exporter-{count}.log", *flags, **env))
+
+        yield start
+
+
+@pytest.fixture
+def start_prometheus(tmp_path: Path) -> Iterator[Callable[..., Prometheus]]:
+    """Start a Prometheus, ``start_prometheus("127.0.0.1:PORT", interval="1s")``, that ends with the test."""
+    with ExitStack() as stack:
+        yield lambda *targets, **options: stack.enter_context(Prometheus(tmp_path, *targets, **options))
