@@ -1,6 +1,6 @@
 """The machine's clocks: the wall clock, the monotonic clock, and which boot this is.
 
-The only module that reads them for the core; everything else is handed a :class:`Clock`.
+Nothing else reads them for what happens to events: whoever needs a moment is handed a :class:`Clock`.
 """
 
 import contextlib
@@ -8,15 +8,29 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from .instant import Instant
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+class Clock(Protocol):
+    """Tells moments; a test or a simulation may hand in another one than the machine's."""
+
+    def now(self) -> Instant:
+        """Return this moment."""
+
+    def booted_at(self) -> Instant | None:
+        """Return when this machine booted; None where the system does not say.
+
+        It may move when the wall clock is set right, so one boot is told from another by its id.
+        """
+
+
 @dataclass(frozen=True, slots=True)
-class Clock:
-    """The clocks of this boot.
+class SystemClock:
+    """The clocks of this machine.
 
     Attributes:
         boot_id: tells one boot from another; random on Linux, elsewhere made of the time of boot.
@@ -29,21 +43,18 @@ class Clock:
         return Instant(time.time(), time.monotonic(), self.boot_id)
 
     def booted_at(self) -> Instant | None:
-        """Return when this machine booted; None where the system does not say.
-
-        It is derived from the wall clock of now, so it moves when that is set right.
-        """
+        """Return when this machine booted, by the wall clock of now."""
         seconds = _seconds_since_boot()
         return None if seconds is None else Instant(time.time() - seconds, time.monotonic() - seconds, self.boot_id)
 
 
-def system_clock() -> Clock:
+def system_clock() -> SystemClock:
     """Return this machine's clock. The boot id is read once: it cannot change under a running process."""
     with contextlib.suppress(OSError):
-        return Clock(_BOOT_ID.read_text(encoding="ascii").strip())
+        return SystemClock(_BOOT_ID.read_text(encoding="ascii").strip())
     seconds = _seconds_since_boot()
     # Half-minute steps: the wall clock is corrected by less than that between two starts of this process.
-    return Clock("" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}")
+    return SystemClock("" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}")
 
 
 def _seconds_since_boot() -> float | None:

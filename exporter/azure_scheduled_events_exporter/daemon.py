@@ -6,11 +6,14 @@ nothing but the snapshot that the poller publishes.
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from .clock import Clock, system_clock
 from .config import DISCOVER, Config
@@ -18,17 +21,20 @@ from .errors import ExporterError
 from .exposition import Exposition
 from .identity import parse_identity
 from .imds import ImdsClient, Stopped
+from .journal import MEMORY, Journal
 from .logs import facts
 from .pace import Budget
 from .poller import Poller, Settings
 from .server import Handler, Request, Response, Server
 from .status_page import events_json, page
+from .tracing import Tracer, is_on
 
 _IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one again and again
 _IDENTITY_HEAD_START = 1.0
 """The first poll waits so long for this VM's name, so that the first transitions are counted with the right scope."""
 
-_STOP_SECONDS = 1.0
+_STOP_SECONDS = 1.5
+_LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
 _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 # The page has no script and asks nothing of anybody, so that no text from IMDS can make it.
@@ -43,31 +49,39 @@ class Exporter:
         self._ending = threading.Event()
         self._name_asked = threading.Event()
         self._timeout = config.imds_timeout
-        self.clock = clock or system_clock()
-        budget = Budget()
-        clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
-        self._polling_client, self._identity_client = clients
-        settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name)
-        self.poller = Poller(settings, self._polling_client, self.clock, self._wait, log)
         self._knows_name = config.instance_name is not None
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
+        budget = Budget()
+        clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
+        self._polling_client, self._identity_client = clients
+        path = None if config.journal_path == MEMORY else Path(config.journal_path)
+        self._journal = Journal(path, config.journal_retention, log)
+        self._tracer = _tracer(config, self._journal, log)
+        peers_too = config.tracing_scope == "all"
+        settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
+        clock = clock or system_clock()
+        self.poller = Poller(settings, self._polling_client, self._journal, self._tracer, clock, self._wait, log)
 
     def start(self) -> None:
-        """Begin to ask who this VM is, and to poll."""
-        for work in (self._learn_identity, self._poll):
+        """Begin to ask who this VM is, to poll, and to deliver spans."""
+        tracing = [self._tracer.run] if self._tracer else []
+        for work in (self._learn_identity, self._poll, *tracing):
             thread = threading.Thread(target=self._guarded, args=(work,), name=work.__name__.strip("_"), daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """End both threads, whatever they wait for, within a second."""
+        """End all threads, whatever they wait for, in less than two seconds."""
         self._ending.set()
         self._polling_client.stop()
         self._identity_client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
+        if self._tracer:
+            self._tracer.stop(self.poller.open_spans(), _LAST_WORDS_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        self._journal.close()
 
     def _wait(self, seconds: float) -> bool:
         return self._ending.wait(max(0.0, seconds))
@@ -76,7 +90,7 @@ class Exporter:
         """Run ``work``; if it fails, end the process: an exporter that no longer polls would look all quiet."""
         try:
             work()
-        except Exception:  # whatever it is
+        except Exception:  # noqa: BLE001 - whatever it is
             self._log.exception(
                 "a thread failed, so the exporter ends; start it again", extra=facts(thread=work.__name__)
             )
@@ -106,6 +120,14 @@ class Exporter:
             if self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
                 return
             tries += 1
+
+
+def _tracer(config: Config, journal: Journal, log: logging.Logger) -> Tracer | None:
+    if not is_on(config.otlp_endpoint, os.environ):
+        return None
+    from .otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
+
+    return Tracer(journal, OtlpSender(config.otlp_endpoint), log)
 
 
 def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
@@ -146,11 +168,9 @@ def run(config: Config, log: logging.Logger, started: Callable[[int], None] | No
 
 
 def _discovered(config: Config, log: logging.Logger) -> Config:
-    from dataclasses import replace  # noqa: PLC0415
-
     from .discovery import discover  # noqa: PLC0415 - few need it, and its memory
 
-    endpoint = discover()
+    endpoint = discover(threading.Event().wait)
     log.info("metadata service discovered", extra=facts(endpoint=endpoint))
     return replace(config, imds_endpoint=endpoint)
 

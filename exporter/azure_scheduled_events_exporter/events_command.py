@@ -29,8 +29,8 @@ def run(config: Config, *, as_json: bool) -> int:
     if endpoint == DISCOVER:
         from .discovery import discover  # noqa: PLC0415 - few need it
 
-        endpoint = discover()
-    client = ImdsClient(endpoint, config.imds_api_version, Budget(), lambda seconds: threading.Event().wait(seconds))
+        endpoint = discover(threading.Event().wait)
+    client = ImdsClient(endpoint, config.imds_api_version, Budget(), threading.Event().wait)
     vm_name = config.instance_name
     if vm_name is None:
         try:

@@ -215,6 +215,16 @@ def observe(known: Lifecycles, document: Document, vantage: Vantage) -> tuple[Li
     return Lifecycles(current, ended), tuple(changes)
 
 
+def rejoined(known: Lifecycles, found: Lifecycles) -> Lifecycles:
+    """Return ``known`` with the lives that only ``found``, an older record that could not be read before, tells of."""
+    unseen = {
+        event_id: life
+        for event_id, life in found.current.items()
+        if event_id not in known.current and event_id not in known.ended
+    }
+    return Lifecycles({**unseen, **known.current}, {**found.ended, **known.ended})
+
+
 def approve(
     known: Lifecycles, event_id: str, approver: Approver, now: Instant
 ) -> tuple[Lifecycles, tuple[Change, ...]]:

@@ -186,10 +186,12 @@ def momentary(snapshot: Snapshot) -> Iterator[Metric]:
     yield _metric("polls_total", (((str(outcome),), count) for outcome, count in polls.outcomes.items()))
     yield _histograms("poll_duration_seconds", [((), polls.durations)])
     yield _metric("last_success_timestamp_seconds", [((), polls.last_success or 0)])
-    yield _metric("journal_up", [((), 0)])
-    yield _metric("journal_errors_total", [((), 0)])
-    yield _metric("spans_total", [((outcome,), 0) for outcome in SpanOutcome])
-    yield _metric("spans_queued", [((), 0)])
+    yield _metric("journal_up", [((), snapshot.journal.up)])
+    yield _metric("journal_errors_total", [((), snapshot.journal.errors)])
+    deliveries = snapshot.deliveries
+    spans = ((SpanOutcome.EXPORTED, deliveries.exported), (SpanOutcome.FAILED, deliveries.failed))
+    yield _metric("spans_total", (((str(outcome),), count) for outcome, count in spans))
+    yield _metric("spans_queued", [((), deliveries.queued)])
     yield from ProcessCollector(registry=None).collect()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from .identity import Identity
 from .imds import Outcome
+from .journal import JournalState
 from .lifecycle import Lifecycle
 from .tally import Histogram, Tally
 
@@ -40,11 +41,21 @@ class Polls:
 
 
 @dataclass(frozen=True, slots=True)
+class Deliveries:
+    """How trace spans fare: accepted and refused by the collector since the process began, and waiting now."""
+
+    exported: int = 0
+    failed: int = 0
+    queued: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The exporter's whole knowledge at one moment.
 
     Attributes:
-        revision: changes whenever anything but ``polls`` does, so that renderings of the rest can be kept.
+        revision: changes whenever anything but ``polls``, ``journal`` and ``deliveries`` does, so that renderings of
+            the rest can be kept.
         poll_interval: seconds between polls as configured.
         vm_name: this VM's name as it stands in Resources; None while not known.
         identity: what the instance metadata says of this VM; None while not known.
@@ -52,6 +63,8 @@ class Snapshot:
         document_changes: how often a document differed from the one before.
         current: the current events by EventId.
         tally: what all transitions so far add up to.
+        journal: whether they are on disk.
+        deliveries: how trace spans fare.
     """
 
     revision: int = 0
@@ -63,3 +76,5 @@ class Snapshot:
     document_changes: int = 0
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    journal: JournalState = field(default_factory=JournalState)
+    deliveries: Deliveries = field(default_factory=Deliveries)

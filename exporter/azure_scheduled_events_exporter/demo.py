@@ -1,0 +1,51 @@
+"""The command ``demo``: the exporter on the built-in simulator, in one process, so that a newcomer sees it work."""
+
+from collections.abc import Mapping
+
+from . import daemon, logs
+from .config import resolve
+from .errors import UsageError
+from .journal import MEMORY
+from .simulator import Happening, Simulator
+
+_FASTEST = 10_000.0
+# At speed 60 the warning of a Spot eviction lasts half a second, which polls a second apart would miss.
+_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "journal.path": MEMORY}
+
+
+def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) -> int:
+    """Play all scenarios in a loop until told to end; return the exit status.
+
+    Raises:
+        UsageError: a flag is impossible.
+        ExporterError: the address is taken.
+    """
+    try:
+        factor = float(speed)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor <= _FASTEST:
+        raise UsageError(f"--speed: {speed!r} is no factor: write a number above 0, up to {_FASTEST:g}")
+    if "imds.endpoint" in flags:
+        raise UsageError("--imds.endpoint: demo brings its own simulator; to use another endpoint: run")
+    with Simulator("all", speed=factor, loop=True, tell=_tell) as simulator:
+        config = resolve({**_DEFAULTS, **flags, "imds.endpoint": simulator.url}, environment)
+        log = logs.set_up(config.log_level, config.log_format)
+
+        def started(port: int) -> None:
+            base = f"http://{config.web_listen_address.host or 'localhost'}:{port}"
+            print(
+                f"This VM is {simulator.vms[0]}; all scenarios in a loop, {factor:g} times as fast as in life.\n"
+                f"  metrics    {base}{config.web_telemetry_path}\n"
+                f"  page       {base}/\n"
+                f"  simulator  {simulator.url}/simulator/record\n"
+                f"  watch      curl -s {base}{config.web_telemetry_path} | grep -E 'pending|started|until_not_before'\n"
+                "End it with Ctrl-C.",
+                flush=True,
+            )
+
+        return daemon.run(config, log, started)
+
+
+def _tell(happening: Happening) -> None:
+    print(f"simulator: {happening.scenario}: {happening.event_type} {happening.what}", flush=True)

@@ -1,0 +1,178 @@
+"""The command ``simulate``: flags in, a simulator until somebody ends it. Prints; decides nothing of IMDS."""
+
+import argparse
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
+
+from azure_scheduled_events_exporter.durations import format_duration, parse_duration
+from azure_scheduled_events_exporter.errors import UsageError
+
+from .faults import FAULTS
+from .scenario import find, shipped
+from .server import Simulator
+from .stage import FASTEST
+from .timeline import Happening, What
+
+_LISTEN: Final = "127.0.0.1:10170"
+_EXPORTER: Final = "azure-scheduled-events-exporter run --imds.endpoint"
+_HIGHEST_PORT: Final = 65535
+_PATIENCE: Final = 3600.0  # seconds; on Windows a wait without end cannot be interrupted
+
+DESCRIPTION: Final = (
+    "Stand in for the Azure Instance Metadata Service: play what Azure does to VMs, so that an exporter, its "
+    "alerts and the people behind them can be drilled off Azure."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``simulate`` to ``parser``."""
+    parser.description = DESCRIPTION
+    add = parser.add_argument
+    add(
+        "--scenario",
+        action="append",
+        metavar="NAME|FILE|all",
+        help="what to play: a scenario of --list, a file of your own (.yaml), or all of the list; may be "
+        "repeated, they follow one another (default: live-migration)",
+    )
+    add(
+        "--speed",
+        default="1",
+        metavar="FACTOR",
+        help="how many times faster than Azure: at 60 a notice of 15 minutes lasts 15 seconds (default: 1)",
+    )
+    add("--loop", action="store_true", help="begin again when the last scenario is over, with new EventIds")
+    add(
+        "--web.listen-address",
+        dest="listen_address",
+        default=_LISTEN,
+        metavar="HOST:PORT",
+        help=f"where to answer; everyone who can connect can control the simulator (default: {_LISTEN})",
+    )
+    add(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="NAME[@START[+DURATION]]",
+        help="fail, from START of scenario time on, for DURATION (default: at once, for good); may be repeated: "
+        + ", ".join(FAULTS),
+    )
+    add(
+        "--first-answer-delay",
+        default="0s",
+        metavar="DURATION",
+        help="hold back the first answer to every VM, as IMDS does for up to 2m (default: 0s)",
+    )
+    add("--empty-body", action="store_true", help="answer 200 with an empty body when there are no events")
+    add("--seed", metavar="TEXT", help="make the EventIds the same every time")
+    add("--list", action="store_true", help="print the scenarios and end")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play until SIGINT or SIGTERM; return the exit status.
+
+    Raises:
+        UsageError: a flag or a scenario file says something impossible.
+        ExporterError: the address cannot be had.
+    """
+    if arguments.list:
+        _list()
+        return 0
+    ended = threading.Event()
+
+    def tell(happening: Happening) -> None:
+        try:
+            _say(line(happening))
+        except BrokenPipeError:  # the reader of our output has gone: so do we
+            ended.set()
+
+    simulator = _simulator(arguments, tell)
+    before = {number: signal.signal(number, _setting(ended)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        simulator.start()
+        _greet(simulator, arguments)
+        while not ended.wait(_PATIENCE):
+            pass
+    finally:
+        simulator.stop()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return 0
+
+
+def line(happening: Happening) -> str:
+    """Return what happened as one line for people: UTC time, what, the event, its VMs."""
+    clock = time.strftime("%H:%M:%S", time.gmtime(happening.at))
+    words = [clock, f"{happening.what:<11}", f"{happening.event_type:<9}", f"{happening.event_source:<8}"]
+    words += [happening.event_id, ",".join(happening.resources)]
+    if happening.what is What.APPROVED:
+        words.append(f"by {happening.vm}")
+    elif happening.not_before is not None:
+        start = time.strftime("%H:%M:%S", time.gmtime(happening.not_before))
+        words.append(f"NotBefore {start}, in {format_duration(happening.not_before - happening.at)}")
+    return f"{' '.join(words)} ({happening.scenario or 'placed by hand'})"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``; ``:PORT`` means every address of this machine."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit() and int(port) <= _HIGHEST_PORT):
+        raise UsageError(f"--web.listen-address: '{text}' is no address: write HOST:PORT, such as {_LISTEN}")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for by ':PORT'
+
+
+def _simulator(arguments: argparse.Namespace, tell: Callable[[Happening], None]) -> Simulator:
+    try:
+        delay = parse_duration(arguments.first_answer_delay)
+    except ValueError as error:
+        raise UsageError(f"--first-answer-delay: {error}") from None
+    try:
+        speed = float(arguments.speed)
+    except ValueError:
+        raise UsageError(f"--speed: '{arguments.speed}' is no number: write a factor, such as 60") from None
+    names = arguments.scenario or ["live-migration"]
+    if not 0 < speed <= FASTEST:
+        raise UsageError(f"--speed: {arguments.speed} cannot be: it must be above 0 and at most {FASTEST:g}")
+    return Simulator(
+        [scenario for name in names for scenario in find(name)],
+        speed=speed,
+        loop=arguments.loop,
+        address=parse_address(arguments.listen_address),
+        faults=arguments.fault,
+        first_answer_delay=delay,
+        empty_body=arguments.empty_body,
+        seed=arguments.seed,
+        tell=tell,
+    )
+
+
+def _setting(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    return handle
+
+
+def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
+    first, *others = simulator.vms
+    names = ", ".join(arguments.scenario or ["live-migration"])
+    _say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
+    _say(f"  {first}: {_EXPORTER} {simulator.url}")
+    for name in others:
+        _say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
+    _say("What happens, in UTC:")
+
+
+def _list() -> None:
+    scenarios = shipped()
+    width = max(len(scenario.name) for scenario in scenarios)
+    for scenario in scenarios:
+        _say(f"{scenario.name:<{width}}  {scenario.description}")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

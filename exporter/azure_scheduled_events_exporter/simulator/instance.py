@@ -1,0 +1,111 @@
+"""The body of ``/metadata/instance`` for a simulated VM: every primitive is a string, as IMDS gives it. Pure."""
+
+import hashlib
+import re
+import uuid
+from typing import Final
+
+from .scenario import VirtualMachine
+
+_MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
+_ADDRESSES: Final = 250
+
+
+def vm_id(vm: VirtualMachine) -> str:
+    """Return the VM's id as the scenario gives it, else one that follows from its name."""
+    if vm.vm_id:
+        return vm.vm_id
+    return str(uuid.UUID(bytes=_digest(vm.name), version=4))
+
+
+def computer_name(name: str) -> str:
+    """Return the host name Azure gives a VM: ``issue_0`` of a scale set is ``issue000000``."""
+    member = _MEMBER.fullmatch(name)
+    return f"{member['scale_set']}{int(member['number']):06d}" if member else name
+
+
+def instance(vm: VirtualMachine) -> dict[str, object]:
+    """Return the answer to ``/metadata/instance`` for ``vm``."""
+    return {"compute": _compute(vm), "network": _network(vm)}
+
+
+def _compute(vm: VirtualMachine) -> dict[str, object]:
+    return {
+        "azEnvironment": "AzurePublicCloud",
+        "customData": "",
+        "evictionPolicy": "Delete" if vm.priority == "Spot" else "",
+        "isHostCompatibilityLayerVm": "false",
+        "licenseType": "",
+        "location": vm.location,
+        "name": vm.name,
+        "offer": "",
+        "osProfile": {
+            "adminUsername": "azureuser",
+            "computerName": computer_name(vm.name),
+            "disablePasswordAuthentication": "true",
+        },
+        "osType": "Linux",
+        "placementGroupId": str(uuid.UUID(bytes=_digest(vm.scale_set), version=4)) if vm.scale_set else "",
+        "plan": {"name": "", "product": "", "publisher": ""},
+        "platformFaultDomain": vm.fault_domain,
+        "platformUpdateDomain": vm.fault_domain,
+        "priority": vm.priority,
+        "provider": "Microsoft.Compute",
+        "publicKeys": [],
+        "publisher": "",
+        "resourceGroupName": vm.resource_group,
+        "resourceId": _resource_id(vm),
+        "securityProfile": {"secureBootEnabled": "false", "virtualTpmEnabled": "false"},
+        "sku": "",
+        "storageProfile": {
+            "dataDisks": [],
+            "imageReference": {"id": "", "offer": "", "publisher": "", "sku": "", "version": ""},
+            "osDisk": {
+                "caching": "ReadOnly",
+                "createOption": "FromImage",
+                "diskSizeGB": "128",
+                "osType": "Linux",
+                "writeAcceleratorEnabled": "false",
+            },
+            "resourceDisk": {"size": "50688"},
+        },
+        "subscriptionId": vm.subscription_id,
+        "tags": "simulated:true",
+        "tagsList": [{"name": "simulated", "value": "true"}],
+        "userData": "",
+        "version": "",
+        "vmId": vm_id(vm),
+        "vmScaleSetName": vm.scale_set,
+        "vmSize": vm.size,
+        "zone": vm.zone,
+    }
+
+
+def _network(vm: VirtualMachine) -> dict[str, object]:
+    digest = _digest(vm.name)
+    address = f"10.224.0.{4 + digest[0] % _ADDRESSES}"
+    return {
+        "interface": [
+            {
+                "ipv4": {
+                    "ipAddress": [{"privateIpAddress": address, "publicIpAddress": ""}],
+                    "subnet": [{"address": "10.224.0.0", "prefix": "16"}],
+                },
+                "ipv6": {"ipAddress": []},
+                "macAddress": "6045BD" + digest[1:4].hex().upper(),
+            }
+        ]
+    }
+
+
+def _resource_id(vm: VirtualMachine) -> str:
+    group = f"/subscriptions/{vm.subscription_id}/resourceGroups/{vm.resource_group}/providers/Microsoft.Compute"
+    if not vm.scale_set:
+        return f"{group}/virtualMachines/{vm.name}"
+    member = _MEMBER.fullmatch(vm.name)
+    number = member["number"] if member else vm.name
+    return f"{group}/virtualMachineScaleSets/{vm.scale_set}/virtualMachines/{number}"
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:16]

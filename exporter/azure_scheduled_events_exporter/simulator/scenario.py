@@ -1,0 +1,252 @@
+"""Scenarios: which VMs there are and what happens to them, read from YAML files. Knows no clock and no wire."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.yaml_file import Section
+
+from .faults import Fault, FaultPlan
+
+SHIPPED: Final = (
+    "live-migration",
+    "host-maintenance",
+    "user-reboot",
+    "user-redeploy",
+    "spot-preempt",
+    "terminate",
+    "cancelled",
+    "host-failure",
+    "degraded-host",
+    "rollout",
+    "double-impact",
+)
+"""The scenarios that come with the package, in the order in which ``all`` plays them."""
+
+_FOLDER: Final = Path(__file__).parent / "scenarios"
+_SHORTEST: Final = 60.0  # seconds; a scenario in which nothing happens still lasts, so that a loop has a pace
+
+
+class Starts(StrEnum):
+    """When an event begins if nobody approves it."""
+
+    NOT_BEFORE = "at NotBefore"
+    AT_ONCE = "at once"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualMachine:
+    """One VM of the placement group, in the words of ``/metadata/instance``."""
+
+    name: str
+    scale_set: str = ""
+    zone: str = ""
+    fault_domain: str = "0"
+    size: str = "Standard_D4s_v5"
+    priority: str = "Regular"
+    location: str = "westeurope"
+    resource_group: str = "simulated"
+    subscription_id: str = "00000000-0000-0000-0000-000000000000"
+    vm_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEvent:
+    """One event of a scenario. All times are seconds of scenario time, moments counted from its beginning.
+
+    ``duration`` is DurationInSeconds as announced (-1 unknown); ``started_for`` is how long it stays Started.
+    """
+
+    event_type: str
+    resources: tuple[str, ...]
+    source: str = "Platform"
+    description: str = ""
+    duration: int = -1
+    announced_at: float = 30.0
+    notice: float = 900.0
+    starts: Starts = Starts.NOT_BEFORE
+    started_for: float = 600.0
+    approval_delay: float = 0.0
+    cancelled_at: float | None = None
+    rescheduled_at: float | None = None
+    new_notice: float = 0.0
+
+    @property
+    def not_before(self) -> float:
+        """The moment at which it begins, after rescheduling, if it begins at NotBefore."""
+        if self.rescheduled_at is not None:
+            return self.rescheduled_at + self.new_notice
+        return self.announced_at + self.notice
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """VMs, what happens to them, and how IMDS fails meanwhile."""
+
+    name: str
+    description: str
+    vms: tuple[VirtualMachine, ...]
+    events: tuple[PlannedEvent, ...]
+    faults: tuple[FaultPlan, ...] = ()
+
+    @property
+    def shortest(self) -> float:
+        """Seconds of scenario time that it lasts at least: until its last bounded fault is over."""
+        return max(_SHORTEST, *(plan.at + (plan.seconds or 0) for plan in self.faults), 0)
+
+
+PLACEMENT_GROUP: Final = tuple(
+    VirtualMachine(f"vmss_{number}", scale_set="vmss", zone="1", fault_domain=str(number)) for number in range(5)
+)
+"""The VMs of a scenario that names none."""
+
+_TYPES: Final[Mapping[str, tuple[float, float]]] = {  # notice and time Started when the file gives none
+    "Freeze": (900, 600),
+    "Reboot": (900, 600),
+    "Redeploy": (600, 600),
+    "Preempt": (30, 300),
+    "Terminate": (600, 300),
+}
+
+
+def shipped() -> tuple[Scenario, ...]:
+    """Return the scenarios that come with the package, in the order of :data:`SHIPPED`."""
+    return tuple(load(_FOLDER / f"{name}.yaml") for name in SHIPPED)
+
+
+def find(name: str) -> tuple[Scenario, ...]:
+    """Return what ``name`` means: ``all``, a shipped scenario, or the path of a file.
+
+    Raises:
+        UsageError: there is no such scenario, or the file is not right.
+    """
+    if name == "all":
+        return shipped()
+    if name in SHIPPED:
+        return (load(_FOLDER / f"{name}.yaml"),)
+    path = Path(name)
+    if path.suffix not in {".yaml", ".yml"} and not path.is_file():
+        raise UsageError(
+            f"'{name}' is no scenario: choose from all, {', '.join(SHIPPED)}, or give the path of a .yaml file"
+        )
+    return (load(path),)
+
+
+def load(path: Path) -> Scenario:
+    """Read the scenario file at ``path``, named after it; UsageError says file, line and what to do."""
+    return _scenario(yaml_file.load(path), path.stem)
+
+
+def parse(text: str, source: str, name: str = "scenario") -> Scenario:
+    """Read a scenario from ``text``; ``source`` names it in complaints. Raises as :func:`load` does."""
+    return _scenario(yaml_file.parse(text, source), name)
+
+
+def _scenario(section: Section, name: str) -> Scenario:
+    description = section.text("description")
+    vms = tuple(_vm(entry) for entry in section.sections("vms")) or PLACEMENT_GROUP
+    names = tuple(vm.name for vm in vms)
+    for vm_name in names:
+        if names.count(vm_name) > 1:
+            raise section.error(f"'{vm_name}' stands twice: every VM needs its own name", "vms")
+    events = tuple(_event(entry, names) for entry in section.sections("events"))
+    faults = tuple(_fault(entry) for entry in section.sections("faults"))
+    section.finish()
+    return Scenario(name, description, vms, events, faults)
+
+
+def _vm(section: Section) -> VirtualMachine:
+    name = section.text("name")
+    if not name or "/" in name:
+        raise section.error("must be a VM's name: not empty and without '/'", "name")
+    vm = VirtualMachine(
+        name,
+        scale_set=section.text("scale_set", ""),
+        zone=section.text("zone", ""),
+        fault_domain=section.text("fault_domain", VirtualMachine("").fault_domain),
+        size=section.text("size", VirtualMachine("").size),
+        priority=section.text("priority", VirtualMachine("").priority),
+        location=section.text("location", VirtualMachine("").location),
+        resource_group=section.text("resource_group", VirtualMachine("").resource_group),
+        subscription_id=section.text("subscription_id", VirtualMachine("").subscription_id),
+        vm_id=section.text("vm_id", ""),
+    )
+    section.finish()
+    return vm
+
+
+def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
+    event_type = section.choice("type", tuple(_TYPES))
+    notice, started_for = _TYPES[event_type]
+    resources = section.texts("resources", vms)
+    for name in resources:
+        if name not in vms:
+            raise section.error(f"'{name}' is none of this scenario's VMs: {', '.join(vms)}", "resources")
+    event = PlannedEvent(
+        event_type,
+        resources,
+        source=section.choice("source", ("Platform", "User"), "Platform"),
+        description=section.text("description", ""),
+        duration=_impact(section),
+        announced_at=section.duration("announced_at", 30),
+        notice=section.duration("notice", notice),
+        starts=Starts(section.choice("starts", tuple(Starts), Starts.NOT_BEFORE)),
+        started_for=section.duration("started_for", started_for),
+        approval_delay=section.duration("approval_delay", 0),
+        cancelled_at=_moment(section, "cancelled_at"),
+        rescheduled_at=_moment(section, "rescheduled_at"),
+        new_notice=section.duration("new_notice", 0),
+    )
+    section.finish()
+    _check(section, event)
+    return event
+
+
+def _check(section: Section, event: PlannedEvent) -> None:
+    """Refuse what contradicts itself: a story must be able to happen as it is written."""
+    if event.starts is Starts.AT_ONCE:
+        for key in ("notice", "approval_delay", "cancelled_at", "rescheduled_at", "new_notice"):
+            if key in section:
+                raise section.error("cannot be, since the event starts at once: remove one of the two", key)
+        return
+    _check_rescheduling(section, event)
+    if event.starts is Starts.NEVER and event.cancelled_at is None:
+        raise section.error("an event that never starts needs cancelled_at, or it would stay for good", "starts")
+    if event.cancelled_at is not None:
+        if event.cancelled_at <= max(event.announced_at, event.rescheduled_at or 0):
+            raise section.error("must come after announced_at and rescheduled_at", "cancelled_at")
+        if event.starts is Starts.NOT_BEFORE and event.cancelled_at >= event.not_before:
+            raise section.error("comes after the start: make it earlier, or say 'starts: never'", "cancelled_at")
+
+
+def _check_rescheduling(section: Section, event: PlannedEvent) -> None:
+    if event.rescheduled_at is None:
+        if "new_notice" in section:
+            raise section.error("needs rescheduled_at, the moment at which NotBefore changes", "new_notice")
+        return
+    if not event.announced_at < event.rescheduled_at < event.announced_at + event.notice:
+        raise section.error("must lie after announced_at and before NotBefore", "rescheduled_at")
+    if "new_notice" not in section:
+        raise section.error("needs new_notice, the time from then until the new NotBefore", "rescheduled_at")
+
+
+def _impact(section: Section) -> int:
+    if section.text("duration", "unknown") == "unknown":
+        return -1
+    return round(section.duration("duration"))
+
+
+def _moment(section: Section, key: str) -> float | None:
+    seconds = section.duration(key, -1)
+    return None if seconds < 0 else seconds
+
+
+def _fault(section: Section) -> FaultPlan:
+    plan = FaultPlan(Fault(section.choice("fault", tuple(Fault))), section.duration("at", 0), _moment(section, "for"))
+    section.finish()
+    return plan

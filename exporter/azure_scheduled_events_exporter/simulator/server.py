@@ -1,0 +1,252 @@
+"""The simulator as one runs it: a stage, a service and a server under one roof, with a clock.
+
+The only place here that reads the clock and starts threads.
+"""
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+from azure_scheduled_events_exporter.errors import ExporterError
+
+from .control import Control
+from .document import WireEvent
+from .faults import FaultPlan, Window, fault_named, parse_plan, window
+from .scenario import Scenario, find, load, shipped
+from .service import Answer, Request, Seen, Service
+from .stage import Playlist, Stage
+from .timeline import Happening
+from .wire import Server
+
+Choice = str | Path | Scenario
+"""A shipped scenario's name (or ``all``), the path of a file, or a scenario."""
+
+_FIRST_ADDRESS = ("127.0.0.1", 0)
+_LONGEST_WAIT = 3600.0
+
+
+class Simulator:
+    """A stand-in for IMDS on a TCP port; a context manager that serves while it is open.
+
+    ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop`` if asked.
+    ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
+    ``first_answer_delay`` (real seconds) holds back the first answers of every VM, as IMDS does while it is being
+    enabled; ``empty_body`` answers 200 without a body when there is nothing to say. With a ``seed`` the EventIds
+    are the same every time. ``tell`` is called with everything that happens, in a thread of the simulator.
+    ``clock`` gives Unix seconds and must not jump; the default follows the monotonic clock.
+
+    Raises:
+        UsageError: there is no such scenario or fault, or the speed cannot be.
+    """
+
+    def __init__(
+        self,
+        scenario: Choice | Sequence[Choice] = "live-migration",
+        *,
+        speed: float = 1.0,
+        loop: bool = False,
+        address: tuple[str, int] = _FIRST_ADDRESS,
+        faults: Sequence[FaultPlan | str] = (),
+        first_answer_delay: float = 0.0,
+        empty_body: bool = False,
+        seed: str | int | None = None,
+        tell: Callable[[Happening], None] | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._clock = clock or steady_clock()
+        self._address = address
+        self._tell = tell
+        self._plans = tuple(parse_plan(fault) if isinstance(fault, str) else fault for fault in faults)
+        self._playlist = Playlist(_scenarios(scenario), speed, loop)
+        text = uuid.uuid4().hex if seed is None else str(seed)
+        self._seed = text
+        stage = Stage(self._playlist, at=self._clock(), seed=text)
+        self._service = Service(stage, first_answer_delay=first_answer_delay, empty_body=empty_body)
+        self._changed = threading.Condition()
+        self._server: Server | None = None
+        self._threads: tuple[threading.Thread, ...] = ()
+        self._stopping = threading.Event()
+        self._control = Control(self, {each.name: each for each in (*shipped(), *self._playlist.scenarios)})
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to serve, and the scenario from its beginning. ExporterError: the address cannot be had."""
+        host, port = self._address
+        try:
+            self._server = Server((host, port), self._respond)
+        except OSError as error:
+            raise ExporterError(
+                f"cannot listen on {host}:{port}: {error.strerror or error}; choose another address or port"
+            ) from None
+        now = self._clock()
+        self._service.stage = Stage(self._playlist, at=now, seed=self._seed)
+        for plan in self._plans:
+            self._service.inject(window(plan, now, self._playlist.speed))
+        self._threads = (
+            threading.Thread(target=self._server.serve_forever, args=(0.02,), name="simulator", daemon=True),
+            threading.Thread(target=self._follow, name="simulator-clock", daemon=True),
+        )
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End at once: hanging connections are cut. May be called twice."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        self._stopping.set()
+        with self._changed:
+            self._changed.notify_all()
+        server.end()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    @property
+    def url(self) -> str:
+        """The base address; the first VM of the scenario answers there."""
+        if self._server is None:
+            raise ExporterError("the simulator is not running: call start(), or use it in a with statement")
+        host, port = self._server.server_address[:2]
+        name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(str(host), str(host))  # noqa: S104 - read, not bound
+        return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+    def vm_url(self, name: str) -> str:
+        """Return the base address at which VM ``name`` asks; KeyError: no scenario has it."""
+        if name not in self.vms:
+            raise KeyError(name)
+        return f"{self.url}/vm/{quote(name, safe='')}"
+
+    @property
+    def vms(self) -> tuple[str, ...]:
+        """The names of all VMs; the first one is that of :attr:`url`."""
+        with self._changed:
+            return tuple(self._service.stage.vms)
+
+    @property
+    def playing(self) -> str:
+        """The name of the scenario being played."""
+        with self._changed:
+            self._service.stage.advance(self._clock())
+            return self._service.stage.scenario.name
+
+    @property
+    def speed(self) -> float:
+        """How many times faster than written the scenario runs."""
+        with self._changed:
+            return self._service.stage.playlist.speed
+
+    @property
+    def record(self) -> tuple[Happening, ...]:
+        """What truly happened until now, oldest first; the last 10,000."""
+        with self._changed:
+            self._service.stage.advance(self._clock())
+            return self._service.stage.record
+
+    @property
+    def requests(self) -> tuple[Seen, ...]:
+        """The requests that arrived under ``/metadata``, oldest first; the last 20,000."""
+        with self._changed:
+            return tuple(self._service.seen)
+
+    def now(self) -> float:
+        """Return the moment on the simulator's clock, in Unix seconds; the record's times are of this clock."""
+        return self._clock()
+
+    def serve_body(self, body: bytes | None) -> None:
+        """Serve exactly ``body`` as the document; None goes back to the scenario."""
+        with self._changed:
+            self._service.body = body
+
+    def set_document(self, events: Sequence[WireEvent] | None) -> int:
+        """Place ``events`` by hand instead of the scenario's, in the newest form; None goes back to the scenario.
+
+        Returns the incarnation, which grows when the events differ from those before.
+        """
+        with self._changed:
+            self._service.body = None
+            return self._service.stage.place(events, self._clock())
+
+    def inject(self, fault: str, seconds: float | None = None) -> None:
+        """Fail as ``fault`` from now on, for ``seconds`` of real time or until :meth:`heal`; UsageError: unknown."""
+        kind = fault_named(fault)
+        with self._changed:
+            now = self._clock()
+            lasting = Window(kind, now) if seconds is None else Window(kind, now, now + seconds)
+            self._service.inject(lasting)
+
+    def heal(self) -> None:
+        """End every fault that holds now."""
+        with self._changed:
+            self._service.heal(self._clock())
+
+    def play(self, scenario: Choice | Sequence[Choice], speed: float | None = None, *, loop: bool = False) -> None:
+        """Begin ``scenario`` from its beginning, at the speed so far unless one is given.
+
+        Raises as the class does.
+        """
+        scenarios = _scenarios(scenario)
+        with self._changed:
+            stage = self._service.stage
+            pace = stage.playlist.speed if speed is None else speed
+            stage.play(Playlist(scenarios, pace, loop), self._clock())
+            self._changed.notify_all()
+
+    def _respond(self, request: Request) -> Answer:
+        if request.target.startswith("/simulator/"):
+            return self._control.answer(request)
+        with self._changed:
+            wait = self._service.arrived(request, self._clock())
+        if wait:
+            self._stopping.wait(wait)
+        with self._changed:
+            answer = self._service.answer(request, self._clock())
+            self._changed.notify_all()
+        return answer
+
+    def _follow(self) -> None:
+        """Let time pass: advance at every change and tell what happened."""
+        told = 0
+        while not self._stopping.is_set():
+            with self._changed:
+                stage = self._service.stage
+                stage.advance(self._clock())
+                fresh = stage.record[-(stage.happened - told) :] if stage.happened > told else ()
+                told = stage.happened
+            for happening in fresh if self._tell else ():
+                self._tell(happening)  # type: ignore[misc]  # the loop is empty without one
+            with self._changed:
+                stage = self._service.stage
+                if stage.happened == told and not self._stopping.is_set():
+                    due = stage.next_at
+                    wait = _LONGEST_WAIT if due is None else due - self._clock()
+                    self._changed.wait(min(max(wait, 0.001), _LONGEST_WAIT))
+
+
+def steady_clock() -> Callable[[], float]:
+    """Return a clock in Unix seconds that follows the monotonic clock, so that a corrected clock moves no event."""
+    ahead = time.time() - time.monotonic()
+    return lambda: time.monotonic() + ahead
+
+
+def _scenarios(choice: Choice | Sequence[Choice]) -> tuple[Scenario, ...]:
+    if isinstance(choice, Scenario):
+        return (choice,)
+    if isinstance(choice, Path):
+        return (load(choice),)
+    if isinstance(choice, str):
+        return find(choice)
+    return tuple(scenario for each in choice for scenario in _scenarios(each))

@@ -1,0 +1,235 @@
+"""IMDS as its clients see it: a request and a moment in, an answer out. Knows no socket and no clock of its own."""
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from .document import (
+    FORWARDED,
+    HEADER_MISSING,
+    INSTANCE_VERSIONS,
+    PREVIEW,
+    VERSION_INVALID,
+    VERSIONS,
+    document_body,
+    events_in,
+    to_json,
+)
+from .faults import Fault, Window, active
+from .instance import instance
+from .stage import Stage
+from .throttle import REFUSAL, Throttle
+
+JSON: Final = "application/json; charset=utf-8"
+TEXT: Final = "text/plain; charset=utf-8"
+_HTML: Final = b"<!DOCTYPE html><html><body><h1>Sign in to continue</h1></body></html>"
+_XML: Final = b'<?xml version="1.0" encoding="utf-8"?><Error><Code>ResourceNotFound</Code></Error>'
+_EVENTS: Final = "/metadata/scheduledevents"
+_INSTANCE: Final = "/metadata/instance"
+_KEPT: Final = 20_000  # requests
+
+
+class Manner(Enum):
+    """How an answer goes over the wire."""
+
+    WHOLE = auto()
+    NEVER = auto()
+    DRIP = auto()
+    RESET = auto()
+    HALF = auto()
+    HUGE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request; the names of ``headers`` are in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What to send, and how."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    manner: Manner = Manner.WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request that arrived: for which VM, and when on the simulator's clock (Unix seconds)."""
+
+    vm: str
+    method: str
+    path: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A request's target: ``/vm/NAME`` taken off, the first VM where it is absent."""
+
+    vm: str
+    path: str
+    query: Mapping[str, list[str]]
+
+
+_MANNERS: Final = {
+    Fault.TIMEOUT: Manner.NEVER,
+    Fault.SLOW_DRIP: Manner.DRIP,
+    Fault.RESET: Manner.RESET,
+    Fault.HALF_BODY: Manner.HALF,
+    Fault.HUGE_BODY: Manner.HUGE,
+}
+
+
+def _error(status: HTTPStatus, message: str) -> Answer:
+    return Answer(status, to_json({"error": message}))
+
+
+_FAULTY: Final = {
+    Fault.THROTTLE: Answer(HTTPStatus.TOO_MANY_REQUESTS, REFUSAL, TEXT),
+    Fault.BAD_REQUEST: _error(HTTPStatus.BAD_REQUEST, "Bad request"),
+    Fault.NOT_FOUND: Answer(HTTPStatus.NOT_FOUND, _XML, "application/xml"),
+    Fault.METHOD_NOT_ALLOWED: _error(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed"),
+    Fault.GONE: Answer(HTTPStatus.GONE, b"", TEXT),
+    Fault.SERVER_ERROR: _error(HTTPStatus.INTERNAL_SERVER_ERROR, "Internal server error"),
+    Fault.UNAVAILABLE: Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"The service is unavailable.", TEXT),
+    Fault.NOT_JSON: Answer(HTTPStatus.OK, _HTML, "text/html; charset=utf-8"),
+    Fault.EMPTY_BODY: Answer(HTTPStatus.OK),
+}
+
+
+class Service:
+    """Checks, throttle, faults and answers over a :class:`Stage`. One thread at a time."""
+
+    def __init__(self, stage: Stage, *, first_answer_delay: float = 0, empty_body: bool = False) -> None:
+        self.stage = stage
+        self.body: bytes | None = None  # served instead of the document
+        self.windows: tuple[Window, ...] = ()  # faults from outside the scenario
+        self.seen: deque[Seen] = deque(maxlen=_KEPT)
+        self._delay = first_answer_delay
+        self._empty_body = empty_body
+        self._enabled_at: dict[str, float] = {}
+        self._throttles: dict[str, Throttle] = {}
+
+    def arrived(self, request: Request, now: float) -> float:
+        """Count a ``request`` under ``/metadata``; return the seconds for which a service being enabled holds it."""
+        route = self._route(request.target)
+        if route is None or not route.path.startswith("/metadata/"):
+            return 0.0
+        self.seen.append(Seen(route.vm, request.method, route.path, now))
+        if route.path != _EVENTS:
+            return 0.0
+        return max(0.0, self._enabled_at.setdefault(route.vm, now + self._delay) - now)
+
+    def answer(self, request: Request, now: float) -> Answer:
+        """Return the answer to ``request`` at ``now``."""
+        self.stage.advance(now)
+        route = self._route(request.target)
+        if route is None or not route.path.startswith("/metadata/"):
+            return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
+        if not self._throttles.setdefault(route.vm, Throttle()).admits(now):
+            return _FAULTY[Fault.THROTTLE]
+        fault = active((*self.stage.windows, *self.windows), now)
+        if fault in _FAULTY:
+            return _FAULTY[fault]
+        answer = self._healthy(request, route, now)
+        if fault is None:
+            return answer
+        return Answer(answer.status, answer.body, answer.content_type, _MANNERS[fault])
+
+    def inject(self, fault: Window) -> None:
+        """Add a fault; of several that hold at once, the last one added wins."""
+        self.windows = (*(each for each in self.windows if each.ends > fault.begins), fault)
+
+    def heal(self, now: float) -> None:
+        """End every fault that holds at ``now``; those to come still come."""
+        self.windows = tuple(each for each in self.windows if each.begins > now)
+        self.stage.stop_faults(now)
+
+    def _route(self, target: str) -> Route | None:
+        try:
+            parts = urlsplit(target)
+            query = parse_qs(parts.query)
+        except ValueError:
+            return None
+        vms = self.stage.vms
+        vm, path = next(iter(vms)), parts.path
+        if path.startswith("/vm/"):
+            name, slash, rest = path.removeprefix("/vm/").partition("/")
+            vm, path = unquote(name), slash + rest
+        return Route(vm, path, query) if vm in vms else None
+
+    def _healthy(self, request: Request, route: Route, now: float) -> Answer:
+        if route.path not in {_EVENTS, _INSTANCE}:
+            return _error(HTTPStatus.NOT_FOUND, "Not found")
+        version = route.query.get("api-version", [""])[0]
+        refusal = _refusal(request.headers, route.path, version)
+        if refusal is not None:
+            return Answer(HTTPStatus.BAD_REQUEST, to_json(refusal))
+        if request.method == "GET" and route.path == _EVENTS:
+            return self._document(version)
+        if request.method == "GET":
+            return Answer(HTTPStatus.OK, to_json(instance(self.stage.vms[route.vm])))
+        if request.method == "POST" and route.path == _EVENTS:
+            return self._approval(request.body, route.vm, now)
+        return _FAULTY[Fault.METHOD_NOT_ALLOWED]
+
+    def _document(self, version: str) -> Answer:
+        if self.body is not None:
+            return Answer(HTTPStatus.OK, self.body)
+        events = events_in(self.stage.events, version)
+        if self._empty_body and not events:
+            return Answer(HTTPStatus.OK)
+        return Answer(HTTPStatus.OK, document_body(events, self.stage.incarnation))
+
+    def _approval(self, body: bytes, vm: str, now: float) -> Answer:
+        event_ids = _start_requests(body)
+        if event_ids is None:
+            return _error(HTTPStatus.BAD_REQUEST, "Bad request. StartRequests is missing or malformed")
+        for event_id in event_ids:
+            if not self.stage.knows(event_id):
+                return _error(HTTPStatus.BAD_REQUEST, f"Bad request. Unknown EventId {event_id[:64]}")
+        for event_id in event_ids:
+            self.stage.approve(event_id, vm, now)
+        return Answer(HTTPStatus.OK)
+
+
+def _refusal(headers: Mapping[str, str], path: str, version: str) -> object | None:
+    """Return the error that IMDS gives for these headers and this api-version, None when they are right."""
+    preview = path == _EVENTS and version == PREVIEW
+    if headers.get("metadata", "").strip().lower() != "true" and not preview:
+        return HEADER_MISSING
+    if "x-forwarded-for" in headers:
+        return FORWARDED
+    if version not in (VERSIONS if path == _EVENTS else INSTANCE_VERSIONS):
+        return VERSION_INVALID
+    return None
+
+
+def _start_requests(body: bytes) -> list[str] | None:
+    """Return the EventIds of ``{"StartRequests": [{"EventId": "…"}]}``; None when it is anything else."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    requests = document.get("StartRequests") if isinstance(document, dict) else None
+    if not isinstance(requests, list) or not requests:
+        return None
+    event_ids = [each.get("EventId") if isinstance(each, dict) else None for each in requests]
+    return [each for each in event_ids if isinstance(each, str)] if all(map(_is_text, event_ids)) else None
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)

@@ -1,0 +1,178 @@
+"""What is being played: a sequence of scenarios, or a document placed by hand, with one incarnation for all.
+
+Time is handed in, and only ever goes forward. Must not know requests or the wire.
+"""
+
+import hashlib
+import uuid
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from azure_scheduled_events_exporter.errors import UsageError
+
+from .document import WireEvent
+from .faults import Window, window
+from .scenario import Scenario, VirtualMachine
+from .timeline import Happening, Timeline, What, begin
+
+FASTEST: Final = 10_000.0
+_KEPT: Final = 10_000  # happenings: days of a loop, a few MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Playlist:
+    """Scenarios to play one after another, ``speed`` times as fast as they are written."""
+
+    scenarios: tuple[Scenario, ...]
+    speed: float = 1.0
+    loop: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be played."""
+        if not self.scenarios:
+            raise UsageError("there is no scenario to play: name one")
+        if not 0 < self.speed <= FASTEST:
+            raise UsageError(f"speed {self.speed:g} cannot be: it must be above 0 and at most {FASTEST:g}")
+
+
+def event_id(seed: str, *place: object) -> str:
+    """Return the upper-case GUID of an event: the same for the same seed and place in the play."""
+    digest = hashlib.sha256("/".join((seed, *map(str, place))).encode()).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=4)).upper()
+
+
+class Stage:
+    """The current events, their incarnation and the record of what happened."""
+
+    def __init__(self, playlist: Playlist, *, at: float, seed: str) -> None:
+        self.playlist = playlist
+        self.incarnation = 1
+        self.happened = 0  # how many happenings there were; the record keeps the last of them
+        self._record: deque[Happening] = deque(maxlen=_KEPT)
+        self._seed = seed
+        self._plays = 0
+        self._reached = at
+        self._placed: tuple[WireEvent, ...] | None = None
+        self._shown: tuple[WireEvent, ...] = ()
+        self._place = 0
+        self._timeline: Timeline
+        self._windows: tuple[Window, ...]
+        self._begin(0, at)
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario being played."""
+        return self._timeline.scenario
+
+    @property
+    def record(self) -> tuple[Happening, ...]:
+        """What happened, oldest first; the last 10,000."""
+        return tuple(self._record)
+
+    @property
+    def events(self) -> tuple[WireEvent, ...]:
+        """The current events in the newest form."""
+        return self._shown
+
+    @property
+    def next_at(self) -> float | None:
+        """The moment of the next change, None when nothing is to come."""
+        due = self._timeline.next_at
+        return due if due is not None or self._last else self._timeline.over_at
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """The faults of the scenario being played."""
+        return self._windows
+
+    @property
+    def vms(self) -> Mapping[str, VirtualMachine]:
+        """All VMs of the playlist by name; the first is the one at the root, the first description wins."""
+        found: dict[str, VirtualMachine] = {}
+        for scenario in self.playlist.scenarios:
+            for vm in scenario.vms:
+                found.setdefault(vm.name, vm)
+        return found
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that is due at ``now``, each at its own moment."""
+        while (due := self.next_at) is not None and due <= now:
+            if self._timeline.next_at is None:
+                self._begin(self._place + 1, due)
+                continue
+            self._timeline, happenings = self._timeline.step()
+            self._note(happenings)
+        self._reached = max(self._reached, now)
+
+    def play(self, playlist: Playlist, now: float) -> None:
+        """Begin ``playlist`` now; the events of the old one leave the document."""
+        self.advance(now)
+        self.playlist = playlist
+        self._placed = None
+        self._begin(0, self._reached)
+
+    def place(self, events: Sequence[WireEvent] | None, now: float) -> int:
+        """Show ``events`` instead of the scenario's (None: the scenario again); return the incarnation."""
+        self.advance(now)
+        self._placed = None if events is None else tuple(dict(event) for event in events)
+        self._note(())
+        return self.incarnation
+
+    def knows(self, event_id: str) -> bool:
+        """Return whether ``event_id``, in any case, is a current event."""
+        if self._placed is None:
+            return self._timeline.knows(event_id)
+        return self._placed_event(event_id) is not None
+
+    def approve(self, event_id: str, vm: str, now: float) -> None:
+        """Let ``vm`` approve a current event; one placed by hand is recorded and stays as it was placed."""
+        placed = self._placed_event(event_id)
+        if placed is not None:
+            self._note((_approval(placed, vm, now),))
+        elif self._placed is None:
+            self._timeline, happenings = self._timeline.approve(event_id, vm, now)
+            self._note(happenings)
+        self.advance(now)
+
+    def stop_faults(self, now: float) -> None:
+        """End the scenario's faults that hold at ``now``; those to come still come."""
+        self._windows = tuple(each for each in self._windows if each.begins > now)
+
+    @property
+    def _last(self) -> bool:
+        return not self.playlist.loop and self._place == len(self.playlist.scenarios) - 1
+
+    def _begin(self, place: int, at: float) -> None:
+        self._place = place % len(self.playlist.scenarios)
+        self._plays += 1
+        scenario, play = self.playlist.scenarios[self._place], self._plays
+        self._timeline = begin(
+            scenario,
+            at=at,
+            speed=self.playlist.speed,
+            event_id=lambda index: event_id(self._seed, play, scenario.name, index),
+        )
+        self._windows = tuple(window(plan, at, self.playlist.speed) for plan in scenario.faults)
+        self._note(())
+
+    def _note(self, happenings: Sequence[Happening]) -> None:
+        self._record.extend(happenings)
+        self.happened += len(happenings)
+        shown = self._timeline.events() if self._placed is None else self._placed
+        if shown != self._shown:
+            self._shown = shown
+            self.incarnation += 1
+
+    def _placed_event(self, event_id: str) -> WireEvent | None:
+        wanted = event_id.upper()
+        found = (event for event in self._placed or () if str(event.get("EventId")).upper() == wanted)
+        return next(found, None)
+
+
+def _approval(event: WireEvent, vm: str, at: float) -> Happening:
+    resources = event.get("Resources")
+    names = tuple(map(str, resources)) if isinstance(resources, list | tuple) else ()
+    kind, source = str(event.get("EventType", "")), str(event.get("EventSource", ""))
+    return Happening(str(event["EventId"]).upper(), kind, source, names, What.APPROVED, at, vm)

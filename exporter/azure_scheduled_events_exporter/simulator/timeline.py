@@ -1,0 +1,198 @@
+"""One playing of a scenario: pure, immutable, in the seconds of a clock that is handed in.
+
+An event's life is an agenda of what is still to come. Approval replaces the agenda; nothing else does. Must not
+know requests, versions or the wire.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum, auto
+
+from .document import WireEvent, not_before_text
+from .scenario import PlannedEvent, Scenario, Starts
+
+
+class What(StrEnum):
+    """What can happen to an event."""
+
+    ANNOUNCED = "announced"
+    RESCHEDULED = "rescheduled"
+    APPROVED = "approved"
+    STARTED = "started"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+class Phase(Enum):
+    """Where in its life an event stands; only the middle two are in the document."""
+
+    FUTURE = auto()
+    SCHEDULED = auto()
+    STARTED = auto()
+    GONE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """What truly happened, and ``at`` which moment of the simulator's clock (Unix seconds).
+
+    ``vm`` is the one that approved, else ``""``. ``not_before`` is None once started, and for an event that starts at
+    once: it is announced and started at the same moment, and no document ever shows it Scheduled.
+    """
+
+    event_id: str
+    event_type: str
+    event_source: str
+    resources: tuple[str, ...]
+    what: What
+    at: float
+    vm: str = ""
+    scenario: str = ""
+    not_before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One event: its phase, its NotBefore and what is still to come, earliest first."""
+
+    event_id: str
+    plan: PlannedEvent
+    agenda: tuple[tuple[float, What], ...]
+    phase: Phase = Phase.FUTURE
+    not_before: float | None = None
+    approved: bool = False
+
+    @property
+    def current(self) -> bool:
+        """Whether the event stands in the document."""
+        return self.phase in {Phase.SCHEDULED, Phase.STARTED}
+
+    def next_step(self, speed: float) -> "Life":
+        """Return the life after the first entry of its agenda."""
+        (at, what), *rest = self.agenda
+        left = replace(self, agenda=tuple(rest))
+        match what:
+            case What.ANNOUNCED:
+                noticed = self.plan.starts is not Starts.AT_ONCE
+                not_before = at + self.plan.notice / speed if noticed else None
+                return replace(left, phase=Phase.SCHEDULED, not_before=not_before)
+            case What.RESCHEDULED:
+                return replace(left, not_before=at + self.plan.new_notice / speed)
+            case What.STARTED:
+                end = (at + self.plan.started_for / speed, What.COMPLETED)
+                return replace(left, phase=Phase.STARTED, not_before=None, agenda=(end,))
+            case _:
+                return replace(left, phase=Phase.GONE, not_before=None)
+
+    def after_approval(self, at: float, speed: float) -> "Life":
+        """Return the life approved ``at`` that moment: it begins soon, and at NotBefore at the latest."""
+        if self.plan.starts is Starts.NEVER or self.not_before is None:
+            return replace(self, approved=True)
+        start = min(at + self.plan.approval_delay / speed, max(self.not_before, at))
+        return replace(self, approved=True, agenda=((start, What.STARTED),))
+
+    def on_wire(self) -> WireEvent:
+        """Return the event as the newest api-version shows it."""
+        return {
+            "EventId": self.event_id,
+            "EventStatus": "Started" if self.phase is Phase.STARTED else "Scheduled",
+            "EventType": self.plan.event_type,
+            "ResourceType": "VirtualMachine",
+            "Resources": list(self.plan.resources),
+            "NotBefore": not_before_text(self.not_before),
+            "Description": self.plan.description,
+            "EventSource": self.plan.source,
+            "DurationInSeconds": self.plan.duration,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A scenario that began at some moment and runs at ``speed``; ``reached`` is its last change."""
+
+    scenario: Scenario
+    lives: tuple[Life, ...]
+    began: float
+    speed: float
+    reached: float
+
+    @property
+    def next_at(self) -> float | None:
+        """The moment of the next change, None when nothing is to come."""
+        return min((life.agenda[0][0] for life in self.lives if life.agenda), default=None)
+
+    @property
+    def over_at(self) -> float | None:
+        """The moment at which the scenario is over, None while an event is still to come or to go."""
+        if self.next_at is not None:
+            return None
+        return max(self.reached, self.began + self.scenario.shortest / self.speed)
+
+    def events(self) -> tuple[WireEvent, ...]:
+        """Return the current events in the newest form, in the scenario's order."""
+        return tuple(life.on_wire() for life in self.lives if life.current)
+
+    def knows(self, event_id: str) -> bool:
+        """Return whether ``event_id`` (any case) is a current event, the only kind that can be approved."""
+        return self._current(event_id) is not None
+
+    def step(self) -> tuple["Timeline", tuple[Happening, ...]]:
+        """Return the timeline after everything due at :attr:`next_at`, and what that was."""
+        moment = self.next_at
+        if moment is None:
+            return self, ()
+        lives, happenings = [], []
+        for before in self.lives:
+            life = before
+            while life.agenda and life.agenda[0][0] <= moment:
+                what = life.agenda[0][1]
+                life = life.next_step(self.speed)
+                happenings.append(self._happening(life, what, moment))
+            lives.append(life)
+        return replace(self, lives=tuple(lives), reached=moment), tuple(happenings)
+
+    def approve(self, event_id: str, vm: str, at: float) -> tuple["Timeline", tuple[Happening, ...]]:
+        """Return the timeline after ``vm`` approved ``event_id``; a second approval changes nothing."""
+        life = self._current(event_id)
+        if life is None or life.approved or life.phase is Phase.STARTED:
+            return self, ()
+        approved = life.after_approval(at, self.speed)
+        lives = tuple(approved if each is life else each for each in self.lives)
+        return replace(self, lives=lives), (self._happening(life, What.APPROVED, at, vm),)
+
+    def _current(self, event_id: str) -> Life | None:
+        wanted = event_id.upper()
+        return next((life for life in self.lives if life.current and life.event_id == wanted), None)
+
+    def _happening(self, life: Life, what: What, at: float, vm: str = "") -> Happening:
+        plan = life.plan
+        return Happening(
+            life.event_id,
+            plan.event_type,
+            plan.source,
+            plan.resources,
+            what,
+            at,
+            vm,
+            self.scenario.name,
+            life.not_before,
+        )
+
+
+def begin(scenario: Scenario, *, at: float, speed: float, event_id: Callable[[int], str]) -> Timeline:
+    """Return ``scenario`` at its first moment; ``event_id`` gives the upper-case id of its n-th event."""
+    lives = tuple(Life(event_id(index), plan, _agenda(plan, at, speed)) for index, plan in enumerate(scenario.events))
+    return Timeline(scenario, lives, at, speed, at)
+
+
+def _agenda(plan: PlannedEvent, began: float, speed: float) -> tuple[tuple[float, What], ...]:
+    agenda = [(plan.announced_at, What.ANNOUNCED)]
+    if plan.starts is Starts.AT_ONCE:
+        agenda.append((plan.announced_at, What.STARTED))
+    if plan.rescheduled_at is not None:
+        agenda.append((plan.rescheduled_at, What.RESCHEDULED))
+    if plan.cancelled_at is not None:
+        agenda.append((plan.cancelled_at, What.CANCELLED))
+    elif plan.starts is Starts.NOT_BEFORE:
+        agenda.append((plan.not_before, What.STARTED))
+    return tuple((began + seconds / speed, what) for seconds, what in agenda)

@@ -1,0 +1,195 @@
+"""HTTP/1.1 for the simulator: reads requests, sends answers in the manner asked for. Decides nothing.
+
+The standard library's server is enough for a drill; sockets are tracked so that closing ends hanging ones too.
+"""
+
+import contextlib
+import os
+import re
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Final
+
+from .document import to_json
+from .service import Answer, Manner, Request
+
+HUGE: Final = 8 << 20
+"""Bytes of a huge body."""
+
+_LARGEST_REQUEST: Final = 64 << 10
+_CHUNK: Final = 64 << 10
+_DRIP_SECONDS: Final = 0.2
+_IDLE_SECONDS: Final = 300
+_JOIN_SECONDS: Final = 1.0
+_DOCUMENT: Final = b'{"DocumentIncarnation":1,"Events":[]}'
+
+Respond = Callable[[Request], Answer]
+
+
+def head(answer: Answer, length: int, *, close: bool, date: str) -> bytes:
+    """Return the status line and headers that announce a body of ``length`` bytes."""
+    lines = [
+        f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}",
+        f"Content-Type: {answer.content_type}",
+        "Server: IMDS-simulator",
+        f"Date: {date}",
+        f"Content-Length: {length}",
+    ]
+    if close:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+class Server(ThreadingHTTPServer):
+    """A server over ``respond``; :meth:`end` closes it and every connection at once."""
+
+    daemon_threads = True
+    request_queue_size = 128
+    # On Windows the option would let two simulators share one port.
+    allow_reuse_address = os.name == "posix"
+
+    def __init__(self, address: tuple[str, int], respond: Respond) -> None:
+        self.respond = respond
+        self.stopping = threading.Event()
+        self._connections: dict[socket.socket, threading.Thread] = {}
+        self._lock = threading.Lock()
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, Handler)
+
+    def server_bind(self) -> None:
+        """Bind without asking DNS for a name, which can take seconds."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, int(self.allow_reuse_address))
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    def process_request(self, request: object, client_address: object) -> None:
+        """Serve a connection in a thread of its own and remember both."""
+        assert isinstance(request, socket.socket)  # noqa: S101 - what TCPServer.get_request gives
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
+        with self._lock:
+            self._connections[request] = thread
+        thread.start()
+
+    def shutdown_request(self, request: object) -> None:
+        """Close a connection and forget it."""
+        assert isinstance(request, socket.socket)  # noqa: S101 - what TCPServer.get_request gives
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing when a client goes away; that is what clients of a faulty service do."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+    def end(self) -> None:
+        """Stop accepting, cut every connection, wait for the threads a moment."""
+        self.stopping.set()
+        self.shutdown()
+        self.server_close()
+        with self._lock:
+            connections = dict(self._connections)
+        for connection, thread in connections.items():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join(_JOIN_SECONDS)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    timeout = _IDLE_SECONDS
+    server: Server
+
+    def _respond(self) -> None:
+        body = self._body()
+        if body is None:
+            return
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self._send(self.server.respond(Request(self.command, self.path, headers, body)))
+
+    do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815 - http.server's names
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's signature
+        """Keep quiet: what happens is told elsewhere."""
+
+    def _body(self) -> bytes | None:
+        """Return the request's body; None when it was refused."""
+        text = self.headers.get("Content-Length", "0")
+        length = int(text) if re.fullmatch("[0-9]{1,18}", text) else -1
+        if length < 0 or "Transfer-Encoding" in self.headers:
+            self._refuse(HTTPStatus.BAD_REQUEST, "Bad request. Content-Length must say how long the body is")
+            return None
+        if length > _LARGEST_REQUEST:
+            self._refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {_LARGEST_REQUEST} bytes are read")
+            return None
+        return self.rfile.read(length)
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        self.close_connection = True
+        self._send(Answer(status, to_json({"error": message})))
+
+    def _send(self, answer: Answer) -> None:
+        match answer.manner:
+            case Manner.WHOLE:
+                self.wfile.write(self._whole(answer))
+            case Manner.DRIP:
+                self._drip(self._whole(answer))
+            case Manner.HALF:
+                self.close_connection = True
+                half = answer.body[: len(answer.body) // 2]
+                self.wfile.write(self._head(answer, max(len(answer.body), 64)) + half)
+            case Manner.HUGE:
+                self._huge(answer)
+            case Manner.NEVER:
+                self._hang()
+            case Manner.RESET:
+                self._reset()
+
+    def _head(self, answer: Answer, length: int) -> bytes:
+        return head(answer, length, close=self.close_connection, date=formatdate(usegmt=True))
+
+    def _whole(self, answer: Answer) -> bytes:
+        body = b"" if self.command == "HEAD" else answer.body
+        return self._head(answer, len(answer.body)) + body
+
+    def _drip(self, data: bytes) -> None:
+        self.close_connection = True
+        for byte in data:
+            self.wfile.write(bytes((byte,)))
+            if self.server.stopping.wait(_DRIP_SECONDS):
+                break
+
+    def _huge(self, answer: Answer) -> None:
+        """Send a document that is right but for its size, never held in memory."""
+        body = answer.body or _DOCUMENT
+        self.wfile.write(self._head(answer, HUGE) + body[:-1])
+        left, blanks = HUGE - len(body), b" " * _CHUNK
+        while left > 0:
+            self.wfile.write(blanks[:left])
+            left -= _CHUNK
+        self.wfile.write(body[-1:])
+
+    def _hang(self) -> None:
+        """Answer nothing until the client or the simulator ends the connection."""
+        self.close_connection = True
+        self.connection.settimeout(None)
+        while self.connection.recv(_CHUNK):
+            pass
+
+    def _reset(self) -> None:
+        """Close with a lingering time of zero, which sends RST: the socket is gone before a FIN could be sent."""
+        self.close_connection = True
+        on_and_zero = struct.pack("ii", 1, 0) if os.name == "posix" else struct.pack("hh", 1, 0)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, on_and_zero)
+        self.connection.close()

@@ -1,0 +1,241 @@
+"""The journal's tables: SQL over one SQLite connection, on disk or in memory.
+
+Knows rows and transactions. Knows nothing of files, failures and what to do about them (:mod:`.journal`).
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields
+from typing import Any
+
+from .events import ScheduledEvent, Scope
+from .instant import Instant
+from .lifecycle import REMEMBERED_ENDS, Approver, Lifecycle, Lifecycles, State, Transition
+from .spans import SpanFacts
+from .tally import Histogram, Measured, Tally
+
+APPLICATION_ID = 0x41534545  # "ASEE", so that a foreign SQLite file is told from ours
+SCHEMA_VERSION = 1
+
+# Each entry leads from the version before it to its own; a journal of an older version goes through the rest.
+_MIGRATIONS: Mapping[int, str] = {
+    1: """
+    CREATE TABLE lives (
+        event_id TEXT PRIMARY KEY,
+        first_seen REAL NOT NULL,
+        ended REAL,
+        life TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX lives_ended ON lives (ended);
+    CREATE TABLE transitions (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        wall REAL NOT NULL,
+        event_id TEXT NOT NULL,
+        event_type TEXT NOT NULL,
+        source TEXT NOT NULL,
+        scope TEXT NOT NULL,
+        transition TEXT NOT NULL,
+        notice REAL,
+        latency REAL,
+        approved_by TEXT NOT NULL,
+        scheduled REAL,
+        started REAL
+    );
+    CREATE INDEX transitions_wall ON transitions (wall);
+    CREATE TABLE spans (span_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, span TEXT NOT NULL) WITHOUT ROWID;
+    CREATE INDEX spans_seq ON spans (seq);
+    CREATE TABLE sums (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    """,
+}
+_COLUMNS = ", ".join(column.name for column in fields(Measured))
+_MARKS = ", ".join("?" for _ in fields(Measured))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one observation adds: all of it is written, or nothing.
+
+    Attributes:
+        transitions: event id, wall-clock time and measures of each transition, in order.
+        lives: every life that is new or different.
+        spans: to be delivered.
+    """
+
+    transitions: Sequence[tuple[str, float, Measured]] = ()
+    lives: Sequence[Lifecycle] = ()
+    spans: Sequence[SpanFacts] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What a journal knows of the time before."""
+
+    lifecycles: Lifecycles = field(default_factory=Lifecycles)
+    tally: Tally = field(default_factory=Tally)
+
+
+class Store:
+    """The tables over ``connection``, made or brought up to date. Every method is one transaction.
+
+    All methods raise sqlite3.Error and then leave the tables as they were.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        for step in range(version + 1, SCHEMA_VERSION + 1):
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_MIGRATIONS[step]} PRAGMA application_id = {APPLICATION_ID};"
+                f"PRAGMA user_version = {step}; COMMIT;"
+            )
+
+    def close(self) -> None:
+        """Close the connection; on disk that folds the write-ahead log into the file."""
+        self._db.close()
+
+    def record(self, entry: Entry) -> None:
+        """Write ``entry``."""
+        with self._db:
+            self._insert(entry)
+
+    def restore(self) -> Restored:
+        """Return the open lives, how the last ones ended, and the sum of all transitions."""
+        rows = self._db.execute("SELECT life FROM lives WHERE ended IS NULL ORDER BY first_seen")
+        current = {life.event_id: life for life in (_load_life(row[0]) for row in rows)}
+        rows = self._db.execute(
+            "SELECT life FROM lives WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,)
+        )
+        lives = [_load_life(row[0]) for row in rows]
+        ended = {life.event_id: life.outcome for life in reversed(lives) if life.outcome}
+        return Restored(Lifecycles(current, ended), self._base().plus(self._measured()))
+
+    def history(self) -> Iterator[Lifecycle]:
+        """Yield every life, the oldest first."""
+        for row in self._db.execute("SELECT life FROM lives ORDER BY first_seen"):
+            yield _load_life(row[0])
+
+    def transitions(self) -> Iterator[tuple[str, float, Measured]]:
+        """Yield event id, wall-clock time and measures of every transition, the oldest first."""
+        rows = self._db.execute(f"SELECT event_id, wall, {_COLUMNS} FROM transitions ORDER BY seq")
+        return ((event_id, wall, Measured(*values)) for event_id, wall, *values in rows)
+
+    def prune(self, before: float) -> None:
+        """Forget what ended before ``before`` (wall-clock seconds); the sums keep counting it."""
+        with self._db:
+            old = self._measured("WHERE wall < ?", (before,))
+            base = self._base().plus(old)
+            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(base),))
+            self._db.execute("DELETE FROM transitions WHERE wall < ?", (before,))
+            self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
+
+    def spans(self, limit: int) -> list[SpanFacts]:
+        """Return undelivered spans, the newest first: they tell of what is about to happen; -1 stands for all."""
+        rows = self._db.execute("SELECT span FROM spans ORDER BY seq DESC LIMIT ?", (limit,))
+        return [_load_span(row[0]) for row in rows]
+
+    def strike_off(self, delivered: Iterable[SpanFacts]) -> None:
+        """Forget spans that need no delivery any more."""
+        with self._db:
+            self._db.executemany("DELETE FROM spans WHERE span_id = ?", [(span.span_id,) for span in delivered])
+
+    def spans_queued(self) -> int:
+        """Return the number of spans that wait for delivery."""
+        return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
+
+    def take_over(self, other: "Store") -> None:
+        """Add everything that ``other`` holds, in one transaction; a transition that is here already stays once."""
+        with self._db:
+            have = {(event_id, measured.transition) for event_id, _, measured in self.transitions()}
+            new = [
+                (event_id, wall, measured)
+                for event_id, wall, measured in other.transitions()
+                if measured.transition == Transition.RESCHEDULED or (event_id, measured.transition) not in have
+            ]
+            self._insert(Entry(new, list(other.history()), other.spans(-1)))
+
+    def replace_sums(self, tally: Tally, lives: Iterable[Lifecycle]) -> None:
+        """Begin with ``tally`` as the sum of a lost past, and with ``lives`` as all that is current."""
+        with self._db:
+            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(tally),))
+            self._insert(Entry(lives=list(lives)))
+
+    def _insert(self, entry: Entry) -> None:
+        self._db.executemany(
+            f"INSERT INTO transitions (event_id, wall, {_COLUMNS}) VALUES (?, ?, {_MARKS})",
+            [(event_id, wall, *astuple(measured)) for event_id, wall, measured in entry.transitions],
+        )
+        self._db.executemany(
+            "REPLACE INTO lives VALUES (?, ?, ?, ?)",
+            [
+                (life.event_id, life.first_seen.wall, life.ended_at and life.ended_at.wall, _dump(life))
+                for life in entry.lives
+            ],
+        )
+        self._db.executemany(
+            "REPLACE INTO spans VALUES (?, (SELECT coalesce(max(seq), 0) + 1 FROM spans), ?)",
+            [(span.span_id, _dump(span)) for span in entry.spans],
+        )
+
+    def _measured(self, where: str = "", values: Sequence[float] = ()) -> Iterator[Measured]:
+        rows = self._db.execute(f"SELECT {_COLUMNS} FROM transitions {where}", values)
+        return (Measured(*row) for row in rows)
+
+    def _base(self) -> Tally:
+        row = self._db.execute("SELECT value FROM sums WHERE name = 'tally'").fetchone()
+        return _load_tally(row[0]) if row else Tally()
+
+
+def _dump(value: Lifecycle | SpanFacts) -> str:
+    return json.dumps(asdict(value), separators=(",", ":"))
+
+
+def _load_life(text: str) -> Lifecycle:
+    values = json.loads(text)
+    event = values["event"]
+    event["resources"] = tuple(event["resources"])
+
+    def instant(name: str) -> Instant | None:
+        return Instant(**values[name]) if values[name] is not None else None
+
+    return Lifecycle(
+        event=ScheduledEvent(**event),
+        state=State(values["state"]),
+        scope=Scope(values["scope"]),
+        first_seen=Instant(**values["first_seen"]),
+        not_before=values["not_before"],
+        notice_seconds=values["notice_seconds"],
+        approved_by=Approver(values["approved_by"]) if values["approved_by"] else None,
+        approved_at=instant("approved_at"),
+        started_at=instant("started_at"),
+        proven_by_boot=values["proven_by_boot"],
+        outcome=Transition(values["outcome"]) if values["outcome"] else None,
+        ended_at=instant("ended_at"),
+        told=values["told"],
+    )
+
+
+def _load_span(text: str) -> SpanFacts:
+    values = json.loads(text)
+    attributes = {key: tuple(v) if isinstance(v, list) else v for key, v in values.pop("attributes").items()}
+    return SpanFacts(**values, attributes=attributes)
+
+
+_HISTOGRAMS = ("notice", "approval_latency", "phases")
+
+
+def _dump_tally(tally: Tally) -> str:
+    values: dict[str, Any] = {"transitions": [[*key, count] for key, count in tally.transitions.items()]}
+    for name in _HISTOGRAMS:
+        values[name] = [[*key, asdict(histogram)] for key, histogram in getattr(tally, name).items()]
+    return json.dumps(values, separators=(",", ":"))
+
+
+def _load_tally(text: str) -> Tally:
+    values = json.loads(text)
+    histograms = {
+        name: {tuple(key): Histogram(tuple(h["bounds"]), tuple(h["counts"]), h["total"]) for *key, h in values[name]}
+        for name in _HISTOGRAMS
+    }
+    transitions = {tuple(key): count for *key, count in values["transitions"]}
+    return Tally(transitions, **histograms)

@@ -1,0 +1,125 @@
+"""The command simulate, as a process of its own, and its flags."""
+
+import argparse
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.simulator import Happening, What
+from azure_scheduled_events_exporter.simulator.command import add_arguments, line, parse_address, run
+from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
+
+PROGRAM = """
+import argparse, sys
+from azure_scheduled_events_exporter.simulator import command
+parser = argparse.ArgumentParser()
+command.add_arguments(parser)
+sys.exit(command.run(parser.parse_args()))
+"""
+
+
+def arguments(*flags: str) -> argparse.Namespace:
+    """Parse flags as the command does."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return parser.parse_args(flags)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals) -> None:
+    """The command prints the addresses, then each thing that happens, and ends with status 0 when told to."""
+    flags = ["--scenario", "host-failure", "--speed", "5000", "--web.listen-address", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout
+            assert process.stderr
+            head = [process.stdout.readline() for _ in range(7)]
+            told = [process.stdout.readline().split() for _ in range(3)]
+            process.send_signal(number)
+            assert process.wait(10) == 0
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+    assert head[0].startswith("Playing host-failure at speed 5000.")
+    assert head[1].startswith("  vmss_0: azure-scheduled-events-exporter run --imds.endpoint http://127.0.0.1:")
+    assert head[5].endswith("/vm/vmss_4\n")
+    assert [words[1:4] for words in told] == [
+        [what, "Reboot", "Platform"] for what in ("announced", "started", "completed")
+    ]
+
+
+def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
+    """--list prints one line for each shipped scenario and ends."""
+    assert run(arguments("--list")) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [text.split()[0] for text in printed] == list(SHIPPED)
+    assert printed[7].endswith("A host fails without notice; the reboot of its VM first appears as Started.")
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--scenario", "nothing"], "'nothing' is no scenario: choose from all, live-migration,"),
+        (["--speed", "fast"], "--speed: 'fast' is no number: write a factor, such as 60"),
+        (["--speed", "0"], "--speed: 0 cannot be: it must be above 0 and at most 10000"),
+        (["--speed", "nan"], "--speed: nan cannot be"),
+        (["--fault", "418"], "'418' is no fault: choose from throttle"),
+        (["--first-answer-delay", "2"], "--first-answer-delay: '2' is no duration"),
+        (["--web.listen-address", "10170"], "--web.listen-address: '10170' is no address: write HOST:PORT"),
+        (["--web.listen-address", "a:70000"], "--web.listen-address: 'a:70000' is no address"),
+    ],
+)
+def test_impossible_flag_is_refused(flags: list[str], complaint: str) -> None:
+    """A flag that makes no sense is refused in one line, for exit status 2."""
+    with pytest.raises(UsageError, match=complaint) as refused:
+        run(arguments(*flags))
+    assert refused.value.exit_status == 2
+
+
+def test_own_scenario_with_a_mistake_is_refused_with_its_line(tmp_path: Path) -> None:
+    """A mistake in a user's file is told with file and line."""
+    path = tmp_path / "drill.yaml"
+    path.write_text("description: x\nevents:\n- type: Frezze\n")
+    with pytest.raises(UsageError, match=r"drill\.yaml:3: events\[0\]\.type: 'Frezze' is none of"):
+        run(arguments("--scenario", str(path)))
+
+
+def test_address_in_use_ends_with_status_1() -> None:
+    """A taken port is told in one line, for exit status 1, and the signals are as before."""
+    before = signal.getsignal(signal.SIGTERM)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ExporterError, match=f"cannot listen on {address}: Address already in use") as refused:
+            run(arguments("--web.listen-address", address))
+    assert refused.value.exit_status == 1
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:10170", ("127.0.0.1", 10170)),
+        (":10170", ("0.0.0.0", 10170)),  # noqa: S104 - parsed, not bound
+        ("[::1]:0", ("::1", 0)),
+    ],
+)
+def test_listen_address(text: str, address: tuple[str, int]) -> None:
+    """An address is a host and a port; without a host it means all."""
+    assert parse_address(text) == address
+
+
+def test_lines_for_people() -> None:
+    """A line tells when, what, which event and VMs, and NotBefore or who approved."""
+    announced = Happening("A-B", "Freeze", "Platform", ("vm_0", "vm_1"), What.ANNOUNCED, 60, "", "drill", 75)
+    approved = Happening("A-B", "Freeze", "User", ("vm_0",), What.APPROVED, 61.9, "vm_1", "", 75)
+    assert [line(announced), line(approved)] == [
+        "00:01:00 announced   Freeze    Platform A-B vm_0,vm_1 NotBefore 00:01:15, in 15s (drill)",
+        "00:01:01 approved    Freeze    User     A-B vm_0 by vm_1 (placed by hand)",
+    ]

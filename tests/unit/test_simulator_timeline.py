@@ -1,0 +1,218 @@
+"""Exact timelines of single events: time is handed in, nothing waits."""
+
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, Starts, VirtualMachine
+from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage, event_id
+from azure_scheduled_events_exporter.simulator.timeline import What
+
+START = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
+FREEZE = PlannedEvent("Freeze", ("vm_0",), duration=5, announced_at=30, notice=900, started_for=600)
+QUIET = 60.0
+
+
+def scenario(*events: PlannedEvent, name: str = "test") -> Scenario:
+    """A scenario of two VMs."""
+    return Scenario(name, "", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), events)
+
+
+def stage(*events: PlannedEvent, speed: float = 1.0, loop: bool = False) -> Stage:
+    """A stage that plays these events from START on."""
+    return Stage(Playlist((scenario(*events),), speed, loop), at=START, seed="seed")
+
+
+def story(played: Stage) -> list[tuple[float, str]]:
+    """What happened, in seconds since START."""
+    return [(each.at - START, each.what.value) for each in played.record]
+
+
+def status(played: Stage) -> list[tuple[object, object]]:
+    """EventStatus and NotBefore of the current events."""
+    return [(event["EventStatus"], event["NotBefore"]) for event in played.events]
+
+
+def test_event_goes_through_its_life_at_the_written_moments() -> None:
+    """A freeze is announced after 30 s, starts 15 minutes later and leaves the document 10 minutes after that."""
+    played = stage(FREEZE)
+    seen = []
+    for second in (0, 29.9, 30, 929.9, 930, 1529.9, 1530):
+        played.advance(START + second)
+        seen.append((second, played.incarnation, status(played)))
+    scheduled = [("Scheduled", "Tue, 14 Nov 2023 22:28:50 GMT")]
+    assert seen == [
+        (0, 1, []),
+        (29.9, 1, []),
+        (30, 2, scheduled),
+        (929.9, 2, scheduled),
+        (930, 3, [("Started", "")]),
+        (1529.9, 3, [("Started", "")]),
+        (1530, 4, []),
+    ]
+
+
+def test_speed_compresses_time_and_not_before_stands_in_real_time() -> None:
+    """At speed 60 a notice of 15 minutes lasts 15 real seconds, which NotBefore tells; the duration stays."""
+    played = stage(FREEZE, speed=60)
+    played.advance(START + 1)
+    assert status(played) == [("Scheduled", "Tue, 14 Nov 2023 22:13:35 GMT")]
+    assert played.events[0]["DurationInSeconds"] == 5
+    played.advance(START + 60)
+    assert story(played) == [(0.5, "announced"), (15.5, "started"), (25.5, "completed")]
+
+
+def test_late_look_records_the_true_moments() -> None:
+    """Whoever asks only after the scenario still gets a record with the moments at which things happened."""
+    played = stage(FREEZE)
+    played.advance(START + 86400)
+    assert story(played) == [(30, "announced"), (930, "started"), (1530, "completed")]
+    assert played.incarnation == 4
+
+
+def test_approval_starts_an_event_early() -> None:
+    """An approved event starts at once, ends as long after that as it would have, and names who approved."""
+    played = stage(FREEZE)
+    played.advance(START + 100)
+    played.approve(event_id("seed", 1, "test", 0).lower(), "vm_1", START + 100)
+    played.advance(START + 800)
+    assert story(played) == [(30, "announced"), (100, "approved"), (100, "started"), (700, "completed")]
+    assert [each.vm for each in played.record] == ["", "vm_1", "", ""]
+
+
+def test_approval_can_take_a_while_but_never_past_not_before() -> None:
+    """An approved event waits for its neighbours, at the longest until NotBefore."""
+    for approved_at, started_at in ((100, 120), (920, 930)):
+        played = stage(replace(FREEZE, approval_delay=20))
+        played.advance(START + approved_at)
+        played.approve(event_id("seed", 1, "test", 0), "vm_0", START + approved_at)
+        played.advance(START + started_at)
+        assert story(played)[1:] == [(approved_at, "approved"), (started_at, "started")]
+
+
+def test_second_approval_changes_nothing() -> None:
+    """Approving again, before or after the start, leaves no trace in the record and does not delay the start."""
+    played = stage(replace(FREEZE, approval_delay=20))
+    wanted = event_id("seed", 1, "test", 0)
+    for second in (40, 50, 70):
+        played.advance(START + second)
+        assert played.knows(wanted)
+        played.approve(wanted, "vm_0", START + second)
+    assert story(played) == [(30, "announced"), (40, "approved"), (60, "started")]
+    played.advance(START + 5000)
+    assert not played.knows(wanted)
+
+
+def test_event_that_starts_at_once_is_never_scheduled() -> None:
+    """A host failure gives no notice: the first document that shows the event says Started."""
+    played = stage(replace(FREEZE, event_type="Reboot", starts=Starts.AT_ONCE))
+    played.advance(START + 30)
+    assert status(played) == [("Started", "")]
+    assert (played.incarnation, story(played)) == (2, [(30, "announced"), (30, "started")])
+    assert [each.not_before for each in played.record] == [None, None]
+
+
+def test_cancelled_event_leaves_while_scheduled() -> None:
+    """A cancelled event disappears before NotBefore and never starts."""
+    played = stage(replace(FREEZE, cancelled_at=500))
+    played.advance(START + 5000)
+    assert story(played) == [(30, "announced"), (500, "cancelled")]
+
+
+def test_rescheduled_event_gets_a_new_not_before() -> None:
+    """Rescheduling moves NotBefore and the start with it, and grows the incarnation."""
+    played = stage(replace(FREEZE, rescheduled_at=300, new_notice=1200))
+    played.advance(START + 300)
+    assert played.incarnation == 3
+    assert status(played) == [("Scheduled", "Tue, 14 Nov 2023 22:38:20 GMT")]
+    played.advance(START + 5000)
+    assert story(played) == [(30, "announced"), (300, "rescheduled"), (1500, "started"), (2100, "completed")]
+
+
+def test_overdue_event_stays_scheduled() -> None:
+    """An event that never starts stays Scheduled past NotBefore, even approved, until it is called off."""
+    played = stage(replace(FREEZE, starts=Starts.NEVER, cancelled_at=2000))
+    played.advance(START + 1500)
+    played.approve(event_id("seed", 1, "test", 0), "vm_0", START + 1500)
+    assert status(played) == [("Scheduled", "Tue, 14 Nov 2023 22:28:50 GMT")]
+    played.advance(START + 2000)
+    assert story(played)[-1] == (2000, "cancelled")
+
+
+def test_changes_at_one_moment_are_one_incarnation() -> None:
+    """Two events that appear together are one change of the document."""
+    played = stage(FREEZE, replace(FREEZE, event_type="Reboot"))
+    played.advance(START + 30)
+    assert (len(played.events), played.incarnation) == (2, 2)
+
+
+def test_loop_gives_fresh_event_ids_each_round() -> None:
+    """In a loop the scenario begins again when it is over, as new events; the incarnation goes on."""
+    played = stage(FREEZE, loop=True)
+    played.advance(START + 2 * 1530)
+    announced = [each for each in played.record if each.what is What.ANNOUNCED]
+    assert [each.at - START for each in announced] == [30, 1560]
+    assert len({each.event_id for each in announced}) == 2
+    assert played.incarnation == 7
+
+
+def test_scenarios_follow_one_another() -> None:
+    """The second scenario begins when the first is over; after the last one nothing more happens."""
+    first, second = scenario(FREEZE, name="first"), scenario(replace(FREEZE, notice=10), name="second")
+    played = Stage(Playlist((first, second)), at=START, seed="seed")
+    played.advance(START + 1529)
+    assert played.scenario.name == "first"
+    played.advance(START + 99999)
+    assert played.scenario.name == "second"
+    assert [(each.at - START, each.scenario) for each in played.record if each.what is What.STARTED] == [
+        (930, "first"),
+        (1570, "second"),
+    ]
+    assert played.next_at is None
+
+
+def test_empty_scenario_still_takes_its_time() -> None:
+    """A loop over a scenario without events goes round once a minute and not without end."""
+    played = stage(loop=True)
+    assert played.next_at == START + QUIET
+    played.advance(START + 10 * QUIET)
+    assert (played.next_at, played.record) == (START + 11 * QUIET, ())
+
+
+def test_play_begins_another_scenario_now() -> None:
+    """Playing another scenario takes the old events out of the document and starts from the beginning."""
+    played = stage(FREEZE)
+    played.advance(START + 100)
+    played.play(Playlist((scenario(replace(FREEZE, announced_at=1)),)), START + 100)
+    assert (played.events, played.incarnation) == ((), 3)
+    played.advance(START + 101)
+    assert len(played.events) == 1
+    assert played.record[-1].event_id != played.record[0].event_id
+
+
+def test_placed_document_hides_the_scenario_until_it_is_taken_away() -> None:
+    """Events placed by hand stand alone; the incarnation grows only when they differ."""
+    played = stage(FREEZE)
+    mine: list[dict[str, object]] = [{"EventId": "A", "EventType": "Freeze", "Resources": ["vm_0"]}]
+    assert played.place(mine, START + 1) == 2
+    assert played.place([dict(mine[0])], START + 2) == 2
+    played.advance(START + 100)
+    assert [event["EventId"] for event in played.events] == ["A"]
+    played.approve("a", "vm_1", START + 100)
+    assert (played.record[-1].what, played.record[-1].vm, played.incarnation) == (What.APPROVED, "vm_1", 2)
+    assert played.place(None, START + 200) == 3
+    assert [event["EventId"] for event in played.events] == [event_id("seed", 1, "test", 0)]
+
+
+def test_seed_decides_the_event_ids() -> None:
+    """The same seed gives the same upper-case GUIDs, another seed gives others."""
+    assert event_id("7", 1, "rollout", 0) == event_id("7", 1, "rollout", 0) == event_id("7", 1, "rollout", 0).upper()
+    assert len({event_id(seed, 1, "rollout", index) for seed in "78" for index in range(3)}) == 6
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, 10_001.0, float("nan"), float("inf")])
+def test_impossible_speed_is_refused(speed: float) -> None:
+    """A speed of zero, below or beyond all measure is refused with the range there is."""
+    with pytest.raises(UsageError, match="must be above 0 and at most 10000"):
+        stage(FREEZE, speed=speed)

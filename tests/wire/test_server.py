@@ -1,0 +1,681 @@
+"""The HTTP server over real sockets: each answer, each limit, one at a time."""
+
+import asyncio
+import http.client
+import logging
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.server import (
+    Handler,
+    Limits,
+    ListenAddress,
+    Request,
+    Response,
+    Server,
+    parse_listen_address,
+)
+
+LOOPBACK = ListenAddress("127.0.0.1", 0)
+PAGE = b"azure_scheduled_events_up 1\n"
+BIG = b"0123456789abcdef" * 93_750  # 1.5 MB
+LIMITS = Limits()
+PATIENCE = 5.0  # seconds a test waits for what should come at once
+
+
+def _page(request: Request) -> Response:
+    assert request.headers["host"]
+    return Response(200, PAGE, "text/plain")
+
+
+def _big(_: Request) -> Response:
+    return Response(200, BIG, "text/plain")
+
+
+def _echo(request: Request) -> Response:
+    return Response(200, f"{request.method} {request.path} {request.query}".encode(), "text/plain")
+
+
+ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/big": _big, "/echo": _echo}
+
+
+class _Records(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+class Running:
+    """A server on its own thread, and what it logs."""
+
+    def __init__(self, server: Server, records: list[logging.LogRecord]) -> None:
+        self.server = server
+        self.records = records
+
+    def connect(self, receive_buffer: int | None = None) -> socket.socket:
+        """Return a connected socket that gives up after PATIENCE."""
+        client = socket.socket()
+        if receive_buffer:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        client.settimeout(PATIENCE)
+        client.connect(("127.0.0.1", self.server.port))
+        return client
+
+    def talk(self, *parts: bytes) -> bytes:
+        """Send ``parts``, close our side, and return everything that comes back until the server closes."""
+        with self.connect() as client:
+            for part in parts:
+                client.sendall(part)
+            client.shutdown(socket.SHUT_WR)
+            return read_all(client)
+
+    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
+        """Send one well-formed request and return status, body and headers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE)
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.headers)
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(
+    routes: Mapping[str, Handler] = ROUTES,
+    limits: Limits = LIMITS,
+    address: ListenAddress = LOOPBACK,
+    tls: ssl.SSLContext | None = None,
+) -> Iterator[Running]:
+    """Run a server for the length of the block; a crash of its loop fails the test."""
+    records = _Records()
+    log = logging.Logger("test")  # noqa: LOG001 - its own, so nothing of the test's logging reaches it
+    log.addHandler(records)
+    server = Server(address, routes, limits, tls=tls, log=log)
+    started, problems = threading.Event(), list[object]()
+    ends: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        ends.append(lambda: loop.call_soon_threadsafe(stop.set))
+        await server.start()
+        started.set()
+        await stop.wait()
+        await server.stop()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert started.wait(PATIENCE)
+        yield Running(server, records.records)
+    finally:
+        ends[0]()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert not problems
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[Running]:
+    with serving() as running:
+        yield running
+
+
+@pytest.fixture(name="certificate", scope="module")
+def _certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    command = ["openssl", "req", "-x509", *curve, "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=30)
+    return certificate, key
+
+
+@pytest.fixture(name="tls")
+def _tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+    return context
+
+
+@pytest.fixture(name="trusting")
+def _trusting(certificate: tuple[Path, Path]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(certificate[0]))
+    context.check_hostname = False
+    return context
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Return what comes until the server closes; a reset counts as an end."""
+    received = bytearray()
+    while True:
+        try:
+            piece = client.recv(65536)
+        except ConnectionResetError:
+            return bytes(received)
+        if not piece:
+            return bytes(received)
+        received += piece
+
+
+def read_answer(client: socket.socket) -> bytes:
+    """Return one whole answer and leave the connection open."""
+    answer = http.client.HTTPResponse(client)
+    answer.begin()
+    assert answer.status == 200
+    return answer.read()
+
+
+def request(path: str = "/metrics", method: str = "GET", version: str = "1.1", *headers: str) -> bytes:
+    """Return the bytes of a request."""
+    lines = [f"{method} {path} HTTP/{version}", "Host: exporter", *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def status(answer: bytes) -> int:
+    """Return the status of a raw answer."""
+    return int(answer.split(b" ", 2)[1])
+
+
+def header(answer: bytes, name: str) -> str | None:
+    """Return the header ``name`` of a raw answer."""
+    for line in answer.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]:
+        if line.lower().startswith(f"{name.lower()}:"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+class TestListenAddress:
+    """The text after --web.listen-address."""
+
+    @pytest.mark.parametrize(
+        ("text", "host", "port"),
+        [
+            (":10169", "", 10169),
+            ("127.0.0.1:0", "127.0.0.1", 0),
+            ("[::1]:10169", "::1", 10169),
+            ("[fe80::1%eth0]:65535", "fe80::1%eth0", 65535),
+            ("localhost:9090", "localhost", 9090),
+        ],
+    )
+    def test_reads_and_writes(self, text: str, host: str, port: int) -> None:
+        """An address as Prometheus writes it is understood, and shown again as it was written."""
+        address = parse_listen_address(text)
+        assert (address.host, address.port) == (host, port)
+        assert str(address) == text
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            ":",
+            "10169",
+            "localhost",
+            "::1:10169",
+            "[::1]",
+            "[]:1",
+            "[nonsense]:1",
+            ":65536",
+            ":-1",
+            ":http",
+            ":²",
+            "http://localhost:1",
+            "a b:1",
+            ":1\n",
+        ],
+    )
+    def test_refuses(self, text: str) -> None:
+        """What is no address is refused with examples of what is."""
+        with pytest.raises(ValueError, match=r"is no listen address: .* :10169 .* \[::1\]:10169"):
+            parse_listen_address(text)
+
+
+class TestListening:
+    """Where the server can be reached."""
+
+    def test_all_interfaces(self) -> None:
+        """An address without a host serves IPv4, and IPv6 where the machine has it."""
+        with serving(address=ListenAddress("", 0)) as running:
+            assert running.get()[0] == 200
+            if socket.has_dualstack_ipv6():
+                with socket.create_connection(("::1", running.server.port), PATIENCE) as client:
+                    client.sendall(request())
+                    assert read_answer(client) == PAGE
+
+    def test_name(self) -> None:
+        """A host name is resolved."""
+        with serving(address=ListenAddress("localhost", 0)) as running:
+            assert running.get()[0] == 200
+
+    @pytest.mark.parametrize(
+        ("host", "reason"),
+        [
+            ("127.0.0.1", "another process listens there"),
+            ("192.0.2.1", "no address of this machine"),
+            ("name.invalid", "does not resolve"),
+        ],
+    )
+    def test_cannot(self, host: str, reason: str) -> None:
+        """An address that cannot be had is named with the reason, on one line."""
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = ListenAddress(host, taken.getsockname()[1])
+            server = Server(address, {}, log=logging.getLogger("test"))
+            with pytest.raises(ExporterError, match=reason) as caught:
+                asyncio.run(server.start())
+        assert str(address) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+    def test_port_is_free_after_stop(self) -> None:
+        """After stop the port is free at once for the next start, although clients were connected."""
+        with serving() as first:
+            client = first.connect()
+            client.sendall(request())
+            assert read_answer(client) == PAGE
+        with serving(address=ListenAddress("127.0.0.1", first.server.port)) as second:
+            assert second.get()[0] == 200
+        client.close()
+
+
+class TestAnswers:
+    """What is answered to what."""
+
+    def test_page(self, server: Running) -> None:
+        """A known path answers its page with length, type and nosniff."""
+        code, body, headers = server.get()
+        assert (code, body) == (200, PAGE)
+        assert headers["Content-Length"] == str(len(PAGE))
+        assert headers["Content-Type"] == "text/plain"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+
+    def test_handler_headers(self) -> None:
+        """Headers of the handler are sent along."""
+        routes = {"/": lambda _: Response(401, b"who?\n", "text/plain", (("WWW-Authenticate", "Basic"),))}
+        with serving(routes) as running:
+            code, body, headers = running.get("/")
+        assert (code, body, headers["WWW-Authenticate"]) == (401, b"who?\n", "Basic")
+
+    def test_handler_sees_headers(self) -> None:
+        """A handler gets header names in lower case, and repeated headers joined."""
+        seen: list[Mapping[str, str]] = []
+
+        def keep(request: Request) -> Response:
+            seen.append(request.headers)
+            return Response(200, b"", "text/plain")
+
+        with serving({"/": keep}) as running:
+            answer = running.talk(request("/", "GET", "1.1", "Accept: a/b", "ACCEPT: c/d"))
+        assert status(answer) == 200
+        assert seen[0]["accept"] == "a/b, c/d"
+
+    def test_head(self, server: Running) -> None:
+        """HEAD answers the header of GET without its body, and the connection goes on."""
+        answer = server.talk(request(method="HEAD"), request(method="HEAD"))
+        assert answer.count(b"HTTP/1.1 200 OK\r\n") == 2
+        assert answer.count(f"Content-Length: {len(PAGE)}\r\n".encode()) == 2
+        assert PAGE not in answer
+
+    def test_unknown_path(self, server: Running) -> None:
+        """An unknown path is 404 whatever the method, with a line of text."""
+        for method in ("GET", "HEAD", "POST", "BREW"):
+            code, body, _ = server.get("/metrics/", method)
+            assert code == 404
+            assert body == (b"" if method == "HEAD" else b"nothing is served at this path\n")
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
+    def test_other_method(self, server: Running, method: str) -> None:
+        """A known path knows GET and HEAD only, and says so."""
+        code, body, headers = server.get(method=method)
+        assert (code, headers["Allow"]) == (405, "GET, HEAD")
+        assert body == b"only GET and HEAD are served here\n"
+
+    @pytest.mark.parametrize(
+        ("target", "seen"),
+        [
+            ("/echo?a=1&b=%20", "/echo a=1&b=%20"),
+            ("/%65cho", "/echo "),
+            ("http://exporter:10169/echo?a", "/echo a"),
+            ("HTTPS://exporter/echo", "/echo "),
+        ],
+    )
+    def test_target(self, server: Running, target: str, seen: str) -> None:
+        """A percent-encoded path and a whole URL lead to the path they mean; the query stays as sent."""
+        answer = server.talk(request(target))
+        assert status(answer) == 200
+        assert answer.endswith(f"GET {seen}".encode())
+
+    @pytest.mark.parametrize(
+        "target", ["*", "exporter:10169", "http://exporter", "//echo", "echo", "/%FF", "ftp://exporter/echo"]
+    )
+    def test_strange_target(self, server: Running, target: str) -> None:
+        """A target that means no path of ours is an unknown path."""
+        assert status(server.talk(request(target))) == 404
+
+    @pytest.mark.parametrize(
+        "nonsense",
+        [
+            b"nonsense\r\n\r\n",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # a TLS hello
+            b"GET /metrics HTTP/1.1\r\n\r\n",  # no Host
+            b"GET /metrics HTTP/1.1\r\nHost: a\r\nHost b\r\n\r\n",
+            b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
+            b"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            b"GET /m\xc3\xa4trics HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"\x00" * 100,
+            b"\n" * 100,
+        ],
+    )
+    def test_malformed(self, server: Running, nonsense: bytes) -> None:
+        """What is no HTTP is answered 400 with a line of text, and the connection ends."""
+        answer = server.talk(nonsense)
+        assert status(answer) == 400
+        assert header(answer, "Connection") == "close"
+        assert answer.endswith(b"\r\n\r\nthis is no valid HTTP/1.1 request\n")
+        assert server.get()[0] == 200
+
+    @pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
+    @pytest.mark.parametrize("size", [17_000, 60_000])
+    def test_header_too_large(self, server: Running, size: int, end: bytes) -> None:
+        """A header over 16 KiB is answered 431, be it complete or still coming."""
+        answer = server.talk(b"GET /metrics HTTP/1.1\r\nHost: a\r\nCookie: " + b"x" * size + end)
+        assert status(answer) == 431
+
+    def test_large_header(self, server: Running) -> None:
+        """A header of 15 KiB is no problem."""
+        assert server.get(cookie="x" * 15_000)[0] == 200
+
+    def test_raising_handler(self) -> None:
+        """A handler that raises gives 500; the log tells it once with its traceback, and the end of it."""
+        problems: list[Exception] = [ZeroDivisionError("secret"), ZeroDivisionError("secret")]
+
+        def failing(_: Request) -> Response:
+            if problems:
+                raise problems.pop()
+            return Response(200, PAGE, "text/plain")
+
+        with serving({"/": failing}) as running:
+            for _ in range(2):
+                assert running.get("/")[:2] == (500, b"answering failed; the log says why\n")
+            assert running.get("/")[:2] == (200, PAGE)
+            assert [record.getMessage() for record in running.records] == [
+                "answering / failed: ZeroDivisionError('secret')",
+                "/ answers again",
+            ]
+            assert running.records[0].levelno == logging.ERROR
+            assert running.records[0].exc_info
+
+    @pytest.mark.parametrize(
+        "response",
+        [
+            Response(200, b"", "text/plain", (("X-Split", "a\r\nb: c"),)),
+            Response(200, b"", "text/plain\n"),
+            Response(7, b"", "text/plain"),
+            Response(100, b"", "text/plain"),
+        ],
+    )
+    def test_impossible_response(self, response: Response) -> None:
+        """A response that cannot be sent is the handler's failure, not the client's."""
+        with serving({"/": lambda _: response}) as running:
+            assert running.get("/")[0] == 500
+
+    @pytest.mark.parametrize("code", [204, 304])
+    def test_bodiless_status(self, code: int) -> None:
+        """A status that has no body is sent without one."""
+        with serving({"/": lambda _: Response(code, PAGE, "text/plain")}) as running:
+            answer = running.talk(request("/"))
+        assert status(answer) == code
+        assert answer.endswith(b"\r\n\r\n")
+
+
+class TestConnections:
+    """One connection, several requests."""
+
+    def test_keep_alive(self, server: Running) -> None:
+        """A connection serves one request after another."""
+        with server.connect() as client:
+            for _ in range(3):
+                client.sendall(request())
+                assert read_answer(client) == PAGE
+
+    def test_pipeline(self, server: Running) -> None:
+        """Requests sent at once are answered in order, a large page among them, and the last one torn."""
+        paths = ["/echo?1", "/big", "/echo?2", *["/metrics"] * 700, "/echo?3"]
+        data = b"".join(request(path) for path in paths)
+        answer = server.talk(data[:100], data[100:])
+        assert answer.count(b"HTTP/1.1 200 OK") == len(paths)
+        places = [answer.index(part) for part in (b"GET /echo 1", BIG, b"GET /echo 2", b"GET /echo 3")]
+        assert places == sorted(places)
+
+    def test_byte_by_byte(self, server: Running) -> None:
+        """A request that comes a byte at a time is answered when it is complete."""
+        with server.connect() as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for byte in request():
+                client.sendall(bytes([byte]))
+            assert read_answer(client) == PAGE
+
+    def test_http_1_0(self, server: Running) -> None:
+        """HTTP/1.0 is answered and the connection closed."""
+        with server.connect() as client:
+            client.sendall(b"GET /echo?x HTTP/1.0\r\n\r\n")
+            answer = read_all(client)
+        assert answer.endswith(b"\r\n\r\nGET /echo x")
+
+    def test_close(self, server: Running) -> None:
+        """A client that asks for the end of the connection gets it after the whole page."""
+        with server.connect() as client:
+            client.sendall(request("/big", "GET", "1.1", "Connection: close"))
+            answer = read_all(client)
+        assert header(answer, "Connection") == "close"
+        assert answer.endswith(b"\r\n\r\n" + BIG)
+
+    def test_upgrade(self, server: Running) -> None:
+        """An offer to change the protocol is passed over, and the connection goes on."""
+        upgrade = request("/metrics", "GET", "1.1", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c")
+        assert server.talk(upgrade, request()).count(PAGE) == 2
+
+    def test_connect(self, server: Running) -> None:
+        """CONNECT, as a proxy would get it, is no path."""
+        assert status(server.talk(request("exporter:443", "CONNECT"), b"whatever")) == 404
+
+    @pytest.mark.parametrize("expect", [(), ("Expect: 100-continue",)])
+    @pytest.mark.parametrize("framing", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
+    @pytest.mark.parametrize(("method", "code"), [("GET", 200), ("POST", 405)])
+    def test_body(self, server: Running, method: str, code: int, framing: str, expect: tuple[str, ...]) -> None:
+        """A request with a body is answered before the body comes, and the connection ends."""
+        with server.connect() as client:
+            client.sendall(request("/metrics", method, "1.1", framing, *expect))
+            answer = read_all(client)
+        assert status(answer) == code
+        assert header(answer, "Connection") == "close"
+
+    def test_sent_body(self, server: Running) -> None:
+        """A client that sends its whole large body first still reads the answer."""
+        with server.connect() as client:
+            client.sendall(request("/metrics", "POST", "1.1", "Content-Length: 300000") + bytes(300_000))
+            assert status(read_all(client)) == 405
+
+    def test_expect_without_body(self, server: Running) -> None:
+        """A GET that expects 100-continue without a body is answered, and the connection goes on."""
+        hopeful = request("/metrics", "GET", "1.1", "Expect: 100-continue")
+        assert server.talk(hopeful, hopeful).count(PAGE) == 2
+
+
+class TestLimits:
+    """What slow, idle and greedy clients get."""
+
+    def test_trickled_header(self) -> None:
+        """A header that takes too long in all is answered 408, though a byte came every moment."""
+        with serving(limits=Limits(request_seconds=0.4)) as running, running.connect() as client:
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            client.settimeout(0.02)
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+            end = time.monotonic() + PATIENCE
+            answer = b""
+            while not answer and time.monotonic() < end:
+                client.sendall(b"x")
+                try:
+                    answer = client.recv(1000)
+                except TimeoutError:
+                    continue
+        assert status(answer) == 408
+
+    def test_silent(self) -> None:
+        """A connection that never sends a byte is closed without a word when a request is due."""
+        with serving(limits=Limits(request_seconds=0.2)) as running, running.connect() as client:
+            assert read_all(client) == b""
+
+    def test_idle(self) -> None:
+        """A kept-alive connection stays longer than a request may take, and is closed when idle too long."""
+        limits = Limits(request_seconds=0.1, idle_seconds=0.6)
+        with serving(limits=limits) as running, running.connect() as client:
+            client.sendall(request())
+            assert read_answer(client) == PAGE
+            begin = time.monotonic()
+            assert read_all(client) == b""
+            assert time.monotonic() - begin > 0.5
+
+    def test_never_reads(self) -> None:
+        """A client that never reads its large page is cut off, and does not keep others waiting."""
+        with (
+            serving(limits=Limits(write_seconds=0.4)) as running,
+            running.connect(receive_buffer=4096) as client,
+        ):
+            client.sendall(request("/big") * 100)
+            assert running.get()[0] == 200
+            begin = time.monotonic()
+            while running.server._connections:
+                assert time.monotonic() - begin < PATIENCE
+                time.sleep(0.01)
+            assert len(read_all(client)) < 100 * len(BIG)
+
+    def test_slow_reader(self, server: Running) -> None:
+        """A client that reads slowly, but in time, gets every byte of a large page."""
+        with server.connect(receive_buffer=4096) as client:
+            client.sendall(request("/big"))
+            assert read_answer(client) == BIG
+
+    def test_flooding_pipeline(self) -> None:
+        """A client that sends requests for ever and reads nothing stops being read."""
+        with serving() as running, running.connect(receive_buffer=4096) as client:
+            client.settimeout(0.5)
+            flood = request("/big") * 1_000_000
+            with pytest.raises(TimeoutError):
+                client.sendall(flood)
+            assert running.get()[0] == 200
+
+    def test_cap_closes_longest_waiting(self) -> None:
+        """At the cap the connection that has waited longest for its request makes room for the new one."""
+        with serving(limits=Limits(connections=3)) as running:
+            served, old, young = running.connect(), running.connect(), running.connect()
+            for client in (old, young):
+                client.sendall(request())
+                assert read_answer(client) == PAGE
+            old.sendall(b"GET /metr")  # trickling does not make it younger
+            served.sendall(request())
+            assert read_answer(served) == PAGE
+            assert running.get()[0] == 200
+            assert read_all(old) == b""
+            for client in (served, young):
+                client.sendall(request())
+                assert read_answer(client) == PAGE
+            for client in (served, old, young):
+                client.close()
+
+    def test_cap_of_readers(self) -> None:
+        """When all connections are being answered and none reads, a new one is still served."""
+        with serving(limits=Limits(connections=5)) as running:
+            greedy = [running.connect(receive_buffer=4096) for _ in range(8)]
+            for client in greedy:
+                client.sendall(request("/big") * 10)
+            assert running.get()[0] == 200
+            for client in greedy:
+                client.close()
+
+    def test_stop_closes_at_once(self) -> None:
+        """Stop waits for nobody: idle, trickling and never-reading clients are closed at once."""
+        with serving() as running:
+            clients = [running.connect(receive_buffer=4096) for _ in range(3)]
+            clients[0].sendall(b"GET /metr")
+            clients[1].sendall(request("/big") * 10)
+            assert running.get()[0] == 200
+            begin = time.monotonic()
+        assert time.monotonic() - begin < 2.0
+        for client in clients:
+            read_all(client)
+            client.close()
+
+
+class TestTls:
+    """The same under TLS, when a context is handed in."""
+
+    def test_page(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+        """Pages small and large come whole, one after another on one connection."""
+        with serving(tls=tls) as running, trusting.wrap_socket(running.connect()) as client:
+            for path, page in (("/metrics", PAGE), ("/big", BIG), ("/metrics", PAGE)):
+                client.sendall(request(path))
+                assert read_answer(client) == page
+
+    def test_body(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+        """A request with a body is answered, and the connection ends."""
+        with serving(tls=tls) as running, trusting.wrap_socket(running.connect()) as client:
+            client.sendall(request("/metrics", "POST", "1.1", "Content-Length: 1000"))
+            assert status(read_all(client)) == 405
+
+    def test_no_handshake(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+        """Clients that never begin the handshake keep nobody waiting, and are closed in time."""
+        with serving(tls=tls, limits=Limits(request_seconds=0.5)) as running:
+            silent = [running.connect() for _ in range(20)]
+            with trusting.wrap_socket(running.connect()) as client:
+                client.sendall(request())
+                assert read_answer(client) == PAGE
+            for waiting in silent:
+                assert read_all(waiting) == b""
+                waiting.close()
+
+    def test_cap_counts_handshakes(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+        """Connections in mid handshake count, and make room like all that wait."""
+        with serving(tls=tls, limits=Limits(connections=4)) as running:
+            silent = [running.connect() for _ in range(10)]
+            with trusting.wrap_socket(running.connect()) as client:
+                client.sendall(request())
+                assert read_answer(client) == PAGE
+            for waiting in silent[:5]:
+                assert read_all(waiting) == b""
+            for waiting in silent:
+                waiting.close()
+
+    def test_plain_http(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+        """A client that speaks plain HTTP is refused, and the server lives on."""
+        with serving(tls=tls) as running:
+            with running.connect() as client:
+                client.sendall(request())
+                assert PAGE not in read_all(client)
+            with trusting.wrap_socket(running.connect()) as encrypted:
+                encrypted.sendall(request())
+                assert read_answer(encrypted) == PAGE
+
+    def test_never_reads(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
+        """A client that never reads its large page is cut off."""
+        limits = Limits(write_seconds=0.4)
+        with (
+            serving(tls=tls, limits=limits) as running,
+            trusting.wrap_socket(running.connect(receive_buffer=4096)) as client,
+        ):
+            client.sendall(request("/big") * 10)
+            begin = time.monotonic()
+            while running.server._connections or time.monotonic() - begin < 0.2:
+                assert time.monotonic() - begin < PATIENCE
+                time.sleep(0.01)

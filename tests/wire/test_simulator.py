@@ -1,0 +1,337 @@
+"""The simulator over real sockets: what a client meets, byte for byte where it matters."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.simulator import Happening, PlannedEvent, Scenario, Simulator, VirtualMachine, What
+
+PATIENCE = 10.0  # seconds that a busy machine may take
+EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
+BODY = b'{"DocumentIncarnation":1,"Events":[]}'
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator in which nothing happens by itself."""
+    with Simulator(QUIET) as running:
+        yield running
+
+
+@contextmanager
+def connection(url: str) -> Iterator[http.client.HTTPConnection]:
+    """A connection to the simulator."""
+    host = urlsplit(url)
+    opened = http.client.HTTPConnection(host.hostname or "", host.port, timeout=PATIENCE)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def ask(url: str, path: str = EVENTS, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
+    """Send one request with the right header; return status and body."""
+    with connection(url) as opened:
+        opened.request(method, urlsplit(url).path + path, body, {"Metadata": "true"})
+        answer = opened.getresponse()
+        return answer.status, answer.read()
+
+
+def control(url: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - whatever JSON holds
+    """Use a control endpoint, by POST when there is a body; return its JSON."""
+    data = None if body is None else json.dumps(body).encode()
+    _, text = ask(url, f"/simulator/{path}", "GET" if data is None else "POST", data)
+    return json.loads(text)
+
+
+def raw(simulator: Simulator) -> socket.socket:
+    """Send a request over a bare socket and return it."""
+    where = urlsplit(simulator.url)
+    opened = socket.create_connection((where.hostname or "", where.port or 0), PATIENCE)
+    opened.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: imds\r\nMetadata: true\r\n\r\n".encode())
+    return opened
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_connection_is_kept_alive(simulator: Simulator) -> None:
+    """Several requests, also refused ones, go over one HTTP/1.1 connection."""
+    with connection(simulator.url) as opened:
+        sockets = set()
+        for path, status in ((EVENTS, 200), ("/metadata/scheduledevents", 400), ("/nothing", 404), (EVENTS, 200)):
+            opened.request("GET", path, headers={"Metadata": "true"})
+            answer = opened.getresponse()
+            answer.read()
+            assert (answer.status, answer.version, answer.will_close) == (status, 11, False)
+            sockets.add(opened.sock)
+        assert len(sockets) == 1
+
+
+def test_missing_header_is_told_in_the_words_of_imds(simulator: Simulator) -> None:
+    """A request without 'Metadata: true' gets IMDS's 400."""
+    with connection(simulator.url) as opened:
+        opened.request("GET", EVENTS)
+        answer = opened.getresponse()
+        assert answer.status == 400
+        assert answer.read() == b'{"error":"Bad request: . Required metadata header not specified"}'
+        assert answer.getheader("Content-Type") == "application/json; charset=utf-8"
+
+
+def test_throttled_vm_gets_plain_text_without_retry_after(simulator: Simulator) -> None:
+    """A VM that asks too often gets 429 as IMDS gives it, while another VM is answered."""
+    answers: list[tuple[int, bytes, str | None]] = []
+    with connection(simulator.url) as opened:
+        while not answers or answers[-1][0] == 200:
+            opened.request("GET", EVENTS, headers={"Metadata": "true"})
+            answer = opened.getresponse()
+            answers.append((answer.status, answer.read(), answer.getheader("Retry-After")))
+            assert len(answers) < 1000
+    assert answers[-1] == (429, b"Throttle Result: Too Many Requests", None)
+    assert ask(simulator.vm_url("vm_1"))[0] == 200
+
+
+def test_vms_have_their_own_addresses(simulator: Simulator) -> None:
+    """The root is the first VM; each VM finds itself under its own address, and requests are counted for it."""
+    names = []
+    for url in (simulator.url, *map(simulator.vm_url, simulator.vms)):
+        _, body = ask(url, "/metadata/instance?api-version=2021-02-01")
+        names.append(json.loads(body)["compute"]["name"])
+    assert names == ["vm_0", "vm_0", "vm_1"]
+    assert [(seen.vm, seen.method) for seen in simulator.requests] == [(name, "GET") for name in names]
+    with pytest.raises(KeyError):
+        simulator.vm_url("vm_2")
+
+
+def test_scenario_runs_and_is_recorded() -> None:
+    """A scenario plays by itself in compressed real time, is told as it happens, and recorded with its moments."""
+    told: list[Happening] = []
+    with Simulator("live-migration", speed=5000, seed=7, tell=told.append) as running:
+        began = running.now()
+        wait_for(lambda: len(told) == 3)
+        assert tuple(told) == running.record
+        assert [each.what for each in told] == [What.ANNOUNCED, What.STARTED, What.COMPLETED]
+        assert [round(each.at - told[0].at, 3) for each in told] == [0, 0.18, 0.3]
+        assert began - 1 < told[0].at < began + 1
+        assert json.loads(ask(running.url)[1]) == {"DocumentIncarnation": 4, "Events": []}
+
+
+def test_approval_over_http() -> None:
+    """A POST from one VM starts the event for all, and the record names who approved."""
+    event = PlannedEvent("Reboot", ("vm_0", "vm_1"), source="User", announced_at=0)
+    with Simulator(Scenario("reboot", "", QUIET.vms, (event,))) as running:
+        (before,) = json.loads(ask(running.vm_url("vm_0"))[1])["Events"]
+        body = json.dumps({"StartRequests": [{"EventId": before["EventId"].lower()}]}).encode()
+        assert ask(running.vm_url("vm_1"), method="POST", body=body) == (200, b"")
+        (after,) = json.loads(ask(running.vm_url("vm_0"))[1])["Events"]
+        assert (before["EventStatus"], after["EventStatus"], after["NotBefore"]) == ("Scheduled", "Started", "")
+        assert [(each.what, each.vm) for each in running.record] == [
+            (What.ANNOUNCED, ""),
+            (What.APPROVED, "vm_1"),
+            (What.STARTED, ""),
+        ]
+        assert [(seen.vm, seen.method) for seen in running.requests] == [
+            ("vm_0", "GET"),
+            ("vm_1", "POST"),
+            ("vm_0", "GET"),
+        ]
+
+
+def test_first_answer_is_held_back() -> None:
+    """The first answer of a VM comes only after the delay."""
+    with Simulator(QUIET, first_answer_delay=0.3) as running:
+        before = time.monotonic()
+        assert ask(running.url) == (200, BODY)
+        assert time.monotonic() - before >= 0.3
+        assert ask(running.url) == (200, BODY)
+
+
+def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:
+    """A test can place events, which grow the incarnation, or serve any bytes at all."""
+    assert simulator.set_document([{"EventId": "A", "EventType": "Meteor", "DurationInSeconds": 5}]) == 2
+    older = EVENTS.replace("2020-07-01", "2017-08-01")
+    expected = {"DocumentIncarnation": 2, "Events": [{"EventId": "A", "EventType": "Meteor"}]}
+    assert json.loads(ask(simulator.url, older)[1]) == expected
+    simulator.serve_body(b"\x00not JSON\xff")
+    assert ask(simulator.url) == (200, b"\x00not JSON\xff")
+    simulator.serve_body(None)
+    assert simulator.set_document(None) == 3
+    assert json.loads(ask(simulator.url)[1]) == {"DocumentIncarnation": 3, "Events": []}
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "kind"),
+    [
+        ("throttle", 429, "text/plain; charset=utf-8"),
+        ("400", 400, "application/json; charset=utf-8"),
+        ("404", 404, "application/xml"),
+        ("405", 405, "application/json; charset=utf-8"),
+        ("410", 410, "text/plain; charset=utf-8"),
+        ("500", 500, "application/json; charset=utf-8"),
+        ("503", 503, "text/plain; charset=utf-8"),
+        ("not-json", 200, "text/html; charset=utf-8"),
+        ("empty-body", 200, "application/json; charset=utf-8"),
+    ],
+)
+def test_fault_with_a_status(simulator: Simulator, fault: str, status: int, kind: str) -> None:
+    """A fault that has a status shows it with its kind of body, until healed."""
+    simulator.inject(fault)
+    with connection(simulator.url) as opened:
+        opened.request("GET", EVENTS, headers={"Metadata": "true"})
+        answer = opened.getresponse()
+        assert (answer.status, answer.getheader("Content-Type")) == (status, kind)
+        assert BODY not in answer.read()
+    simulator.heal()
+    assert ask(simulator.url) == (200, BODY)
+
+
+def test_reset_connection(simulator: Simulator) -> None:
+    """A reset connection ends with RST and not with an orderly end."""
+    simulator.inject("reset")
+    with raw(simulator) as opened, pytest.raises(ConnectionResetError):
+        opened.recv(1)
+
+
+def test_half_a_body(simulator: Simulator) -> None:
+    """Half a body: fewer bytes come than Content-Length says."""
+    simulator.inject("half-body")
+    with pytest.raises(http.client.IncompleteRead) as cut:
+        ask(simulator.url)
+    assert cut.value.partial == BODY[: len(BODY) // 2]
+
+
+def test_huge_body(simulator: Simulator) -> None:
+    """A huge body is 8 MiB of what would be a right document."""
+    simulator.inject("huge-body")
+    _, body = ask(simulator.url)
+    assert len(body) == 8 << 20
+    assert json.loads(body) == json.loads(BODY)
+
+
+def test_slow_drip(simulator: Simulator) -> None:
+    """A dripping answer comes byte by byte: after the first there is not yet a second."""
+    simulator.inject("slow-drip")
+    with raw(simulator) as opened:
+        assert [opened.recv(100) for _ in range(4)] == [b"H", b"T", b"T", b"P"]
+
+
+def test_timeout_never_answers_and_ends_with_the_client(simulator: Simulator) -> None:
+    """A request that times out gets nothing; others are served meanwhile, and the thread ends with the client."""
+    simulator.inject("timeout")
+    with raw(simulator) as opened:
+        wait_for(lambda: len(simulator.requests) == 1)
+        opened.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            opened.recv(1)
+        simulator.heal()
+        assert ask(simulator.url) == (200, BODY)
+        busy = threading.active_count()
+    wait_for(lambda: threading.active_count() < busy)
+
+
+@pytest.mark.parametrize("fault", ["timeout", "slow-drip", None])
+def test_stop_ends_hanging_connections(fault: str | None) -> None:
+    """Stopping cuts connections that hang, drip, wait for a first answer or are idle, and leaves no thread."""
+    threads = threading.active_count()
+    running = Simulator(QUIET, first_answer_delay=0 if fault else 600, faults=[fault] if fault else [])
+    running.start()
+    where = urlsplit(running.url)
+    with raw(running) as hanging, socket.create_connection((where.hostname or "", where.port or 0)) as idle:
+        wait_for(lambda: len(running.requests) == 1 and threading.active_count() == threads + 4)  # both accepted
+        before = time.monotonic()
+        running.stop()
+        running.stop()
+        assert time.monotonic() - before < PATIENCE / 2
+        hanging.settimeout(PATIENCE)
+        while hanging.recv(100):
+            pass
+        idle.settimeout(PATIENCE)
+        assert idle.recv(1) == b""
+    wait_for(lambda: threading.active_count() == threads)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        ("Content-Length: 65537", b"413"),
+        ("Content-Length: -1", b"400"),
+        ("Content-Length: " + "9" * 5000, b"400"),
+        ("Transfer-Encoding: chunked", b"400"),
+    ],
+)
+def test_body_without_a_sensible_length_is_refused(simulator: Simulator, head: str, status: bytes) -> None:
+    """A request body that is too large, or does not say how large it is, is refused and the connection closed."""
+    where = urlsplit(simulator.url)
+    with socket.create_connection((where.hostname or "", where.port or 0), PATIENCE) as opened:
+        opened.sendall(f"POST {EVENTS} HTTP/1.1\r\nHost: imds\r\n{head}\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: opened.recv(4096), b""))
+        assert answer.split()[1] == status
+
+
+def test_control_over_http(simulator: Simulator) -> None:
+    """Over /simulator/ one plays a scenario, breaks, heals and reads the record; no fault touches that."""
+    scenarios = control(simulator.url, "scenarios")
+    assert scenarios["playing"] == "quiet"
+    assert {"name": "quiet", "description": "Nothing happens."} in scenarios["scenarios"]
+    assert control(simulator.url, "fault", {"fault": "reset", "seconds": 600}) == {"fault": "reset", "seconds": 600}
+    with pytest.raises(ConnectionError):
+        ask(simulator.url)
+    assert control(simulator.url, "heal", {}) == {"fault": None}
+    assert ask(simulator.url) == (200, BODY)
+    order = {"scenario": ["host-failure", "spot-preempt"], "speed": 5000}
+    assert control(simulator.url, "play", order) == {"playing": order["scenario"], "speed": 5000}
+    wait_for(lambda: len(simulator.record) == 6)
+    record = control(simulator.url, "record")["record"]
+    assert [each["what"] for each in record] == ["announced", "started", "completed"] * 2
+    assert record[0]["event_type"] == "Reboot"
+    assert record[0]["at"] == simulator.record[0].at
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "complaint"),
+    [
+        ("play", {"scenario": "/etc/passwd"}, "'scenario' must be all or among live-migration, .*, quiet, not"),
+        ("play", {"scenario": "rollout", "speed": 0}, "speed 0 cannot be"),
+        ("play", {"scenario": []}, "there is no scenario to play"),
+        ("play", {"scenario": "rollout", "loop": 1}, "'loop' must be true or false"),
+        ("play", {"scenario": "rollout", "sped": 1}, "unknown key 'sped'; known here: scenario, speed, loop"),
+        ("fault", {"fault": "418"}, "'418' is no fault: choose from throttle"),
+        ("fault", {"fault": "400", "seconds": "3"}, "'seconds' must be a number"),
+        ("heal", [], "the body must be a JSON object"),
+        ("record", {}, "use GET for /simulator/record"),
+        ("nothing", {}, "not found; there are /simulator/record,"),
+    ],
+)
+def test_control_refuses_nonsense(simulator: Simulator, path: str, body: object, complaint: str) -> None:
+    """A control request that makes no sense says what is wrong and changes nothing."""
+    with pytest.raises(AssertionError, match=complaint):
+        raise AssertionError(control(simulator.url, path, body)["error"])
+    assert ask(simulator.url) == (200, BODY)
+
+
+def test_address_in_use_is_told(simulator: Simulator) -> None:
+    """A second simulator on the same port says so, and what to do."""
+    port = urlsplit(simulator.url).port or 0
+    with pytest.raises(ExporterError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose"):
+        Simulator(QUIET, address=("127.0.0.1", port)).start()
+
+
+def test_address_before_start_is_told() -> None:
+    """Asking a simulator that does not run for its address says how to run it."""
+    with pytest.raises(ExporterError, match="the simulator is not running"):
+        _ = Simulator(QUIET).url
