@@ -17,6 +17,7 @@ Watches the Scheduled Events of an Azure VM, so that no maintenance, eviction or
   try it here   azure-scheduled-events-exporter demo
   run it        azure-scheduled-events-exporter run              then look at http://localhost:10169/
   what is up?   azure-scheduled-events-exporter events           asks the metadata service once
+  what was?     azure-scheduled-events-exporter history          reads the journal of the running exporter
   drill         azure-scheduled-events-exporter simulate --scenario spot-preempt
 """
 _EPILOG = f"""\
@@ -87,6 +88,8 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         simulator.add_arguments(simulate)
     events = command("events", _events, "Ask the metadata service once and show the current events.")
     events.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    history = command("history", _history, "Show what the journal remembers, also while the exporter runs.")
+    history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     command("check-config", _check_config, "Check flags, environment and file, and show what would hold.")
     return parser
 
@@ -140,6 +143,12 @@ def _events(parsed: argparse.Namespace) -> int:
     from . import events_command  # noqa: PLC0415 - only what a command needs is loaded
 
     return events_command.run(_config(parsed), as_json=parsed.json)
+
+
+def _history(parsed: argparse.Namespace) -> int:
+    from . import history_command  # noqa: PLC0415 - only what a command needs is loaded
+
+    return history_command.run(_config(parsed), as_json=parsed.json)
 
 
 def _check_config(parsed: argparse.Namespace) -> int:

@@ -191,7 +191,8 @@ def parse(text: str, source: str) -> Section:
     except (yaml.YAMLError, RecursionError) as error:
         reason = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
         raise UsageError(f"{source}: is no YAML: {reason}") from None
-    if node is None:
+    nothing = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None  # after a lone "---"
+    if node is None or nothing:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))
     if not isinstance(node, yaml.MappingNode):
         raise UsageError(f"{source}:{node.start_mark.line + 1}: must be a mapping of keys to values")

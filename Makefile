@@ -1,0 +1,25 @@
+# Every target sets up what it needs: .venv with pinned packages, and Debian's programs for the tests.
+BIN := .venv/bin
+
+.PHONY: demo test check golden lock clean setup
+
+demo: setup  ## run the exporter on the built-in simulator
+	@$(BIN)/azure-scheduled-events-exporter demo $(DEMO)
+
+test: setup  ## everything that CI runs; PYTEST='-k name' runs a part
+	@scripts/test $(PYTEST)
+
+check: setup  ## the static part of test: ruff and mypy
+	@scripts/check
+
+golden: setup  ## write the golden files anew; look at the difference before committing it
+	@$(BIN)/pytest -q tests/unit/test_metrics.py --update-golden
+
+lock: setup  ## pin requirements anew from the ranges in pyproject.toml; UPGRADE=1 takes newer versions
+	@scripts/lock
+
+setup:
+	@scripts/setup
+
+clean:
+	rm -rf .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
