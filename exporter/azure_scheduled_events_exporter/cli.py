@@ -88,6 +88,13 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         simulator.add_arguments(simulate)
     events = command("events", _events, "Ask the metadata service once and show the current events.")
     events.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    events.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
+    events.add_argument("--since", metavar="SEQ", help="With --follow: begin behind the line with this 'seq'.")
+    events.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
+    approve = command("approve", _approve, "Let events begin before NotBefore, for every VM in their Resources.")
+    approve.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
+    approve.add_argument("--all-mine", action="store_true", help="All events of this VM that wait.")
+    approve.add_argument("--yes", action="store_true", help="Do not ask.")
     history = command("history", _history, "Show what the journal remembers, also while the exporter runs.")
     history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     command("check-config", _check_config, "Check flags, environment and file, and show what would hold.")
@@ -139,7 +146,19 @@ def _simulate(parsed: argparse.Namespace) -> int:
     return int(command.run(parsed))
 
 
+def _approve(parsed: argparse.Namespace) -> int:
+    from . import approve_command  # noqa: PLC0415 - only what a command needs is loaded
+
+    return approve_command.run(_config(parsed), parsed.event_ids, all_mine=parsed.all_mine, yes=parsed.yes)
+
+
 def _events(parsed: argparse.Namespace) -> int:
+    if parsed.follow:
+        from . import follow_command  # noqa: PLC0415 - only what a command needs is loaded
+
+        return follow_command.run(_config(parsed), since=parsed.since, mine=parsed.mine)
+    if parsed.since or parsed.mine:
+        raise UsageError("events: --since and --mine go with --follow")
     from . import events_command  # noqa: PLC0415 - only what a command needs is loaded
 
     return events_command.run(_config(parsed), as_json=parsed.json)

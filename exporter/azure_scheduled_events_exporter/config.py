@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from . import yaml_file
+from .approval import BUILT_IN, Policy
+from .approval import load as load_policy
 from .durations import parse_duration
 from .errors import UsageError
 from .events import API_VERSIONS
@@ -42,7 +44,7 @@ class Config:
     web_config_file: str | None
     journal_path: str
     journal_retention: float
-    approval_policy: str
+    approval_policy: Policy
     otlp_endpoint: str | None
     tracing_scope: str
     log_level: str
@@ -188,6 +190,16 @@ def _path(text: str) -> str:
     return text
 
 
+def _policy(text: str) -> Policy:
+    return BUILT_IN[text] if text in BUILT_IN else load_policy(Path(text))
+
+
+def _web_config(text: str) -> str | None:
+    if text:
+        raise ValueError("TLS and basic auth are not in this version: put a proxy in front, or listen on 127.0.0.1")
+    return None
+
+
 def state_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
     """Return where this platform keeps a daemon's state: systemd's ``$STATE_DIRECTORY``, else its custom."""
     name = "azure-scheduled-events-exporter"
@@ -225,7 +237,7 @@ SETTINGS = (
     Setting("web.listen-address", ":10169", parse_listen_address, "Where to serve metrics.", "[HOST]:PORT"),
     Setting("web.telemetry-path", "/metrics", _path, "Path of the metrics.", "PATH"),
     Setting(
-        "web.config.file", "", _optional, "TLS and basic auth, in the Prometheus exporter-toolkit's format.", "FILE"
+        "web.config.file", "", _web_config, "TLS and basic auth, in the Prometheus exporter-toolkit's format.", "FILE"
     ),
     Setting(
         "journal.path",
@@ -238,7 +250,7 @@ SETTINGS = (
     Setting(
         "approval.policy",
         "off",
-        lambda text: text or "off",
+        _policy,
         "Which events to approve: off, documented, or a file.",
         "POLICY",
     ),

@@ -5,6 +5,7 @@ nothing but the snapshot that the poller publishes.
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from .approvals import Approvals
 from .clock import Clock, system_clock
 from .config import DISCOVER, Config
 from .errors import ExporterError
@@ -56,12 +58,20 @@ class Exporter:
         clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
         self._polling_client, self._identity_client = clients
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
-        self._journal = Journal(path, config.journal_retention, log)
-        self._tracer = _tracer(config, self._journal, log)
+        self.journal = Journal(path, config.journal_retention, log)
+        self._tracer = _tracer(config, self.journal, log)
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
-        clock = clock or system_clock()
-        self.poller = Poller(settings, self._polling_client, self._journal, self._tracer, clock, self._wait, log)
+        self.poller = Poller(
+            settings,
+            self._polling_client,
+            Approvals(config.approval_policy, log),
+            self.journal,
+            self._tracer,
+            clock or system_clock(),
+            self._wait,
+            log,
+        )
 
     def start(self) -> None:
         """Begin to ask who this VM is, to poll, and to deliver spans."""
@@ -81,7 +91,7 @@ class Exporter:
             self._tracer.stop(self.poller.open_spans(), _LAST_WORDS_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._journal.close()
+        self.journal.close()
 
     def _wait(self, seconds: float) -> bool:
         return self._ending.wait(max(0.0, seconds))
@@ -101,25 +111,33 @@ class Exporter:
             self._name_asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()
 
+    def identify(self) -> str:
+        """Ask once who this VM is; return why that failed, or ``""``.
+
+        Raises:
+            Stopped: the process is to end.
+        """
+        try:
+            identity = parse_identity(self._identity_client.instance(self._timeout))
+        except Stopped:
+            raise
+        except ExporterError as error:
+            return str(error)
+        self.poller.learn(identity)
+        self._log.info("this VM is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
+        return ""
+
     def _learn_identity(self) -> None:
-        tries = 0
-        while True:
+        for tries in itertools.count():
             try:
-                identity = parse_identity(self._identity_client.instance(self._timeout))
+                failure = self.identify()
             except Stopped:
                 return
-            except ExporterError as error:
-                if tries == 0:
-                    self._log.warning("this VM's name is not known yet", extra=facts(error=error))
-            else:
-                self.poller.learn(identity)
-                self._name_asked.set()
-                self._log.info("this VM is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
-                return
             self._name_asked.set()
-            if self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
+            if failure and tries == 0:
+                self._log.warning("this VM's name is not known yet", extra=facts(error=failure))
+            if not failure or self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
                 return
-            tries += 1
 
 
 def _tracer(config: Config, journal: Journal, log: logging.Logger) -> Tracer | None:
@@ -162,12 +180,17 @@ def run(config: Config, log: logging.Logger, started: Callable[[int], None] | No
     Raises:
         ExporterError: the endpoint cannot be discovered, or the address not be listened on.
     """
-    if config.imds_endpoint == DISCOVER:
-        config = _discovered(config, log)
-    return asyncio.run(_serve(config, log, started))
+    return asyncio.run(_serve(found(config, log), log, started))
 
 
-def _discovered(config: Config, log: logging.Logger) -> Config:
+def found(config: Config, log: logging.Logger) -> Config:
+    """Return ``config`` with the address of the metadata service, asking DHCP for it if the user wants that.
+
+    Raises:
+        ExporterError: it cannot be discovered.
+    """
+    if config.imds_endpoint != DISCOVER:
+        return config
     from .discovery import discover  # noqa: PLC0415 - few need it, and its memory
 
     endpoint = discover(threading.Event().wait)

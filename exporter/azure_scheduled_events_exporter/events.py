@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -71,6 +71,7 @@ class ScheduledEvent:
 
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty.
+        sent_id: as sent, to name it to Azure in Azure's own spelling; ``""`` when the event came without one.
         event_type: one of :class:`EventType`, or whatever Azure sent; ``""`` when absent.
         status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
@@ -88,6 +89,7 @@ class ScheduledEvent:
     not_before: float | None = None
     description: str = ""
     duration_seconds: float | None = None
+    sent_id: str = field(default="", compare=False)
 
     def scope(self, vm_name: str | None) -> Scope:
         """Return whether this event touches the VM called ``vm_name`` (None while its name is not known)."""
@@ -206,10 +208,12 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
     if not_before is None and not_before_text.strip():
         oddities.append(f"NotBefore {_excerpt(not_before_text)} is no readable time, taken as unknown")
     resources = entry.get("Resources")
+    sent_id = clean_text(entry.get("EventId")).strip()
     if resources is not None and not isinstance(resources, list | str):
         oddities.append(f"Resources is a {type(resources).__name__}, taken as empty")
     event = ScheduledEvent(
-        event_id=clean_text(entry.get("EventId")).strip().upper(),
+        event_id=sent_id.upper(),
+        sent_id=sent_id,
         event_type=_canonical(clean_text(entry.get("EventType")).strip(), EventType),
         status=_canonical(clean_text(entry.get("EventStatus")).strip(), EventStatus),
         source=_canonical(clean_text(entry.get("EventSource")).strip(), EventSource),

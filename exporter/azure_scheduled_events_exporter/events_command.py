@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from . import daemon, logs
 from .clock import system_clock
-from .config import DISCOVER, Config
+from .config import Config
 from .errors import ExporterError
 from .events import parse_document
 from .identity import parse_identity
@@ -25,11 +26,7 @@ def run(config: Config, *, as_json: bool) -> int:
     Raises:
         ExporterError: IMDS gave no valid answer.
     """
-    endpoint = config.imds_endpoint
-    if endpoint == DISCOVER:
-        from .discovery import discover  # noqa: PLC0415 - few need it
-
-        endpoint = discover(threading.Event().wait)
+    endpoint = daemon.found(config, logs.set_up("error", "logfmt")).imds_endpoint
     client = ImdsClient(endpoint, config.imds_api_version, Budget(), threading.Event().wait)
     vm_name = config.instance_name
     if vm_name is None:

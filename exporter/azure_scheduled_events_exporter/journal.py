@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from .errors import ExporterError
 from .instant import Instant
 from .lifecycle import Lifecycle
 from .logs import facts
+from .records import Record
 from .spans import SpanFacts
-from .store import APPLICATION_ID, SCHEMA_VERSION, Entry, Restored, Store
+from .store import APPLICATION_ID, SCHEMA_VERSION, Ask, Entry, Restored, Store
 from .tally import Tally
 
 FILE_NAME = "journal.sqlite"
@@ -154,6 +155,37 @@ class Journal:
             except sqlite3.Error:
                 return 0
 
+    def ask(self, event_ids: Iterable[str], who: str, wall: float) -> list[int]:
+        """Lay down an operator's wish to approve these events; return the number of each."""
+        with self._lock:
+            return self._store.ask(event_ids, who, wall)
+
+    def answers(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the answers that have come to these wishes."""
+        with self._lock:
+            return self._store.answers(numbers)
+
+    def told(self, after: int) -> list[tuple[int, Record]]:
+        """Return every transition behind number ``after``, with its number, the oldest first."""
+        with self._lock:
+            return self._store.told(after)
+
+    def open_asks(self) -> list[Ask]:
+        """Return the operators' wishes that nobody has answered; none while the disk is out of reach."""
+        with self._lock:
+            try:
+                return self._store.open_asks()
+            except sqlite3.Error:
+                return []
+
+    def answer(self, answers: Mapping[int, str]) -> None:
+        """Answer operators' wishes, by their numbers."""
+        with self._lock:
+            try:
+                self._store.answer(answers)
+            except sqlite3.Error as error:
+                self._failed(error)
+
     def close(self) -> None:
         """Close the file and let others write it."""
         with self._lock:
@@ -253,6 +285,35 @@ def read_only(path: Path) -> Store:
         raise ExporterError(f"the journal {file} cannot be read: {_reason(error)}") from None
 
 
+def writable(path: Path) -> Store:
+    """Return the journal at ``path`` for laying down wishes beside a running exporter.
+
+    Raises:
+        ExporterError: it cannot be written.
+    """
+    file = file_path(path)
+    try:
+        connection = sqlite3.connect(f"file:{file}?mode=rw", uri=True, timeout=5)
+        connection.execute("PRAGMA synchronous = FULL")
+        _check_ours(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
+        return Store(connection)
+    except (sqlite3.Error, OSError) as error:
+        raise ExporterError(f"the journal {file} cannot be written: {_reason(error)}; try as root") from None
+
+
+def is_written(path: Path) -> bool:
+    """Return whether an exporter is running on the journal at ``path``."""
+    try:
+        _only_writer(file_path(path)).close()
+    except JournalInUseError:
+        return True
+    except (sqlite3.Error, OSError):
+        return False
+    return False
+
+
 def _in_memory() -> Store:
     return Store(sqlite3.connect(":memory:", check_same_thread=False))
 
@@ -297,7 +358,8 @@ def _only_writer(path: Path) -> sqlite3.Connection:
     """
     lock = path.with_name(path.name + ".lock")
     os.close(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600))
-    connection = sqlite3.connect(lock, timeout=0, check_same_thread=False, isolation_level=None)
+    # Waiting a moment: is_written() holds the lock for an instant to see whether anybody does.
+    connection = sqlite3.connect(lock, timeout=1, check_same_thread=False, isolation_level=None)
     try:
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:

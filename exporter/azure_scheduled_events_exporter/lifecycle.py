@@ -13,7 +13,7 @@ happen, but its life is over: it makes no more transitions.
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -119,6 +119,8 @@ class Lifecycle:
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the warning really given: first seen to NotBefore, 0 if it had started by then;
             None if no NotBefore was known.
+        asked_by: who asked IMDS from here to let it begin, while the answer is not known: set before the request,
+            cleared by a refusal. If the event then starts early, that was the answer.
         approved_by: who let it begin, once that is known; approved_at: when.
         started_at: when it was first seen Started, or when this VM booted if only that proves it.
         proven_by_boot: whether only a boot of this VM shows that it started.
@@ -132,6 +134,7 @@ class Lifecycle:
     first_seen: Instant
     not_before: float | None = None
     notice_seconds: float | None = None
+    asked_by: Approver | None = None
     approved_by: Approver | None = None
     approved_at: Instant | None = None
     started_at: Instant | None = None
@@ -225,16 +228,34 @@ def rejoined(known: Lifecycles, found: Lifecycles) -> Lifecycles:
     return Lifecycles({**unseen, **known.current}, {**found.ended, **known.ended})
 
 
+def asked(known: Lifecycles, event_ids: Collection[str], approver: Approver) -> Lifecycles:
+    """Return what is known once ``approver`` is about to ask IMDS to let these events begin."""
+    return _changed(known, [replace(life, asked_by=approver) for life in _open_to_approval(known, event_ids)])
+
+
+def refused(known: Lifecycles, event_ids: Collection[str]) -> Lifecycles:
+    """Return what is known once IMDS has refused to let these events begin: nobody has asked in effect."""
+    return _changed(known, [replace(life, asked_by=None) for life in _open_to_approval(known, event_ids)])
+
+
 def approve(
-    known: Lifecycles, event_id: str, approver: Approver, now: Instant
+    known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Instant
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Return what is known after IMDS accepted an approval of ``event_id``; an approval counts once."""
-    before = known.current.get(event_id.upper())
-    if before is None or not before.told or before.approved_by or before.state is State.STARTED:
-        return known, ()
-    after = replace(before, approved_by=approver, approved_at=now)
-    current = {**known.current, after.event_id: after}
-    return replace(known, current=current), (Change(Transition.APPROVED, after, now),)
+    """Return what is known once IMDS has accepted an approval of these events; an approval counts once."""
+    lives = [
+        replace(life, approved_by=approver, approved_at=now, asked_by=None)
+        for life in _open_to_approval(known, event_ids)
+    ]
+    return _changed(known, lives), tuple(Change(Transition.APPROVED, life, now) for life in lives)
+
+
+def _open_to_approval(known: Lifecycles, event_ids: Collection[str]) -> list[Lifecycle]:
+    lives = (known.current.get(event_id.upper()) for event_id in event_ids)
+    return [life for life in lives if life and life.told and not life.approved_by and life.state is not State.STARTED]
+
+
+def _changed(known: Lifecycles, lives: Iterable[Lifecycle]) -> Lifecycles:
+    return replace(known, current={**known.current, **{life.event_id: life for life in lives}})
 
 
 def _state(event: ScheduledEvent) -> State:
@@ -276,7 +297,7 @@ def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, no
             early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
             if life.approved_by or not early:
                 return None
-            return replace(life, approved_by=Approver.EXTERNAL, approved_at=now)
+            return replace(life, approved_by=life.asked_by or Approver.EXTERNAL, approved_at=now, asked_by=None)
         case Transition.STARTED:
             if before is not None and life.approved_by is None and life.not_before is not None:
                 life = replace(life, approved_by=Approver.DEADLINE, approved_at=now)

@@ -26,14 +26,6 @@ RESOURCES_SHOWN = 10
 DESCRIPTION_SHOWN = 1024  # characters; a hostile description must not fill the memory of who scrapes it
 
 
-class ApprovalOutcome(StrEnum):
-    """How IMDS took a request to approve."""
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
-    ERROR = "error"
-
-
 class SpanOutcome(StrEnum):
     """How the collector took a span."""
 
@@ -161,7 +153,8 @@ def settled(snapshot: Snapshot) -> Iterator[Metric]:
     yield _histograms("approval_latency_seconds", tally.approval_latency.items())
     yield _histograms("notice_seconds", tally.notice.items())
     yield _histograms("phase_duration_seconds", tally.phases.items())
-    yield _metric("approval_requests_total", [((outcome,), 0) for outcome in ApprovalOutcome])
+    requests = snapshot.approval_requests.items()
+    yield _metric("approval_requests_total", (((str(outcome),), count) for outcome, count in requests))
 
 
 def countdown(snapshot: Snapshot, now: float) -> Metric:

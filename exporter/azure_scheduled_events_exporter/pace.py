@@ -56,3 +56,14 @@ class Budget:
                 place = max(place, self._sent[0] + self._window)
             self._sent.append(place)
             return place
+
+    def arrived(self, place: float, now: float) -> None:
+        """Count the request of ``place`` from ``now`` on, when it has surely arrived.
+
+        IMDS counts arrivals: of two requests sent a second apart, the first may have been held up on its way.
+        """
+        with self._lock:
+            if place in self._sent:
+                self._sent.remove(place)
+                self._sent.append(max(place, now))
+                self._sent = deque(sorted(self._sent), self._sent.maxlen)

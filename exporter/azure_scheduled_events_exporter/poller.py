@@ -1,20 +1,34 @@
 """The shell of the exporter: the only place that sequences effects.
 
-One poll is: fetch, parse, observe, journal, tell, publish, in this order, so that nothing is told that a kill could
-take back. Everything that decides is pure and stands elsewhere; everything that waits is handed in. One thread runs it.
+One poll is: fetch, parse, observe, journal, tell, approve, publish, in this order, so that nothing is told that a kill
+could take back. Everything that decides is pure and stands elsewhere; everything that waits is handed in. One thread
+runs it.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .approvals import ACCEPTED, Approvals, Due, request_facts
 from .clock import Clock
 from .events import Document, InvalidDocumentError, parse_document
 from .identity import Identity
 from .imds import ImdsClient, ImdsError, Outcome, Stopped
 from .instant import Instant
 from .journal import Journal
-from .lifecycle import WATCHED_WITHIN_SECONDS, Lifecycle, Lifecycles, Vantage, observe, rejoined
+from .lifecycle import (
+    WATCHED_WITHIN_SECONDS,
+    Approver,
+    Change,
+    Lifecycle,
+    Lifecycles,
+    Vantage,
+    approve,
+    asked,
+    observe,
+    refused,
+    rejoined,
+)
 from .pace import Pace
 from .snapshot import Deliveries, Polls, Snapshot
 from .spans import SpanFacts, detected, finished, is_traced, unfinished
@@ -48,6 +62,7 @@ class Poller:
     Args:
         settings: what the user decided.
         client: the wire to IMDS.
+        approvals: what a policy or an operator wants approved.
         journal: what was seen before, and where what is seen now is kept.
         tracer: delivers the spans that the journal holds; None without tracing.
         clock: this machine's clock.
@@ -59,6 +74,7 @@ class Poller:
         self,
         settings: Settings,
         client: ImdsClient,
+        approvals: Approvals,
         journal: Journal,
         tracer: Tracer | None,
         clock: Clock,
@@ -67,11 +83,14 @@ class Poller:
     ) -> None:
         self._settings = settings
         self._client = client
+        self._approvals = approvals
         self._journal = journal
         self._tracer = tracer
         self._clock = clock
         self._wait = wait
+        self._log = log
         self._teller = Teller(log)
+        self._approved = False
         self._body: bytes | None = None
         self._document: Document | None = None
         self._watched: Instant | None = None
@@ -101,7 +120,10 @@ class Poller:
                 outcome = self.poll()
             except Stopped:
                 return
-            pace.polled(self._clock.now().monotonic, throttled=outcome is Outcome.THROTTLED)
+            now = self._clock.now().monotonic
+            pace.polled(now, throttled=outcome is Outcome.THROTTLED)
+            if self._approved:  # what comes of it may come at once
+                pace.at_once(now)
 
     def poll(self) -> Outcome:
         """Ask IMDS once, take in what it says, and publish.
@@ -111,9 +133,11 @@ class Poller:
         """
         began = self._clock.now()
         failure = ""
+        self._approved = False
         self._keep_journal(began)
         try:
             outcome = self._ask()
+            self._approve()
             self._teller.poll_succeeded(self._clock.now())
         except Stopped:
             raise
@@ -164,36 +188,84 @@ class Poller:
             self._watched = now
             return
         known, changes = observe(self._known, document, Vantage(now, vm_name, watched, self._clock.booted_at()))
-        measured = [measure(change) for change in changes]
-        tally = self.snapshot.tally.plus(measured)
-        spans = [
-            span
-            for change in changes
-            if self._traced(change.lifecycle, vm_name)
-            for span in finished(change, vm_name or "")
-        ]
-        entry = Entry(
-            transitions=[(c.lifecycle.event_id, c.at.wall, m) for c, m in zip(changes, measured, strict=True)],
-            lives=[*self._different(known), *(change.lifecycle for change in changes if change.lifecycle.outcome)],
-            spans=[*spans, *self._late_spans(known, vm_name)],
-        )
-        if entry != Entry():
-            self._journal.record(entry, tally, known.current.values())
-        self._teller.document(document, changes)
-        if entry.spans and self._tracer is not None:
-            self._tracer.wake()
-        before, self._document, self._known, self._watched = self._document, document, known, now
+        before, self._document, self._watched = self._document, document, now
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
+        late = self._late_spans(known, vm_name)
+        self._teller.oddities(document)
         self.snapshot = replace(
-            self.snapshot,
-            revision=self.snapshot.revision + 1,
+            self._with(known, changes, vm_name, late),
             vm_name=vm_name,
             identity=self._identity,
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
-            current=known.current,
-            tally=tally,
         )
+
+    def _with(
+        self, known: Lifecycles, changes: Sequence[Change], vm_name: str | None, spans: Sequence[SpanFacts] = ()
+    ) -> Snapshot:
+        """Journal that ``known`` is what is known after ``changes``, then tell; return the snapshot that says so."""
+        tally = self.snapshot.tally.plus(map(measure, changes))
+        traced = [change for change in changes if self._traced(change.lifecycle, vm_name)]
+        entry = Entry(
+            changes=changes,
+            lives=[*self._different(known), *(change.lifecycle for change in changes if change.lifecycle.outcome)],
+            spans=[*(span for change in traced for span in finished(change, vm_name or "")), *spans],
+        )
+        if entry.changes or entry.lives or entry.spans:
+            self._journal.record(entry, tally, known.current.values())
+        self._known = known
+        self._teller.changes(changes)
+        if entry.spans and self._tracer is not None:
+            self._tracer.wake()
+        return replace(self.snapshot, revision=self.snapshot.revision + 1, current=known.current, tally=tally)
+
+    def _approve(self) -> None:
+        """Send what is due in one request. The journal has the wish before it, and the answer after it."""
+        vm_name = self.snapshot.vm_name
+        due, answers = self._approvals.due(self._known, vm_name, self._journal.open_asks(), self._clock.now())
+        if answers:
+            self._journal.answer(answers)
+        if due:
+            event_ids = {who: [one.life.event_id for one in due if one.approver is who] for who in Approver}
+            known = self._known
+            for approver, names in event_ids.items():
+                known = asked(known, names, approver)
+            self.snapshot = self._with(known, (), vm_name)
+            self._log.info("approving", extra=request_facts(due))
+            try:
+                self._client.approve(
+                    [one.life.event.sent_id or one.life.event_id for one in due], self._settings.timeout
+                )
+            except ImdsError as error:
+                self._not_approved(due, error, vm_name)
+            else:
+                self._accepted(due, event_ids, vm_name)
+        if self._approvals.counts != self.snapshot.approval_requests:
+            counts = dict(self._approvals.counts)
+            self.snapshot = replace(self.snapshot, revision=self.snapshot.revision + 1, approval_requests=counts)
+
+    def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]], vm_name: str | None) -> None:
+        now = self._clock.now()
+        known = self._known
+        changes: list[Change] = []
+        for approver, names in event_ids.items():
+            known, news = approve(known, names, approver, now)
+            changes += news
+        self._approvals.accepted(due)
+        self._approved = True
+        self._log.info("approval accepted", extra=request_facts(due))
+        self.snapshot = self._with(known, changes, vm_name)
+        self._journal.answer({one.ask: ACCEPTED for one in due if one.ask is not None})
+
+    def _not_approved(self, due: Sequence[Due], error: ImdsError, vm_name: str | None) -> None:
+        """IMDS refused, or nobody knows what it did: then the wish stands, and an early start was its answer."""
+        is_refusal = error.status != 0
+        what = "approval refused" if is_refusal else "approval without an answer"
+        self._log.warning(what, extra=request_facts(due, error=error))
+        self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal)
+        if is_refusal:
+            self.snapshot = self._with(refused(self._known, [one.life.event_id for one in due]), (), vm_name)
+        self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
         """The current lives that are not yet in the journal as they are; one that came back keeps its ended row."""

@@ -6,6 +6,7 @@ Readers never lock and never wait: they take the newest :class:`Snapshot` and ke
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .approvals import ApprovalOutcome, no_requests
 from .identity import Identity
 from .imds import Outcome
 from .journal import JournalState
@@ -63,6 +64,7 @@ class Snapshot:
         document_changes: how often a document differed from the one before.
         current: the current events by EventId.
         tally: what all transitions so far add up to.
+        approval_requests: requests to approve so far, by how IMDS took them.
         journal: whether they are on disk.
         deliveries: how trace spans fare.
     """
@@ -76,5 +78,6 @@ class Snapshot:
     document_changes: int = 0
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)

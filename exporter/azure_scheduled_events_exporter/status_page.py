@@ -11,33 +11,13 @@ from . import __version__
 from .durations import format_duration
 from .instant import iso_time
 from .lifecycle import Lifecycle, State
+from .records import current_record
 from .snapshot import Snapshot
 
 _STYLE = "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem;max-width:70rem}\
 table{border-collapse:collapse}td,th{text-align:left;padding:.2rem 1rem .2rem 0;vertical-align:top}\
 .bad{color:#b00020;font-weight:bold}@media(prefers-color-scheme:dark){body{background:#111;color:#eee}\
 a{color:#8ab4f8}.bad{color:#ff8a80}}"
-
-
-def event_record(life: Lifecycle, now: float) -> dict[str, object]:
-    """Return a current event as JSON shows it; times in ISO 8601 (UTC), lengths in seconds, None for unknown."""
-    event = life.event
-    counting = life.state is not State.STARTED and event.not_before is not None
-    return {
-        "event_id": life.event_id,
-        "event_type": event.event_type,
-        "event_status": str(life.state) if life.state is State.STARTED else event.status,
-        "event_source": event.source,
-        "scope": str(life.scope),
-        "resources": list(event.resources),
-        "description": event.description,
-        "not_before": iso_time(event.not_before) if event.not_before is not None else None,
-        "seconds_until_not_before": round(event.not_before - now, 3) if counting and event.not_before else None,
-        "duration_seconds": event.duration_seconds,
-        "first_seen": iso_time(life.first_seen.wall),
-        "approved": life.approved_here,
-        "approved_by": str(life.approved_by) if life.approved_by else None,
-    }
 
 
 def events_json(snapshot: Snapshot, now: float) -> bytes:
@@ -51,7 +31,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
                 "last_success": iso_time(polls.last_success) if polls.last_success is not None else None,
                 "vm_name": snapshot.vm_name,
                 "document_incarnation": snapshot.incarnation,
-                "events": [event_record(life, now) for life in snapshot.current.values()],
+                "events": [current_record(life, now) for life in snapshot.current.values()],
             }
         )
         + "\n"
@@ -63,7 +43,7 @@ COLUMNS = ("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact"
 
 def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:
     """Return a current event as a row of :data:`COLUMNS`, for people."""
-    record = event_record(life, now)
+    record = current_record(life, now)
     left = record["seconds_until_not_before"]
     when = str(record["not_before"] or "unknown")
     if isinstance(left, float):

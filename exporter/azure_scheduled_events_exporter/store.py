@@ -11,9 +11,10 @@ from typing import Any
 
 from .events import ScheduledEvent, Scope
 from .instant import Instant
-from .lifecycle import REMEMBERED_ENDS, Approver, Lifecycle, Lifecycles, State, Transition
+from .lifecycle import REMEMBERED_ENDS, Approver, Change, Lifecycle, Lifecycles, State, Transition
+from .records import Record, change_record
 from .spans import SpanFacts
-from .tally import Histogram, Measured, Tally
+from .tally import Histogram, Measured, Tally, measure
 
 APPLICATION_ID = 0x41534545  # "ASEE", so that a foreign SQLite file is told from ours
 SCHEMA_VERSION = 1
@@ -40,16 +41,25 @@ _MIGRATIONS: Mapping[int, str] = {
         latency REAL,
         approved_by TEXT NOT NULL,
         scheduled REAL,
-        started REAL
+        started REAL,
+        said TEXT NOT NULL
     );
     CREATE INDEX transitions_wall ON transitions (wall);
     CREATE TABLE spans (span_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, span TEXT NOT NULL) WITHOUT ROWID;
     CREATE INDEX spans_seq ON spans (seq);
+    CREATE TABLE asks (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        wall REAL NOT NULL,
+        event_id TEXT NOT NULL,
+        who TEXT NOT NULL,
+        answer TEXT
+    );
     CREATE TABLE sums (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     """,
 }
 _COLUMNS = ", ".join(column.name for column in fields(Measured))
-_MARKS = ", ".join("?" for _ in fields(Measured))
+_ROW = f"event_id, wall, said, {_COLUMNS}"
+_MARKS = ", ".join("?" for _ in _ROW.split(","))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +67,23 @@ class Entry:
     """What one observation adds: all of it is written, or nothing.
 
     Attributes:
-        transitions: event id, wall-clock time and measures of each transition, in order.
+        changes: transitions, in order.
         lives: every life that is new or different.
         spans: to be delivered.
     """
 
-    transitions: Sequence[tuple[str, float, Measured]] = ()
+    changes: Sequence[Change] = ()
     lives: Sequence[Lifecycle] = ()
     spans: Sequence[SpanFacts] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """An operator's wish to approve an event, laid into the journal for the exporter to find; ``seq`` is its number."""
+
+    seq: int
+    event_id: str
+    who: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +134,36 @@ class Store:
         for row in self._db.execute("SELECT life FROM lives ORDER BY first_seen"):
             yield _load_life(row[0])
 
-    def transitions(self) -> Iterator[tuple[str, float, Measured]]:
-        """Yield event id, wall-clock time and measures of every transition, the oldest first."""
-        rows = self._db.execute(f"SELECT event_id, wall, {_COLUMNS} FROM transitions ORDER BY seq")
-        return ((event_id, wall, Measured(*values)) for event_id, wall, *values in rows)
+    def told(self, after: int = 0) -> list[tuple[int, Record]]:
+        """Return every transition behind number ``after``, with its number, the oldest first."""
+        rows = self._db.execute("SELECT seq, said FROM transitions WHERE seq > ? ORDER BY seq", (after,))
+        return [(seq, json.loads(said)) for seq, said in rows]
+
+    def last_told(self) -> int:
+        """Return the number of the newest transition that was ever written; 0 before the first."""
+        row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'transitions'").fetchone()
+        return int(row[0]) if row else 0
+
+    def ask(self, event_ids: Iterable[str], who: str, wall: float) -> list[int]:
+        """Lay down an operator's wish to approve these events; return the number of each."""
+        with self._db:
+            insert = "INSERT INTO asks (wall, event_id, who) VALUES (?, ?, ?) RETURNING seq"
+            return [int(self._db.execute(insert, (wall, name, who)).fetchone()[0]) for name in event_ids]
+
+    def open_asks(self) -> list[Ask]:
+        """Return the wishes that nobody has answered."""
+        return [Ask(*row) for row in self._db.execute("SELECT seq, event_id, who FROM asks WHERE answer IS NULL")]
+
+    def answer(self, answers: Mapping[int, str]) -> None:
+        """Answer wishes, by their numbers."""
+        with self._db:
+            self._db.executemany("UPDATE asks SET answer = ? WHERE seq = ?", [(a, seq) for seq, a in answers.items()])
+
+    def answers(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the answers that have come to these wishes."""
+        wanted = set(numbers)
+        rows = self._db.execute("SELECT seq, answer FROM asks WHERE answer IS NOT NULL")
+        return {seq: answer for seq, answer in rows if seq in wanted}
 
     def prune(self, before: float) -> None:
         """Forget what ended before ``before`` (wall-clock seconds); the sums keep counting it."""
@@ -128,6 +173,7 @@ class Store:
             self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(base),))
             self._db.execute("DELETE FROM transitions WHERE wall < ?", (before,))
             self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
+            self._db.execute("DELETE FROM asks WHERE wall < ?", (before,))
 
     def spans(self, limit: int) -> list[SpanFacts]:
         """Return undelivered spans, the newest first: they tell of what is about to happen; -1 stands for all."""
@@ -145,14 +191,16 @@ class Store:
 
     def take_over(self, other: "Store") -> None:
         """Add everything that ``other`` holds, in one transaction; a transition that is here already stays once."""
+        rows = other._db.execute(f"SELECT {_ROW} FROM transitions ORDER BY seq").fetchall()  # noqa: SLF001 - the same class
         with self._db:
-            have = {(event_id, measured.transition) for event_id, _, measured in self.transitions()}
-            new = [
-                (event_id, wall, measured)
-                for event_id, wall, measured in other.transitions()
-                if measured.transition == Transition.RESCHEDULED or (event_id, measured.transition) not in have
-            ]
-            self._insert(Entry(new, list(other.history()), other.spans(-1)))
+            have = set(self._db.execute("SELECT event_id, transition FROM transitions"))
+            event_id, transition = (_ROW.split(", ").index(name) for name in ("event_id", "transition"))
+            self._insert_rows(
+                row
+                for row in rows
+                if row[transition] == Transition.RESCHEDULED or (row[event_id], row[transition]) not in have
+            )
+            self._insert(Entry(lives=list(other.history()), spans=other.spans(-1)))
 
     def replace_sums(self, tally: Tally, lives: Iterable[Lifecycle]) -> None:
         """Begin with ``tally`` as the sum of a lost past, and with ``lives`` as all that is current."""
@@ -161,9 +209,8 @@ class Store:
             self._insert(Entry(lives=list(lives)))
 
     def _insert(self, entry: Entry) -> None:
-        self._db.executemany(
-            f"INSERT INTO transitions (event_id, wall, {_COLUMNS}) VALUES (?, ?, {_MARKS})",
-            [(event_id, wall, *astuple(measured)) for event_id, wall, measured in entry.transitions],
+        self._insert_rows(
+            (c.lifecycle.event_id, c.at.wall, json.dumps(change_record(c)), *astuple(measure(c))) for c in entry.changes
         )
         self._db.executemany(
             "REPLACE INTO lives VALUES (?, ?, ?, ?)",
@@ -176,6 +223,9 @@ class Store:
             "REPLACE INTO spans VALUES (?, (SELECT coalesce(max(seq), 0) + 1 FROM spans), ?)",
             [(span.span_id, _dump(span)) for span in entry.spans],
         )
+
+    def _insert_rows(self, rows: Iterable[Sequence[object]]) -> None:
+        self._db.executemany(f"INSERT INTO transitions ({_ROW}) VALUES ({_MARKS})", rows)
 
     def _measured(self, where: str = "", values: Sequence[float] = ()) -> Iterator[Measured]:
         rows = self._db.execute(f"SELECT {_COLUMNS} FROM transitions {where}", values)
@@ -198,6 +248,9 @@ def _load_life(text: str) -> Lifecycle:
     def instant(name: str) -> Instant | None:
         return Instant(**values[name]) if values[name] is not None else None
 
+    def approver(name: str) -> Approver | None:
+        return Approver(values[name]) if values[name] is not None else None
+
     return Lifecycle(
         event=ScheduledEvent(**event),
         state=State(values["state"]),
@@ -205,7 +258,8 @@ def _load_life(text: str) -> Lifecycle:
         first_seen=Instant(**values["first_seen"]),
         not_before=values["not_before"],
         notice_seconds=values["notice_seconds"],
-        approved_by=Approver(values["approved_by"]) if values["approved_by"] else None,
+        asked_by=approver("asked_by"),
+        approved_by=approver("approved_by"),
         approved_at=instant("approved_at"),
         started_at=instant("started_at"),
         proven_by_boot=values["proven_by_boot"],

@@ -26,8 +26,8 @@ class Teller:
         self._since: Instant | None = None
         self._failed_polls = 0
 
-    def document(self, document: Document, changes: Iterable[Change]) -> None:
-        """Tell what is odd about ``document``, once, and each of ``changes``."""
+    def oddities(self, document: Document) -> None:
+        """Tell what is odd about ``document``, each thing once."""
         for remark in document.remarks:
             if remark in self._remarked:
                 continue
@@ -35,6 +35,9 @@ class Teller:
             self._remarked[remark] = None
             if len(self._remarked) > _REMARKS_REMEMBERED:
                 del self._remarked[next(iter(self._remarked))]
+
+    def changes(self, changes: Iterable[Change]) -> None:
+        """Tell each transition."""
         for change in changes:
             level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
             self._log.log(level, f"event {change.transition}", extra=facts(**change_facts(change)))

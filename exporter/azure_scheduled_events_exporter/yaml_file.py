@@ -54,6 +54,14 @@ class Section:
             if key not in self._known:
                 raise self.error(f"unknown key; known here: {', '.join(sorted(self._known))}", key)
 
+    def known(self, key: str) -> None:
+        """Take note that ``key`` may be here, without reading it."""
+        self._known.append(key)
+
+    def is_text(self, key: str) -> bool:
+        """Return whether a single value stands at ``key``, not a list or a mapping."""
+        return isinstance(self._nodes.get(key), yaml.ScalarNode)
+
     def text(self, key: str, default: str | None = None) -> str:
         """Return the text at ``key``; without one, ``default``, or a complaint if that is None."""
         node = self._node(key)

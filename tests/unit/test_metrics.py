@@ -40,7 +40,7 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
         tally = tally.plus(map(measure, changes))
         for event in events:
             if event.event_id == "APPROVED":
-                known, changes = approve(known, event.event_id, Approver.OPERATOR, at(seconds + 2))
+                known, changes = approve(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
                 tally = tally.plus(map(measure, changes))
     return Snapshot(revision=1, vm_name=vm_name, incarnation=7, current=known.current, tally=tally)
 

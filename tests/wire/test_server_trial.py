@@ -30,9 +30,10 @@ def peak():
 
 async def main(options):
     resource.setrlimit(resource.RLIMIT_NOFILE, (options["descriptors"],) * 2)
-    big, page = b"b" * 1_500_000, b"p" * 200_000
+    big, huge, page = b"b" * 1_500_000, b"h" * 15_000_000, b"p" * 200_000
     routes = {
         "/big": lambda _: Response(200, big, "text/plain"),
+        "/huge": lambda _: Response(200, huge, "text/plain"),
         "/page": lambda _: Response(200, page, "text/plain"),
     }
     messages = []
@@ -46,9 +47,17 @@ async def main(options):
     before, small = descriptors(), peak()
     server = Server(parse_listen_address("127.0.0.1:0"), routes, Limits(**options["limits"]), log=log)
     await server.start()
+    hog = []
+    while options["hog_seconds"]:
+        try:
+            hog.append(os.open("/dev/null", os.O_RDONLY))
+        except OSError:
+            loop.call_later(options["hog_seconds"], lambda: [os.close(one) for one in hog])
+            break
+    cpu = time.process_time()
     print(server.port, flush=True)
     await stop.wait()
-    cpu, begin = time.process_time(), time.monotonic()
+    cpu, begin = time.process_time() - cpu, time.monotonic()
     held = descriptors() - before
     await server.stop()
     print(json.dumps({
@@ -86,10 +95,10 @@ class Trial:
         for _ in range(number):
             self.connect()
 
-    def never_read(self, number: int) -> None:
-        """Ask for the large page and read none of it."""
+    def never_read(self, number: int, path: str = "/big") -> None:
+        """Ask for a large page and read none of it."""
         for _ in range(number):
-            self.connect(b"GET /big HTTP/1.1\r\nHost: trial\r\n\r\n", receive_buffer=4096)
+            self.connect(f"GET {path} HTTP/1.1\r\nHost: trial\r\n\r\n".encode(), receive_buffer=4096)
 
     def trickle(self, number: int) -> None:
         """Send a byte of a header, or of a body, on each of ``number`` connections again and again."""
@@ -134,9 +143,9 @@ class Trial:
 
 
 @contextmanager
-def trial(descriptors: int = 1024, **limits: float) -> Iterator[Trial]:
+def trial(descriptors: int = 1024, hog_seconds: float = 0, **limits: float) -> Iterator[Trial]:
     """Run the server for the length of the block; afterwards the trial has its report."""
-    options = json.dumps({"descriptors": descriptors, "limits": limits})
+    options = json.dumps({"descriptors": descriptors, "hog_seconds": hog_seconds, "limits": limits})
     with (
         subprocess.Popen(
             [sys.executable, "-c", SERVER, options],
@@ -180,19 +189,26 @@ def test_idle_clients_leave_nothing() -> None:
 
 
 def test_never_readers_cost_little_memory() -> None:
-    """60 clients that never read 1.5 MB cost a piece of it each, not 90 MB."""
+    """10 clients that never read 15 MB cost a piece of it each, not 150 MB."""
     with trial() as running:
-        running.never_read(60)
+        running.never_read(10, "/huge")
         assert max(running.scrape(1, 1)) < PROMPT
     assert running.report["grown_kib"] < 15_000
 
 
 def test_out_of_descriptors() -> None:
-    """When the process has no descriptor left, scrapers are still answered; the log says it once, no CPU spins."""
+    """When idle clients have used up all descriptors, scrapers are answered still; the log says it once."""
     with trial(descriptors=64) as running:
         running.idle(100)
         for _ in range(5):
             assert max(running.scrape(1, 1)) < PROMPT
     assert running.report["messages"] == ["cannot accept connections: Too many open files"]
     assert running.report["left"] == 0
-    assert running.report["cpu_seconds"] < PROMPT
+
+
+def test_descriptors_used_up_by_others() -> None:
+    """While the rest of the process holds all descriptors the server waits idly, then answers."""
+    with trial(descriptors=64, hog_seconds=2) as running:
+        assert len(running.scrape(1, 1)) == 1
+    assert running.report["messages"] == ["cannot accept connections: Too many open files"]
+    assert running.report["cpu_seconds"] < 0.5

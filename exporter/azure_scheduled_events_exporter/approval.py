@@ -1,0 +1,315 @@
+"""Which events to approve, and when: a policy is an ordered list of rules, and the first one that matches decides.
+
+Pure: a policy is given an event's life, this VM's name and the moment, and says approve, wait or hold. It sends
+nothing, and knows no clock, network or disk. Only reading a policy file touches the disk.
+
+An approval lets the event begin before NotBefore for every VM in its Resources, so nothing is approved that no rule
+names, and no event that does not touch this VM unless a rule says so.
+
+Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Approve events, and its sample)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from . import yaml_file
+from .events import EventSource, EventType, Scope, comparable_name
+from .instant import Instant
+from .lifecycle import Lifecycle, State
+from .yaml_file import Section
+
+TAKEOVER_SECONDS = 60.0
+"""How long each VM of Resources waits for the one before it, unless the rule says otherwise."""
+
+
+class Action(StrEnum):
+    """What a rule wants."""
+
+    APPROVE = "approve"
+    HOLD = "hold"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from ``at_least`` on and ``below`` another; None for no bound."""
+
+    at_least: float | None = None
+    below: float | None = None
+
+    def holds(self, value: float) -> bool:
+        """Return whether ``value`` is in it."""
+        return (self.at_least is None or value >= self.at_least) and (self.below is None or value < self.below)
+
+    def covers(self, other: "Range") -> bool:
+        """Return whether every number of ``other`` is in it."""
+        infinite = float("inf")
+        low, other_low = (-infinite if r.at_least is None else r.at_least for r in (self, other))
+        high, other_high = (infinite if r.below is None else r.below for r in (self, other))
+        return low <= other_low and other_high <= high
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What events a rule is about; None for any. Without a word about scope it is about this VM's own events.
+
+    Attributes:
+        duration: announced impact in seconds; ``unknown_duration`` is for events that announce none.
+        resources: number of VMs in Resources.
+        notice_left: seconds until NotBefore; an event without NotBefore matches no range.
+    """
+
+    event_type: frozenset[str] | None = None
+    event_source: frozenset[str] | None = None
+    scope: frozenset[Scope] = frozenset({Scope.SELF})
+    duration: Range | None = None
+    unknown_duration: bool = False
+    resources: Range | None = None
+    notice_left: Range | None = None
+
+    def matches(self, life: Lifecycle, now: Instant) -> bool:
+        """Return whether the rule is about ``life`` at ``now``."""
+        event = life.event
+        left = None if event.not_before is None else event.not_before - now.wall
+        return (
+            (self.event_type is None or event.event_type in self.event_type)
+            and (self.event_source is None or event.source in self.event_source)
+            and life.scope in self.scope
+            and self._duration_matches(event.duration_seconds)
+            and (self.resources is None or self.resources.holds(len(event.resources)))
+            and (self.notice_left is None or (left is not None and self.notice_left.holds(left)))
+        )
+
+    def _duration_matches(self, seconds: float | None) -> bool:
+        if self.duration is None:
+            return not self.unknown_duration or seconds is None
+        return self.duration.holds(seconds) if seconds is not None else self.unknown_duration
+
+    def covers(self, other: "Match") -> bool:
+        """Return whether every event that ``other`` is about is one of this one's as well."""
+        return (
+            _set_covers(self.event_type, other.event_type)
+            and _set_covers(self.event_source, other.event_source)
+            and self.scope >= other.scope
+            and self._covers_duration(other)
+            and _range_covers(self.resources, other.resources)
+            and _range_covers(self.notice_left, other.notice_left)
+        )
+
+    def _covers_duration(self, other: "Match") -> bool:
+        if self.duration is None and not self.unknown_duration:
+            return True
+        if other.duration is None:
+            return other.unknown_duration and self.unknown_duration
+        known = self.duration is not None and self.duration.covers(other.duration)
+        return known and (self.unknown_duration or not other.unknown_duration)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a policy.
+
+    Attributes:
+        name: for the log; line: where it stands in its file.
+        after: seconds to wait since the event was first seen.
+        leader_only: whether the VMs of Resources take turns, the first one first; None: if there are several.
+        takeover: seconds that each of them waits for the one before it; a VM outside Resources waits for all.
+        dry_run: decide and say so, but send nothing.
+    """
+
+    name: str
+    match: Match
+    action: Action
+    after: float = 0.0
+    leader_only: bool | None = None
+    takeover: float = TAKEOVER_SECONDS
+    dry_run: bool = False
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy says of one event now.
+
+    Attributes:
+        approve: whether to approve it now.
+        rule: the name of the rule that decided; ``""`` when none matches.
+        dry_run: whether only to say so.
+        wait: seconds until it would be approved by the same rule; None if never.
+    """
+
+    approve: bool
+    rule: str = ""
+    dry_run: bool = False
+    wait: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Ordered rules under a name."""
+
+    name: str
+    rules: tuple[Rule, ...] = ()
+
+    def decide(self, life: Lifecycle, vm_name: str | None, now: Instant) -> Decision:
+        """Return what to do about ``life`` at ``now``, on the VM called ``vm_name``."""
+        if life.state is not State.SCHEDULED or life.approved_by is not None or not life.told:
+            return Decision(approve=False)
+        rule = next((rule for rule in self.rules if rule.match.matches(life, now)), None)
+        if rule is None:
+            return Decision(approve=False)
+        if rule.action is Action.HOLD:
+            return Decision(approve=False, rule=rule.name)
+        turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
+        wait = rule.after + turn * rule.takeover - now.since(life.first_seen)
+        return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, wait=max(0.0, wait))
+
+
+def _takes_turns(rule: Rule, life: Lifecycle) -> bool:
+    return len(life.event.resources) > 1 if rule.leader_only is None else rule.leader_only
+
+
+def _turn(life: Lifecycle, vm_name: str | None) -> int:
+    """This VM's place in Resources, from 0; behind all of them when it has none."""
+    names = [comparable_name(name) for name in life.event.resources]
+    own = comparable_name(vm_name or "")
+    return names.index(own) if own in names else len(names)
+
+
+OFF = Policy("off")
+
+DOCUMENTED = Policy(
+    "documented",
+    (
+        Rule("user-asked", Match(event_source=frozenset({EventSource.USER})), Action.APPROVE),
+        Rule(
+            "short-freeze",
+            Match(event_type=frozenset({EventType.FREEZE}), duration=Range(at_least=0, below=9)),
+            Action.APPROVE,
+        ),
+    ),
+)
+"""Microsoft's sample: what a user asked for, and a Freeze of less than 9 s; everything else is the workload's."""
+
+BUILT_IN: Mapping[str, Policy] = {policy.name: policy for policy in (OFF, DOCUMENTED)}
+
+
+def load(path: Path) -> Policy:
+    """Return the policy in the YAML file at ``path``.
+
+    Raises:
+        UsageError: with file, line and reason: it cannot be read, has an unknown key, an impossible value, or a rule
+            that can never decide anything.
+    """
+    return read(yaml_file.load(path), str(path))
+
+
+def read(top: Section, name: str) -> Policy:
+    """Return the policy that stands in ``top``. Raises as :func:`load` does."""
+    dry_run = top.flag("dry_run", default=False)
+    sections = top.sections("rules")
+    top.finish()
+    if not sections:
+        raise top.error("'rules' is missing or empty: a policy without rules approves nothing; for that write: off")
+    rules: list[Rule] = []
+    for number, section in enumerate(sections, 1):
+        rule = _rule(section, number, dry_run=dry_run)
+        for earlier in rules:
+            if earlier.name == rule.name:
+                raise section.error(
+                    f"'{rule.name}' is the rule in line {earlier.line} as well: names tell rules apart", "name"
+                )
+            if earlier.match.covers(rule.match):
+                by = f"'{earlier.name}' (line {earlier.line})"
+                raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")
+        rules.append(rule)
+    return Policy(name, tuple(rules))
+
+
+def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
+    match = section.section("match")
+    action = Action(section.choice("action", tuple(Action)))
+    for key in ("after", "leader_only", "takeover", "dry_run"):
+        if action is Action.HOLD and key in section:
+            raise section.error("says when or how to approve, but this rule holds: remove one", key)
+    leader_only = section.flag("leader_only", default=False) if "leader_only" in section else None
+    if leader_only is False and "takeover" in section:
+        raise section.error("has no meaning without leader_only: remove one", "takeover")
+    rule = Rule(
+        name=section.text("name", f"rule {number}"),
+        match=_match(match) if match else Match(),
+        action=action,
+        after=section.duration("after", 0.0),
+        leader_only=leader_only,
+        takeover=section.duration("takeover", TAKEOVER_SECONDS),
+        dry_run=section.flag("dry_run", default=dry_run),
+        line=section.line,
+    )
+    section.known("leader_only")
+    section.finish()
+    if rule.takeover == 0:
+        raise section.error("must be more than 0, or all VMs would approve at once", "takeover")
+    return rule
+
+
+def _match(section: Section) -> Match:
+    unknown = "duration" in section and section.is_text("duration") and section.text("duration") == "unknown"
+    scopes = _several(section, "scope", tuple(Scope))
+    match = Match(
+        event_type=_several(section, "event_type", tuple(EventType)),
+        event_source=_several(section, "event_source", tuple(EventSource)),
+        scope=frozenset(Scope(scope) for scope in scopes) if scopes else frozenset({Scope.SELF}),
+        duration=None if unknown else _range(section, "duration", durations=True),
+        unknown_duration=unknown,
+        resources=_range(section, "resources", durations=False),
+        notice_left=_range(section, "notice_left", durations=True),
+    )
+    section.finish()
+    return match
+
+
+def _several(section: Section, key: str, known: tuple[str, ...]) -> frozenset[str] | None:
+    values = section.texts(key, ()) if key in section else None
+    if values is None:
+        section.known(key)
+        return None
+    if not values:
+        raise section.error("is empty, so it matches nothing: name a value, or leave it out", key)
+    for value in values:
+        if value not in known:
+            raise section.error(f"'{value}' is none of {', '.join(known)}", key)
+    return frozenset(values)
+
+
+def _range(section: Section, key: str, *, durations: bool) -> Range | None:
+    if key not in section:
+        section.known(key)
+        return None
+    if section.is_text(key):
+        example = "{at_least: 0s, below: 9s}" if durations else "{at_least: 1, below: 5}"
+        raise section.error(f"'{section.text(key)}' is no range: write {example}", key)
+    inner = section.section(key)
+    assert inner is not None  # noqa: S101 - the key is there
+    bounds: dict[str, float | None] = {}
+    for bound in ("at_least", "below"):
+        if bound not in inner:
+            inner.known(bound)
+            bounds[bound] = None
+        else:
+            bounds[bound] = inner.duration(bound) if durations else inner.number(bound)
+    inner.finish()
+    found = Range(bounds["at_least"], bounds["below"])
+    if found == Range():
+        raise section.error("names no bound: write at_least, below, or both", key)
+    if found.at_least is not None and found.below is not None and found.at_least >= found.below:
+        raise section.error("no value is in this range: at_least must be less than below", key)
+    return found
+
+
+def _set_covers(wide: frozenset[str] | None, narrow: frozenset[str] | None) -> bool:
+    return wide is None or (narrow is not None and wide >= narrow)
+
+
+def _range_covers(wide: Range | None, narrow: Range | None) -> bool:
+    return wide is None or (narrow is not None and wide.covers(narrow))

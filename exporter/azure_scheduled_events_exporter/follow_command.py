@@ -1,0 +1,100 @@
+"""The command ``events --follow``: every transition as one JSON line, the moment it is journalled.
+
+Beside a running exporter it reads that one's journal. Without one it polls by itself, in memory, and goes over to the
+journal as soon as an exporter runs: a follower must never keep the exporter from starting.
+"""
+
+import itertools
+import json
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from . import daemon, logs
+from .approval import OFF
+from .config import Config
+from .errors import ExporterError, UsageError
+from .events import Scope
+from .journal import MEMORY, is_written, read_only
+from .records import Record
+
+_LOOK_SECONDS = 0.1
+_LOOK_FOR_EXPORTER_SECONDS = 1.0
+_LOOKS_PER_CHECK = 10  # once a second
+
+
+def run(config: Config, *, since: str | None, mine: bool) -> int:
+    """Print until told to end; return the exit status.
+
+    Lines carry ``seq``, to resume behind with ``--since``; those of a follower that polls by itself carry none, since
+    no journal has them.
+
+    Raises:
+        ExporterError: the journal cannot be read.
+    """
+    if since is not None and not since.isdecimal():
+        raise UsageError(f"--since: {since!r} is no number: take the 'seq' of the last line that was handled")
+    path = None if config.journal_path == MEMORY else Path(config.journal_path)
+    for seq, record in _transitions(config, path, None if since is None else int(since)):
+        if not mine or record["scope"] == Scope.SELF:
+            print(json.dumps({"seq": seq, **record}), flush=True)
+    return 0
+
+
+def _transitions(config: Config, path: Path | None, since: int | None) -> Iterator[tuple[int | None, Record]]:
+    """All transitions behind number ``since``, or from now on; from the journal as soon as there is one."""
+    last = since if since is not None else _last_journalled(path)
+    while True:
+        if path is not None and (is_written(path) or since is not None):
+            since = None
+            for seq, record in _journalled(path, last):
+                last = seq
+                yield seq, record
+        else:
+            yield from _polled(config, path)
+
+
+def _last_journalled(path: Path | None) -> int:
+    try:
+        return read_only(path).last_told() if path is not None else 0
+    except (ExporterError, sqlite3.Error):
+        return 0  # no exporter has run yet
+
+
+def _journalled(path: Path, last: int) -> Iterator[tuple[int, Record]]:
+    """What the journal holds behind number ``last``, and what a running exporter adds until it ends."""
+    try:
+        store = read_only(path)
+    except ExporterError:
+        return  # it is just being made
+    for turn in itertools.count():
+        for seq, record in store.told(last):
+            last = seq
+            yield seq, record
+        if turn % _LOOKS_PER_CHECK == 0 and not is_written(path):
+            return
+        time.sleep(_LOOK_SECONDS)
+
+
+def _polled(config: Config, path: Path | None) -> Iterator[tuple[None, Record]]:
+    """What this process sees by itself, until an exporter runs."""
+    log = logs.set_up("error", config.log_format)
+    alone = replace(config, journal_path=MEMORY, approval_policy=OFF, otlp_endpoint=None)
+    exporter = daemon.Exporter(daemon.found(alone, log), log)
+    exporter.start()
+    last = 0
+    looked = time.monotonic()
+    try:
+        while True:
+            for seq, record in exporter.journal.told(last):
+                last = seq
+                yield None, record
+            if path is not None and time.monotonic() - looked >= _LOOK_FOR_EXPORTER_SECONDS:
+                looked = time.monotonic()
+                if is_written(path):
+                    return
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        exporter.stop()
