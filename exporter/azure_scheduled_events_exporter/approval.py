@@ -9,6 +9,7 @@ names, and no event that does not touch this VM unless a rule says so.
 Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Approve events, and its sample)
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -42,11 +43,10 @@ class Range:
         """Return whether ``value`` is in it."""
         return (self.at_least is None or value >= self.at_least) and (self.below is None or value < self.below)
 
-    def covers(self, other: "Range") -> bool:
-        """Return whether every number of ``other`` is in it."""
-        infinite = float("inf")
-        low, other_low = (-infinite if r.at_least is None else r.at_least for r in (self, other))
-        high, other_high = (infinite if r.below is None else r.below for r in (self, other))
+    def covers(self, other: "Range", least: float = -math.inf) -> bool:
+        """Return whether every number of ``other`` is in it, where no number is less than ``least``."""
+        low, other_low = (max(least, -math.inf if r.at_least is None else r.at_least) for r in (self, other))
+        high, other_high = (math.inf if r.below is None else r.below for r in (self, other))
         return low <= other_low and other_high <= high
 
 
@@ -93,16 +93,27 @@ class Match:
             and _set_covers(self.event_source, other.event_source)
             and self.scope >= other.scope
             and self._covers_duration(other)
-            and _range_covers(self.resources, other.resources)
+            and (self.resources is None or self.resources.covers(other.resources or Range(), other.fewest_resources))
             and _range_covers(self.notice_left, other.notice_left)
         )
+
+    @property
+    def fewest_resources(self) -> int:
+        """How many VMs stand at least in the Resources of an event that this is about."""
+        return 1 if self.scope == {Scope.SELF} else 0
+
+    def open_for(self, life: Lifecycle, now: Instant) -> float:
+        """Return for how many seconds enough notice has passed to match ``life``, which it does at ``now``."""
+        if self.notice_left is None or self.notice_left.below is None or life.event.not_before is None:
+            return math.inf
+        return self.notice_left.below - (life.event.not_before - now.wall)
 
     def _covers_duration(self, other: "Match") -> bool:
         if self.duration is None and not self.unknown_duration:
             return True
         if other.duration is None:
             return other.unknown_duration and self.unknown_duration
-        known = self.duration is not None and self.duration.covers(other.duration)
+        known = self.duration is not None and self.duration.covers(other.duration, least=0)
         return known and (self.unknown_duration or not other.unknown_duration)
 
 
@@ -162,7 +173,9 @@ class Policy:
         if rule.action is Action.HOLD:
             return Decision(approve=False, rule=rule.name)
         turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
-        wait = rule.after + turn * rule.takeover - now.since(life.first_seen)
+        # A rule that waits for the notice to run low begins then, for all VMs alike: only then do they take turns.
+        leader_waits = max(rule.after - now.since(life.first_seen), -rule.match.open_for(life, now))
+        wait = leader_waits + turn * rule.takeover
         return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, wait=max(0.0, wait))
 
 
@@ -248,6 +261,8 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
     )
     section.known("leader_only")
     section.finish()
+    if not rule.name:
+        raise section.error("is empty: the log names the rule that decided", "name")
     if rule.takeover == 0:
         raise section.error("must be more than 0, or all VMs would approve at once", "takeover")
     return rule
@@ -266,6 +281,9 @@ def _match(section: Section) -> Match:
         notice_left=_range(section, "notice_left", durations=True),
     )
     section.finish()
+    for key, found, least in (("duration", match.duration, 0), ("resources", match.resources, match.fewest_resources)):
+        if found is not None and found.below is not None and found.below <= least:
+            raise section.error("matches nothing: no event that this rule is about has so little", key)
     return match
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from .approval import Policy
-from .instant import Instant
+from .instant import Instant, iso_time
 from .lifecycle import Approver, Lifecycle, Lifecycles, State
 from .logs import facts
 from .store import Ask
@@ -67,6 +67,7 @@ class Approvals:
         self._log = log
         self._retries: dict[str, _Retry] = {}
         self._said: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
+        self.words: dict[str, str] = {}  # what the policy does with an event now, for people, by EventId
         self.counts = no_requests()
         if any(rule.dry_run for rule in policy.rules):
             self.counts[ApprovalOutcome.DRY_RUN] = 0
@@ -78,6 +79,7 @@ class Approvals:
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
         self._said = {name: said for name, said in self._said.items() if name in current}
+        self.words = {}
         due: dict[str, Due] = {}
         answers: dict[int, str] = {}
         for ask in asks:
@@ -115,13 +117,19 @@ class Approvals:
             if rule:
                 what = "hold" if decision.wait is None else f"wait {round(decision.wait)} s"
                 self._say(life, "approval held back", rule, said=f"{rule}/{decision.wait is None}", decision=what)
+                self.words[life.event_id] = f"rule '{rule}' holds it back"
+                if decision.wait is not None:
+                    until = iso_time(now.wall + decision.wait)
+                    self.words[life.event_id] = f"rule '{rule}' approves it at {until} if nobody else has"
             return None
         if decision.dry_run:
+            self.words[life.event_id] = f"rule '{rule}' would approve it (dry run)"
             self.counts[ApprovalOutcome.DRY_RUN] += self._say(
                 life, "approval in a dry run: nothing is sent", rule, said=f"{rule}/dry"
             )
             return None
         retry = self._retries.get(life.event_id)
+        self.words[life.event_id] = f"rule '{rule}' approves it" + ("; IMDS has not accepted yet" if retry else "")
         return rule if retry is None or now.monotonic >= retry.at else None
 
     def _say(self, life: Lifecycle, message: str, rule: str, *, said: str, decision: str | None = None) -> bool:

@@ -43,6 +43,8 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
     except JournalInUseError:
         return _beside(config, event_ids, yes=yes)
     try:
+        if not exporter.journal.state.up:
+            raise ExporterError(f"the journal {config.journal_path} cannot be written, so nothing is sent: try as root")
         return _alone(exporter, event_ids, yes=yes)
     finally:
         exporter.stop()
@@ -73,7 +75,12 @@ def _alone(exporter: daemon.Exporter, event_ids: Sequence[str], *, yes: bool) ->
     if not _agreed(chosen, yes=yes):
         return 1
     numbers = exporter.journal.ask([life.event_id for life in chosen], _operator(), time.time())
-    _poll(exporter)
+    try:
+        _poll(exporter)
+    except ExporterError:
+        # Else the exporter that starts next would fulfil a wish of which the operator was told that it failed.
+        exporter.journal.answer(dict.fromkeys(numbers, "withdrawn: IMDS could not be asked"))
+        raise
     return _report(chosen, numbers, exporter.journal.answers(numbers))
 
 
@@ -109,7 +116,11 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise UsageError("approve: there is nobody to ask: say --yes")
-    return input("Approve? [y/N] ").strip().lower() in {"y", "yes"}
+    try:
+        return input("Approve? [y/N] ").strip().lower() in {"y", "yes"}
+    except EOFError:  # Ctrl-D
+        print()
+        return False
 
 
 def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], answers: Mapping[int, str]) -> int:

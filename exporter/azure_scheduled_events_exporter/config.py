@@ -15,13 +15,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from . import yaml_file
+from .address import ListenAddress, parse_listen_address
 from .approval import BUILT_IN, Policy
 from .approval import load as load_policy
 from .durations import parse_duration
 from .errors import UsageError
 from .events import API_VERSIONS
 from .logs import FORMATS, LEVELS
-from .server import ListenAddress, parse_listen_address
 
 ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 CONFIG_FILE_FLAG = "config.file"

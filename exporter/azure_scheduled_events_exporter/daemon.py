@@ -19,6 +19,7 @@ from pathlib import Path
 from .approvals import Approvals
 from .clock import Clock, system_clock
 from .config import DISCOVER, Config
+from .connection import Request, Response
 from .errors import ExporterError
 from .exposition import Exposition
 from .identity import parse_identity
@@ -27,7 +28,7 @@ from .journal import MEMORY, Journal
 from .logs import facts
 from .pace import Budget
 from .poller import Poller, Settings
-from .server import Handler, Request, Response, Server
+from .server import Handler, Server
 from .status_page import events_json, page
 from .tracing import Tracer, is_on
 

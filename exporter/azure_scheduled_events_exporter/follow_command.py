@@ -18,11 +18,13 @@ from .config import Config
 from .errors import ExporterError, UsageError
 from .events import Scope
 from .journal import MEMORY, is_written, read_only
+from .lifecycle import Transition
 from .records import Record
 
 _LOOK_SECONDS = 0.1
 _LOOK_FOR_EXPORTER_SECONDS = 1.0
 _LOOKS_PER_CHECK = 10  # once a second
+_REMEMBERED = 1000
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
@@ -37,10 +39,27 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
     if since is not None and not since.isdecimal():
         raise UsageError(f"--since: {since!r} is no number: take the 'seq' of the last line that was handled")
     path = None if config.journal_path == MEMORY else Path(config.journal_path)
+    told: dict[tuple[object, ...], None] = {}
     for seq, record in _transitions(config, path, None if since is None else int(since)):
-        if not mine or record["scope"] == Scope.SELF:
+        if (not mine or record["scope"] == Scope.SELF) and _is_news(record, told):
             print(json.dumps({"seq": seq, **record}), flush=True)
     return 0
+
+
+def _is_news(record: Record, told: dict[tuple[object, ...], None]) -> bool:
+    """Whether this follower has not told it yet: what it saw by itself, the journal of an exporter tells again."""
+    transition = record["transition"]
+    key: tuple[object, ...] = (record["event_id"], transition)
+    if transition == Transition.RESCHEDULED:
+        key = (*key, record["not_before"])
+    elif record["outcome"] is not None:  # one may have seen how it ended, the other only that it did
+        key = (record["event_id"], "ended")
+    if key in told:
+        return False
+    told[key] = None
+    if len(told) > _REMEMBERED:
+        del told[next(iter(told))]
+    return True
 
 
 def _transitions(config: Config, path: Path | None, since: int | None) -> Iterator[tuple[int | None, Record]]:
@@ -68,7 +87,10 @@ def _journalled(path: Path, last: int) -> Iterator[tuple[int, Record]]:
     try:
         store = read_only(path)
     except ExporterError:
+        time.sleep(_LOOK_SECONDS)
         return  # it is just being made
+    if last > store.last_told():
+        last = 0  # a fresh one, that counts from the beginning: better all of it than a gap
     for turn in itertools.count():
         for seq, record in store.told(last):
             last = seq

@@ -6,6 +6,7 @@ again when it can.
 """
 
 import contextlib
+import itertools
 import logging
 import os
 import sqlite3
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from .errors import ExporterError
 from .instant import Instant
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycles
 from .logs import facts
 from .records import Record
 from .spans import SpanFacts
@@ -26,13 +27,21 @@ from .tally import Tally
 
 FILE_NAME = "journal.sqlite"
 MEMORY = "memory"
+_NOTHING = Entry()
 _RETRY_SECONDS = 5.0
 _PRUNE_SECONDS = 3600.0
-_DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
+_DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_UNREADABLE = (sqlite3.Error, OSError, ValueError, KeyError, TypeError)
+"""What reading a journal can raise: the last three when a sound database holds nonsense."""
 
 
 class JournalInUseError(ExporterError):
     """Another exporter writes this journal."""
+
+
+class _NotUsableError(sqlite3.DatabaseError):
+    """A file that is no journal, or none that this version can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,11 @@ class Journal:
         self._disk: Store | None = None
         self._memory = _in_memory()
         self._errors = 0
-        self._tried = 0.0
+        self._tried: float | None = None
+        self._trouble_told = False
+        # What this process counts and watches, and whether that includes what the file holds.
+        self._whole = Restored()
+        self._includes_disk = False
         self._pruned: float | None = None
         if self._path is not None:
             self._open_or_go_on()
@@ -78,57 +91,58 @@ class Journal:
         """Return what the journal knows of the time before."""
         with self._lock:
             try:
-                return self._store.restore()
-            except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-                self._set_aside(error)
-                self._begin_anew(Tally(), (), ())
-                return Restored()
+                self._whole = self._store.restore()
+                self._includes_disk = self._disk is not None
+            except _UNREADABLE as error:
+                self._meet(error)
+            return self._whole
 
-    def record(self, entry: Entry, tally: Tally, current: Iterable[Lifecycle]) -> None:
-        """Write ``entry``; ``tally`` and ``current`` are the whole state with it, should a damaged file be replaced."""
+    def record(self, entry: Entry, tally: Tally, known: Lifecycles) -> None:
+        """Write ``entry``; ``tally`` and ``known`` are the whole state with it, should a damaged file be replaced."""
         with self._lock:
+            self._whole = Restored(known, tally)
             if self._disk is None:
                 self._memory.record(entry)
                 return
             try:
                 self._disk.record(entry)
-            except sqlite3.Error as error:
-                self._failed(error)
-                if _code(error) not in _DAMAGED:
-                    self._memory.record(entry)
-                    return
-                self._set_aside(error)
-                self._begin_anew(tally, current, entry.spans)
+            except (sqlite3.Error, OSError) as error:
+                self._meet(error, entry)
 
     def try_disk_again(self, now: Instant) -> Restored | None:
         """Take the disk again if it is time to try and it works; return what it then holds, else None."""
         with self._lock:
-            if self._path is None or self._disk is not None or now.monotonic - self._tried < _RETRY_SECONDS:
+            if self._path is None or self._disk is not None:
+                return None
+            if self._tried is None:
+                self._tried = now.monotonic
+            if now.monotonic - self._tried < _RETRY_SECONDS:
                 return None
             self._tried = now.monotonic
             try:
-                disk = self._open()
-                disk.take_over(self._memory)
-                restored = disk.restore()
-            except (sqlite3.Error, OSError, JournalInUseError):
+                self._whole = self._taken_again()
+            except (*_UNREADABLE, JournalInUseError):
                 self._errors += 1
                 self._drop_disk()
                 return None
+            self._includes_disk, self._trouble_told = True, False
             self._memory.close()
             self._memory = _in_memory()
             self._log.info("the journal is on disk again", extra=facts(path=self._path))
-            return restored
+            return self._whole
 
     def prune(self, now: Instant) -> None:
-        """Forget what is older than the retention; once an hour is enough."""
+        """Forget what is older than the retention; once an hour is enough. What waits for the disk stays."""
         with self._lock:
+            if self._path is not None and self._disk is None:
+                return
             if self._pruned is not None and now.monotonic - self._pruned < _PRUNE_SECONDS:
                 return
             self._pruned = now.monotonic
             try:
                 self._store.prune(now.wall - self._retention)
-            except sqlite3.Error as error:
-                self._failed(error)
+            except _UNREADABLE as error:
+                self._meet(error)
 
     def spans(self, limit: int) -> list[SpanFacts]:
         """Return undelivered spans, the newest first, at most ``limit``."""
@@ -145,7 +159,7 @@ class Journal:
             try:
                 self._store.strike_off(delivered)
             except sqlite3.Error as error:
-                self._failed(error)
+                self._meet(error)
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""
@@ -184,7 +198,7 @@ class Journal:
             try:
                 self._store.answer(answers)
             except sqlite3.Error as error:
-                self._failed(error)
+                self._meet(error)
 
     def close(self) -> None:
         """Close the file and let others write it."""
@@ -207,34 +221,66 @@ class Journal:
         _make_folder(self._path.parent)
         self._guard = _only_writer(self._path)
         try:
-            disk = _on_disk(self._path)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                self._drop_disk()
+            self._disk = _on_disk(self._path)
+        except sqlite3.Error as error:
+            if not _is_damage(error):
                 raise
-            self._set_aside(error)
-            disk = _on_disk(self._path)
-        self._disk = disk
-        return disk
+            self._disk = self._fresh(error)
+        return self._disk
+
+    def _taken_again(self) -> Restored:
+        """Open the disk, add what was kept in memory, and return what it then holds."""
+        disk = self._open()
+        try:
+            return self._merged(disk)
+        except _UNREADABLE as error:
+            if not _is_damage(error):
+                raise
+            self._disk = self._fresh(error)
+            return self._merged(self._disk)
+
+    def _merged(self, disk: Store) -> Restored:
+        if self._includes_disk and disk.is_empty():  # another file than before: it must not make counters fall
+            kept = Entry(lives=list(self._memory.history()), spans=self._memory.spans(-1)[::-1])
+            disk.begin_with(self._whole, kept)
+        else:
+            disk.take_over(self._memory)
+        return disk.restore()
+
+    def _meet(self, error: Exception, entry: Entry = _NOTHING) -> None:
+        """Make the best of ``error``, met by writing ``entry``: a fresh file if the old one is damaged, else memory."""
+        if self._disk is None or not _is_damage(error):
+            self._failed(error)
+            self._memory.record(entry)
+            return
+        try:
+            self._disk = self._fresh(error)
+            self._disk.begin_with(self._whole, entry)
+        except (sqlite3.Error, OSError) as failure:
+            self._failed(failure)
+            self._memory.record(entry)
+        self._includes_disk = True  # there is nothing in it that is not known here
 
     def _failed(self, error: Exception) -> None:
         """Go on in memory."""
         self._errors += 1
-        self._tried = time.monotonic()
-        if self._disk is not None or self._errors == 1:
+        self._tried = None
+        if not self._trouble_told:
             self._log.error(
                 "the journal cannot be written: going on in memory until it can",
                 extra=facts(path=self._path, error=_reason(error)),
             )
+        self._trouble_told = True
         self._drop_disk()
 
-    def _set_aside(self, error: Exception) -> None:
-        """Rename a file that is damaged or not ours, with its write-ahead log, so that nothing of it is lost."""
+    def _fresh(self, error: Exception) -> Store:
+        """Rename a file that is damaged or not ours, so that nothing of it is lost, and return a new one."""
         assert self._path is not None  # noqa: S101 - there is a file
+        self._errors += 1
         if self._disk is not None:
             self._disk.close()
             self._disk = None
-        aside = self._path.with_name(f"{self._path.name}.set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}")
+        aside = _free_name(self._path)
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 Path(f"{self._path}{suffix}").replace(f"{aside}{suffix}")
@@ -242,17 +288,7 @@ class Journal:
             "the journal is damaged or not ours: set aside, a fresh one begun",
             extra=facts(path=self._path, set_aside=aside, error=_reason(error)),
         )
-
-    def _begin_anew(self, tally: Tally, current: Iterable[Lifecycle], spans: Iterable[SpanFacts]) -> None:
-        """A fresh file that goes on counting from ``tally``, with the lives as they are."""
-        assert self._path is not None  # noqa: S101 - there was a file
-        try:
-            self._guard = self._guard or _only_writer(self._path)
-            self._disk = _on_disk(self._path)
-            self._disk.replace_sums(tally, current)
-            self._disk.record(Entry(spans=tuple(spans)))
-        except (sqlite3.Error, OSError) as error:
-            self._failed(error)
+        return _on_disk(self._path)
 
     def _drop_disk(self) -> None:
         for held in (self._disk, self._guard):
@@ -278,7 +314,7 @@ def read_only(path: Path) -> Store:
     try:
         if not file.exists():
             raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
-        connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
         _check_ours(connection)
         return Store(connection)
     except (sqlite3.Error, OSError) as error:
@@ -293,7 +329,7 @@ def writable(path: Path) -> Store:
     """
     file = file_path(path)
     try:
-        connection = sqlite3.connect(f"file:{file}?mode=rw", uri=True, timeout=5)
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
         connection.execute("PRAGMA synchronous = FULL")
         _check_ours(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -323,11 +359,12 @@ def _on_disk(path: Path) -> Store:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, timeout=1, check_same_thread=False)
     try:
+        _check_ours(connection)
+        _check_sound(connection)
+        # Not before it is known to be ours: this writes to the file.
         connection.execute("PRAGMA journal_mode = WAL")
         # NORMAL loses acknowledged transitions in a power cut, and an event may be one.
         connection.execute("PRAGMA synchronous = FULL")
-        _check_ours(connection)
-        _check_sound(connection)
         return Store(connection)
     except BaseException:
         connection.close()
@@ -337,7 +374,7 @@ def _on_disk(path: Path) -> Store:
 def _check_sound(connection: sqlite3.Connection) -> None:
     problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if problem != "ok":
-        raise sqlite3.DatabaseError(problem)
+        raise _NotUsableError(problem)
 
 
 def _check_ours(connection: sqlite3.Connection) -> None:
@@ -346,9 +383,9 @@ def _check_ours(connection: sqlite3.Connection) -> None:
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if not empty and application != APPLICATION_ID:
-        raise sqlite3.DatabaseError("it is another program's SQLite file")
+        raise _NotUsableError("it is another program's SQLite file")
     if version > SCHEMA_VERSION:
-        raise sqlite3.DatabaseError(f"it is of a newer version (schema {version}, known here is {SCHEMA_VERSION})")
+        raise _NotUsableError(f"it is of a newer version (schema {version}, known here is {SCHEMA_VERSION})")
 
 
 def _only_writer(path: Path) -> sqlite3.Connection:
@@ -377,8 +414,22 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, mode=0o700)
 
 
+def _free_name(path: Path) -> Path:
+    """A name for a file that is set aside, by the time, that no other one has."""
+    stem = f"{path.name}.set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
+    more = itertools.chain([""], map(".{}".format, itertools.count(2)))
+    return next(name for name in (path.with_name(stem + suffix) for suffix in more) if not name.exists())
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the file's content is to blame; if not, the disk is, and may come back."""
+    if isinstance(error, sqlite3.Error):
+        return isinstance(error, _NotUsableError) or _code(error) in _DAMAGED
+    return not isinstance(error, OSError)
+
+
 def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code of ``error``; 0 for a complaint of our own."""
+    """SQLite's primary code of ``error``."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
@@ -59,15 +60,17 @@ class OtlpSender:
                 id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False
             )
         made = [span for span in map(self._make, spans) if span is not None]
-        if not made:  # the configured sampler wants none of them
-            return Verdict(settled=True)
+        unsampled = len(spans) - len(made)
+        if not made:
+            return Verdict(settled=True, unsampled=unsampled)
         self._session.patience = timeout
         self._session.verdict = None
         with contextlib.suppress(_RefusedError):
             self._exporter.export(made)
-        return self._session.verdict or Verdict(
+        verdict = self._session.verdict or Verdict(
             settled=True, rejected=len(made), reason="OpenTelemetry's exporter could not encode or send them"
         )
+        return replace(verdict, unsampled=unsampled)
 
     def _make(self, facts: SpanFacts) -> ReadableSpan | None:
         """The SDK's span for ``facts``, by its own limits; None if the configured sampler drops the trace."""

@@ -32,7 +32,7 @@ from .lifecycle import (
 from .pace import Pace
 from .snapshot import Deliveries, Polls, Snapshot
 from .spans import SpanFacts, detected, finished, is_traced, unfinished
-from .store import Entry
+from .store import RECENT, Entry
 from .tally import measure
 from .teller import Teller
 from .tracing import Tracer
@@ -103,6 +103,7 @@ class Poller:
             vm_name=settings.vm_name,
             current=restored.lifecycles.current,
             tally=restored.tally,
+            recent=restored.recent,
             journal=journal.state,
         )
 
@@ -212,12 +213,16 @@ class Poller:
             spans=[*(span for change in traced for span in finished(change, vm_name or "")), *spans],
         )
         if entry.changes or entry.lives or entry.spans:
-            self._journal.record(entry, tally, known.current.values())
+            self._journal.record(entry, tally, known)
         self._known = known
         self._teller.changes(changes)
         if entry.spans and self._tracer is not None:
             self._tracer.wake()
-        return replace(self.snapshot, revision=self.snapshot.revision + 1, current=known.current, tally=tally)
+        recent = (*self.snapshot.recent, *(change.lifecycle for change in changes if change.lifecycle.outcome))[
+            -RECENT:
+        ]
+        revision = self.snapshot.revision + 1
+        return replace(self.snapshot, revision=revision, current=known.current, recent=recent, tally=tally)
 
     def _approve(self) -> None:
         """Send what is due in one request. The journal has the wish before it, and the answer after it."""
@@ -240,9 +245,10 @@ class Poller:
                 self._not_approved(due, error, vm_name)
             else:
                 self._accepted(due, event_ids, vm_name)
-        if self._approvals.counts != self.snapshot.approval_requests:
-            counts = dict(self._approvals.counts)
-            self.snapshot = replace(self.snapshot, revision=self.snapshot.revision + 1, approval_requests=counts)
+        counts, words = dict(self._approvals.counts), self._approvals.words
+        if (counts, words) != (self.snapshot.approval_requests, self.snapshot.approval_words):
+            revision = self.snapshot.revision + 1
+            self.snapshot = replace(self.snapshot, revision=revision, approval_requests=counts, approval_words=words)
 
     def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]], vm_name: str | None) -> None:
         now = self._clock.now()
@@ -264,7 +270,9 @@ class Poller:
         self._log.warning(what, extra=request_facts(due, error=error))
         self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal)
         if is_refusal:
-            self.snapshot = self._with(refused(self._known, [one.life.event_id for one in due]), (), vm_name)
+            # What was asked before without an answer may have been heard; a refusal now says nothing of that.
+            names = [one.life.event_id for one in due if one.life.asked_by is None]
+            self.snapshot = self._with(refused(self._known, names), (), vm_name)
         self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:

@@ -64,6 +64,8 @@ class Snapshot:
         document_changes: how often a document differed from the one before.
         current: the current events by EventId.
         tally: what all transitions so far add up to.
+        recent: the lives that ended last, the newest last.
+        approval_words: what the approval policy does with an event now, for people, by EventId.
         approval_requests: requests to approve so far, by how IMDS took them.
         journal: whether they are on disk.
         deliveries: how trace spans fare.
@@ -78,6 +80,8 @@ class Snapshot:
     document_changes: int = 0
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    recent: tuple[Lifecycle, ...] = ()
+    approval_words: Mapping[str, str] = field(default_factory=dict)
     approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)

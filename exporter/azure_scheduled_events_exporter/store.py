@@ -18,6 +18,8 @@ from .tally import Histogram, Measured, Tally, measure
 
 APPLICATION_ID = 0x41534545  # "ASEE", so that a foreign SQLite file is told from ours
 SCHEMA_VERSION = 1
+RECENT = 20
+"""How many ended lives the exporter keeps at hand to show; the journal has them all."""
 
 # Each entry leads from the version before it to its own; a journal of an older version goes through the rest.
 _MIGRATIONS: Mapping[int, str] = {
@@ -88,10 +90,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a journal knows of the time before."""
+    """What a journal knows of the time before; ``recent`` are the lives that ended last, the newest last."""
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     tally: Tally = field(default_factory=Tally)
+    recent: tuple[Lifecycle, ...] = ()
 
 
 class Store:
@@ -127,7 +130,8 @@ class Store:
         )
         lives = [_load_life(row[0]) for row in rows]
         ended = {life.event_id: life.outcome for life in reversed(lives) if life.outcome}
-        return Restored(Lifecycles(current, ended), self._base().plus(self._measured()))
+        recent = tuple(reversed(lives[:RECENT]))
+        return Restored(Lifecycles(current, ended), self._base().plus(self._measured()), recent)
 
     def history(self) -> Iterator[Lifecycle]:
         """Yield every life, the oldest first."""
@@ -200,13 +204,18 @@ class Store:
                 for row in rows
                 if row[transition] == Transition.RESCHEDULED or (row[event_id], row[transition]) not in have
             )
-            self._insert(Entry(lives=list(other.history()), spans=other.spans(-1)))
+            self._insert(Entry(lives=list(other.history()), spans=other.spans(-1)[::-1]))
 
-    def replace_sums(self, tally: Tally, lives: Iterable[Lifecycle]) -> None:
-        """Begin with ``tally`` as the sum of a lost past, and with ``lives`` as all that is current."""
+    def is_empty(self) -> bool:
+        """Return whether nothing was ever written here."""
+        tables = ("transitions", "lives", "sums")
+        return not any(self._db.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in tables)
+
+    def begin_with(self, whole: Restored, entry: Entry) -> None:
+        """Begin with ``whole`` in place of a lost past, and with the lives and spans of ``entry``, which it counts."""
         with self._db:
-            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(tally),))
-            self._insert(Entry(lives=list(lives)))
+            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(whole.tally),))
+            self._insert(Entry(lives=[*entry.lives, *whole.lifecycles.current.values()], spans=entry.spans))
 
     def _insert(self, entry: Entry) -> None:
         self._insert_rows(

@@ -46,12 +46,14 @@ class Verdict:
     Attributes:
         settled: whether the batch is done with, one way or the other; if not, it is to be sent again.
         rejected: how many of its spans the collector refused.
+        unsampled: how many were not sent, because the configured sampler does not want them.
         reason: for people; ``""`` when all is well.
         retry_after: seconds that the collector asked to be left alone.
     """
 
     settled: bool
     rejected: int = 0
+    unsampled: int = 0
     reason: str = ""
     retry_after: float = 0.0
 
@@ -95,6 +97,8 @@ class Tracer:
         pause = _FIRST_RETRY_SECONDS
         while not self._end_asked.is_set():
             self._news.clear()
+            if self._end_asked.is_set():  # between the two lines above, so that its news are cleared
+                break
             batch = self._journal.spans(BATCH)
             if not batch:
                 self._news.wait()
@@ -139,9 +143,10 @@ class Tracer:
 
     def _count(self, spans: int, verdict: Verdict) -> None:
         if verdict.settled:
-            rejected = min(spans, verdict.rejected)
+            sent = spans - verdict.unsampled
+            rejected = min(sent, max(0, verdict.rejected))
             self.failed += rejected
-            self.exported += spans - rejected
+            self.exported += sent - rejected
 
     def _tell(self, verdict: Verdict) -> None:
         """Log trouble when it begins, changes and ends."""

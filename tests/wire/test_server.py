@@ -14,16 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.connection import Limits, Request, Response
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.server import (
-    Handler,
-    Limits,
-    ListenAddress,
-    Request,
-    Response,
-    Server,
-    parse_listen_address,
-)
+from azure_scheduled_events_exporter.server import Handler, Server
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 PAGE = b"azure_scheduled_events_up 1\n"

@@ -19,7 +19,9 @@ import pytest
 
 SERVER = """
 import asyncio, json, logging, os, resource, sys, time
-from azure_scheduled_events_exporter.server import Limits, Response, Server, parse_listen_address
+from azure_scheduled_events_exporter.address import parse_listen_address
+from azure_scheduled_events_exporter.connection import Limits, Response
+from azure_scheduled_events_exporter.server import Server
 
 def descriptors():
     return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,80 @@
+"""Where to listen: the address as Prometheus and Go write it, and one socket for it."""
+
+import errno
+import re
+import socket
+from dataclasses import dataclass
+
+_HIGHEST_PORT = 65535
+_PORT = re.compile(r"\d{1,5}", re.ASCII)
+_HOST = re.compile(r"[0-9A-Za-z_.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where to listen; an empty host stands for all interfaces, port 0 for any free port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return the text that :func:`parse_listen_address` reads."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_listen_address(text: str) -> ListenAddress:
+    """Read ``host:port`` as Prometheus and Go write it; IPv6 in brackets, no host for all interfaces.
+
+    Raises:
+        ValueError: ``text`` is no such address; the message says what one looks like.
+    """
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if (
+        not colon
+        or not (_is_ipv6(host) if bracketed else _HOST.fullmatch(host))
+        or not _PORT.fullmatch(port)
+        or int(port) > _HIGHEST_PORT
+    ):
+        raise ValueError(
+            f"{text[:100]!r} is no listen address: write host:port with a port from 0 to 65535, such as"
+            " :10169 (all interfaces), 127.0.0.1:10169 or [::1]:10169"
+        )
+    return ListenAddress(host, int(port))
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def listen(address: ListenAddress, backlog: int) -> socket.socket:
+    """Return one listening socket, as Go does: dual-stack for all interfaces, else IPv4 before IPv6."""
+    if not address.host and socket.has_dualstack_ipv6():
+        try:
+            return listen(ListenAddress("::", address.port), backlog)
+        except OSError as error:
+            if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                raise
+    if not address.host:
+        return socket.create_server(("", address.port), backlog=backlog)
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
+    both = address.host == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(where, family=family, backlog=backlog, dualstack_ipv6=both)
+
+
+def why_not(error: OSError) -> str:
+    """Say why listening failed, and what to do."""
+    if isinstance(error, socket.gaierror):
+        return "this host name does not resolve; write an address of this machine, or none for all"
+    return {
+        errno.EADDRINUSE: "another process listens there; end it, or choose another port",
+        errno.EADDRNOTAVAIL: "this is no address of this machine; write one that is, or none for all",
+        errno.EACCES: "permission denied; ports below 1024 need CAP_NET_BIND_SERVICE, or choose a higher one",
+    }.get(error.errno or 0, error.strerror or str(error))
