@@ -176,5 +176,6 @@ def _check_config(parsed: argparse.Namespace) -> int:
     for setting, text, place in written(flags, os.environ):
         print(f"{setting.flag}: {text or '(none)'}   [{place or 'default'}]")
     for name, meant in unknown_variables(os.environ):
-        print(f"unknown environment variable {name}: did you mean {meant}?", file=sys.stderr)
+        hint = f"did you mean {meant}?" if meant else "see --help"
+        print(f"unknown environment variable {name}: {hint}", file=sys.stderr)
     return 0

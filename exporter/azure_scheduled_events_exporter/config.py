@@ -191,6 +191,7 @@ def _path(text: str) -> str:
 
 
 def _policy(text: str) -> Policy:
+    text = text or "off"
     return BUILT_IN[text] if text in BUILT_IN else load_policy(Path(text))
 
 

@@ -3,14 +3,16 @@
 from collections.abc import Mapping
 
 from . import daemon, logs
-from .config import resolve
+from .config import resolve, written
 from .errors import UsageError
 from .journal import MEMORY
 from .simulator import Happening, Simulator
 
 _FASTEST = 10_000.0
 # At speed 60 the warning of a Spot eviction lasts half a second, which polls a second apart would miss.
-_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "journal.path": MEMORY}
+_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms"}
+# Whatever the environment says: what never happened must not get into the journal of a real exporter by accident.
+_JOURNAL = {"journal.path": MEMORY}
 
 
 def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) -> int:
@@ -29,7 +31,9 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
     if "imds.endpoint" in flags:
         raise UsageError("--imds.endpoint: demo brings its own simulator; to use another endpoint: run")
     with Simulator("all", speed=factor, loop=True, tell=_tell) as simulator:
-        config = resolve({**_DEFAULTS, **flags, "imds.endpoint": simulator.url}, environment)
+        given = {setting.flag for setting, _, place in written(flags, environment) if place}
+        defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
+        config = resolve({**defaults, **_JOURNAL, **flags, "imds.endpoint": simulator.url}, environment)
         log = logs.set_up(config.log_level, config.log_format)
 
         def started(port: int) -> None:

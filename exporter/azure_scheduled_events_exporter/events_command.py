@@ -21,20 +21,24 @@ from .status_page import COLUMNS, event_row, events_json
 
 
 def run(config: Config, *, as_json: bool) -> int:
-    """Print the current events to standard output; return the exit status.
+    """Print the current events to standard output; return the exit status: 1 when some of them cannot be read.
 
     Raises:
         ExporterError: IMDS gave no valid answer.
     """
     endpoint = daemon.found(config, logs.set_up("error", "logfmt")).imds_endpoint
     client = ImdsClient(endpoint, config.imds_api_version, Budget(), threading.Event().wait)
+    # First the events: an IMDS that cannot be asked is complained of once.
+    body = client.scheduled_events(max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
+    if body is None:
+        raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first question")
+    document = parse_document(body)
     vm_name = config.instance_name
     if vm_name is None:
         try:
             vm_name = parse_identity(client.instance(config.imds_timeout)).vm_name
         except ExporterError as error:
             print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
-    document = parse_document(client.scheduled_events(max(FIRST_TIMEOUT_SECONDS, config.imds_timeout)) or b"")
     known, _ = observe(Lifecycles(), document, Vantage(system_clock().now(), vm_name))
     now = time.time()
     if as_json:
@@ -43,11 +47,11 @@ def run(config: Config, *, as_json: bool) -> int:
         sys.stdout.write(events_json(snapshot, now).decode())
     elif known.current:
         sys.stdout.write(table([COLUMNS, *(event_row(life, now) for life in known.current.values())]))
-    else:
+    elif not document.unreadable:
         print("No events.")
     for complaint in (*document.unreadable, *document.remarks):
         print(complaint, file=sys.stderr)
-    return 0
+    return 1 if document.unreadable else 0
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

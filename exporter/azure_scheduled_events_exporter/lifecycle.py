@@ -250,7 +250,7 @@ def approve(
 
 
 def _open_to_approval(known: Lifecycles, event_ids: Collection[str]) -> list[Lifecycle]:
-    lives = (known.current.get(event_id.upper()) for event_id in event_ids)
+    lives = map(known.current.get, dict.fromkeys(event_id.upper() for event_id in event_ids))
     return [life for life in lives if life and life.told and not life.approved_by and life.state is not State.STARTED]
 
 

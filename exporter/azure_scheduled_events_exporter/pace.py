@@ -43,7 +43,7 @@ class Pace:
 class Budget:
     """At most ``limit`` requests in any ``window`` seconds, whoever sends them. Thread-safe."""
 
-    def __init__(self, limit: int = 4, window: float = 1.0) -> None:
+    def __init__(self, limit: int = 4, window: float = 1.1) -> None:
         self._window = window
         self._sent: deque[float] = deque(maxlen=limit)
         self._lock = threading.Lock()
