@@ -91,12 +91,13 @@ def resolve(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
     Raises:
         UsageError: a value is impossible, or a key of the file unknown.
     """
-    values = {}
+    values: dict[str, Any] = {}
     for setting, text, place in written(flags, environment):
         try:
             values[setting.field] = setting.parse(text)
         except ValueError as error:
             raise UsageError(f"{place or setting.flag}: {error}") from None
+    values["journal_path"] = values["journal_path"] or state_folder(environment)
     return Config(**values)
 
 
@@ -160,6 +161,13 @@ def _positive_duration(text: str) -> float:
     return seconds
 
 
+def _timeout(text: str) -> float:
+    seconds = _positive_duration(text)
+    if seconds > 3600:  # noqa: PLR2004 - the message says it
+        raise ValueError(f"{text!r} is too long: 1h at most")
+    return seconds
+
+
 def _interval(text: str) -> float:
     seconds = parse_duration(text)
     if not 0.01 <= seconds <= 86400 / 2:  # noqa: PLR2004 - the message says why
@@ -201,7 +209,7 @@ def _web_config(text: str) -> str | None:
     return None
 
 
-def state_folder(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
+def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
     """Return where this platform keeps a daemon's state: systemd's ``$STATE_DIRECTORY``, else its custom."""
     name = "azure-scheduled-events-exporter"
     if environment.get("STATE_DIRECTORY"):
@@ -226,7 +234,7 @@ SETTINGS = (
     Setting(
         "imds.timeout",
         "10s",
-        _positive_duration,
+        _timeout,
         "Time for one request, all of it. The first one of a run waits up to 130s: it may be the one that enables "
         "Scheduled Events.",
         "DURATION",
@@ -243,7 +251,7 @@ SETTINGS = (
     Setting(
         "journal.path",
         "",
-        lambda text: text or state_folder(),
+        str,
         "Where transitions are kept over restarts; 'memory' keeps none.",
         "PATH",
     ),

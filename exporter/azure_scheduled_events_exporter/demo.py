@@ -7,6 +7,7 @@ from .config import resolve, written
 from .errors import UsageError
 from .journal import MEMORY
 from .simulator import Happening, Simulator
+from .simulator.command import say
 
 _FASTEST = 10_000.0
 # At speed 60 the warning of a Spot eviction lasts half a second, which polls a second apart would miss.
@@ -38,18 +39,17 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
 
         def started(port: int) -> None:
             base = f"http://{config.web_listen_address.host or 'localhost'}:{port}"
-            print(
+            say(
                 f"This VM is {simulator.vms[0]}; all scenarios in a loop, {factor:g} times as fast as in life.\n"
                 f"  metrics    {base}{config.web_telemetry_path}\n"
                 f"  page       {base}/\n"
                 f"  simulator  {simulator.url}/simulator/record\n"
                 f"  watch      curl -s {base}{config.web_telemetry_path} | grep -E 'pending|started|until_not_before'\n"
-                "End it with Ctrl-C.",
-                flush=True,
+                "End it with Ctrl-C."
             )
 
         return daemon.run(config, log, started)
 
 
 def _tell(happening: Happening) -> None:
-    print(f"simulator: {happening.scenario}: {happening.event_type} {happening.what}", flush=True)
+    say(f"simulator: {happening.scenario}: {happening.event_type} {happening.what}")

@@ -238,8 +238,11 @@ def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
     return replace(
         leading,
         resources=tuple(names.values()),
+        event_type=leading.event_type or other.event_type,
+        source=leading.source or other.source,
         not_before=leading.not_before if leading.not_before is not None else other.not_before,
         description=leading.description or other.description,
+        duration_seconds=other.duration_seconds if leading.duration_seconds is None else leading.duration_seconds,
     )
 
 

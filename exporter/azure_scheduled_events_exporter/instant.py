@@ -22,6 +22,15 @@ class Instant:
     monotonic: float = 0.0
     boot_id: str = ""
 
+    def is_another_boot_after(self, earlier: "Instant") -> bool:
+        """Return whether this moment is of a later boot than ``earlier``.
+
+        The wall clock may lag behind after a boot, so ids decide where both are known.
+        """
+        if self.boot_id and earlier.boot_id:
+            return self.boot_id != earlier.boot_id
+        return self.wall > earlier.wall
+
     def since(self, earlier: "Instant") -> float:
         """Return the seconds from ``earlier`` to here, never negative.
 

@@ -320,11 +320,8 @@ def _absence(life: Lifecycle, vantage: Vantage) -> Absence:
     # First of all: an event that leaves before our eyes was there after the last boot, so that was not its doing.
     if vantage.watched and life.not_before is not None and vantage.now.wall < life.not_before:
         return Absence.EARLY
-    booted = vantage.booted_at
     mine = life.scope is Scope.SELF and life.event.event_type in _REBOOTS
-    # The time of boot moves with the wall clock, so another boot is told by its id, not by its time alone.
-    rebooted = booted is not None and booted.boot_id != life.first_seen.boot_id and booted.wall > life.first_seen.wall
-    if mine and rebooted:
+    if mine and vantage.booted_at is not None and vantage.booted_at.is_another_boot_after(life.first_seen):
         return Absence.REBOOTED
     if not vantage.watched:
         return Absence.UNWATCHED

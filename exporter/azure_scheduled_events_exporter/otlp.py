@@ -164,7 +164,8 @@ def _retry_after(text: str) -> float:
 
 
 def _nanoseconds(seconds: float) -> int:
-    return int(seconds * 1_000_000_000)
+    whole = int(seconds)  # apart from the rest, since a float cannot hold the product of both
+    return whole * 1_000_000_000 + round((seconds - whole) * 1_000_000_000)
 
 
 def _resource(identity: Identity | None) -> Resource:

@@ -71,7 +71,7 @@ class Section:
             return default
         if not isinstance(node, yaml.ScalarNode):
             raise self.error("must be one value, not a list or a mapping", key)
-        return str(node.value)
+        return _plain(node)
 
     def number(self, key: str, default: float | None = None, *, least: float = 0) -> float:
         """Return the number at ``key``, refusing what is below ``least``."""
@@ -156,7 +156,7 @@ class Section:
                     raise self.error("nested too deep", key) from None
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
             elif isinstance(node, yaml.ScalarNode):
-                entries = {key: (str(node.value), self._lines[key])}
+                entries = {key: (_plain(node), self._lines[key])}
             else:
                 raise self.error("must be one value, not a list", key)
             for dotted, entry in entries.items():
@@ -168,6 +168,11 @@ class Section:
     def _node(self, key: str) -> yaml.Node | None:
         self._known.append(key)
         return self._nodes.get(key)
+
+
+def _plain(node: yaml.ScalarNode) -> str:
+    """The text of a scalar; what YAML calls null (nothing, ~, null) is no text."""
+    return "" if node.tag == "tag:yaml.org,2002:null" else str(node.value)
 
 
 def load(path: Path) -> Section:

@@ -16,7 +16,9 @@ from azure_scheduled_events_exporter.lifecycle import (
     Transition,
     Vantage,
     approve,
+    asked,
     observe,
+    refused,
     rejoined,
 )
 
@@ -58,7 +60,7 @@ class Watch:
 
     def approves(self, now: Instant, approver: Approver = Approver.EXPORTER, event_id: str = "A") -> list[str]:
         """Return the transitions that an accepted approval brings."""
-        self.known, changes = approve(self.known, event_id, approver, now)
+        self.known, changes = approve(self.known, [event_id], approver, now)
         self.changes.extend(changes)
         return [str(change.transition) for change in changes]
 
@@ -296,6 +298,54 @@ def test_approval_of_what_is_not_pending() -> None:
     assert watch.approves(at(6)) == []
 
 
+def test_several_approvals_at_once() -> None:
+    """One answer may approve several events; an event named twice is approved once."""
+    watch = Watch()
+    watch.sees(at(0), *(replace(SCHEDULED, event_id=event_id) for event_id in "ABC"))
+    known, changes = approve(watch.known, ["a", "B", "A", "X"], Approver.OPERATOR, at(1))
+    assert [change.lifecycle.event_id for change in changes] == ["A", "B"]
+    assert {event_id for event_id, life in known.current.items() if life.approved_here} == {"A", "B"}
+    assert list(known.current) == ["A", "B", "C"]
+
+
+def test_answer_to_an_approval_that_never_came() -> None:
+    """An event that starts early after we asked for it began by our approval, though no answer ever came."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = asked(watch.known, ["a"], Approver.EXPORTER)
+    assert not watch.known.current["A"].approved_here
+    assert watch.sees(at(10), STARTED) == ["approved", "started"]
+    assert watch.life.approved_by is Approver.EXPORTER
+
+
+def test_unanswered_approval_and_the_deadline() -> None:
+    """An event that starts at its NotBefore began by the deadline, asked for in vain or not."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = asked(watch.known, ["A"], Approver.EXPORTER)
+    assert watch.sees(at(900), STARTED) == ["started"]
+    assert watch.life.approved_by is Approver.DEADLINE
+
+
+def test_refused_approval() -> None:
+    """An approval that IMDS refused did not let the event begin: somebody else did."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = refused(asked(watch.known, ["A"], Approver.EXPORTER), ["A"])
+    assert watch.sees(at(10), STARTED) == ["approved", "started"]
+    assert watch.life.approved_by is Approver.EXTERNAL
+
+
+def test_asked_then_approved() -> None:
+    """An approval that was answered is told once, and the start follows."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = asked(watch.known, ["A"], Approver.OPERATOR)
+    assert watch.approves(at(1), Approver.OPERATOR) == ["approved"]
+    assert watch.life.asked_by is None
+    assert watch.sees(at(10), STARTED) == ["started"]
+
+
 @pytest.mark.parametrize("moved", [600.0, -300.0])
 def test_rescheduled(moved: float) -> None:
     """A NotBefore that moves, to earlier or later, is told every time, and the newest one counts."""
@@ -504,7 +554,8 @@ def test_known_state_is_left_alone() -> None:
     frozen = (dict(before.current), dict(before.ended))
     observe(before, NOTHING, Vantage(at(10), VM))
     observe(before, Document(1, (STARTED,)), Vantage(at(10), VM))
-    approve(before, "A", Approver.OPERATOR, at(10))
+    approve(before, ["A"], Approver.OPERATOR, at(10))
+    asked(before, ["A"], Approver.OPERATOR)
     assert (dict(before.current), dict(before.ended)) == frozen
 
 

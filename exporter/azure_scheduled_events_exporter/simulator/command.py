@@ -1,7 +1,9 @@
 """The command ``simulate``: flags in, a simulator until somebody ends it. Prints; decides nothing of IMDS."""
 
 import argparse
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -86,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def tell(happening: Happening) -> None:
         try:
-            _say(line(happening))
+            say(line(happening))
         except BrokenPipeError:  # the reader of our output has gone: so do we
             ended.set()
 
@@ -160,19 +162,23 @@ def _setting(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
 def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
     first, *others = simulator.vms
     names = ", ".join(arguments.scenario or ["live-migration"])
-    _say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
-    _say(f"  {first}: {_EXPORTER} {simulator.url}")
+    say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
+    say(f"  {first}: {_EXPORTER} {simulator.url}")
     for name in others:
-        _say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
-    _say("What happens, in UTC:")
+        say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
+    say("What happens, in UTC:")
 
 
 def _list() -> None:
     scenarios = shipped()
     width = max(len(scenario.name) for scenario in scenarios)
     for scenario in scenarios:
-        _say(f"{scenario.name:<{width}}  {scenario.description}")
+        say(f"{scenario.name:<{width}}  {scenario.description}")
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+def say(text: str) -> None:
+    """Print a line for people; once nobody reads any more, none."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

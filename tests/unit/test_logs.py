@@ -1,0 +1,168 @@
+"""One line per record, whatever stands in it."""
+
+import io
+import json
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+from freezegun import freeze_time
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.logs import LOGGER, facts, set_up
+
+NASTY = [
+    "two\nlines",
+    'x" level=error msg="forged',
+    "a b",
+    "k=v",
+    "back\\slash",
+    "tab\t, return\r, nul\x00, escape\x1b[31m, csi\x9b31m, delete\x7f",
+    "\u2028line and\u2029paragraph separators, next line\x85",
+    "lone surrogate \ud800",
+    "no-break\xa0space",
+    "right-to-left \u202e override",
+    "",
+]
+FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|[^\s"=\\]*)(?: |$)')
+
+
+@pytest.fixture(autouse=True)
+def _unchanged_logger() -> Iterator[None]:
+    """Leave the process's logger as it was."""
+    log = logging.getLogger(LOGGER)
+    before = (log.handlers, log.level, log.propagate)
+    yield
+    log.handlers, log.level, log.propagate = before
+
+
+def written(form: str, message: str = "event detected", level: str = "info", **said: object) -> str:
+    """Return what one record makes in ``form``."""
+    stream = io.StringIO()
+    log = set_up("debug", form, stream)
+    log.log(getattr(logging, level.upper()), message, extra=facts(**said))
+    return stream.getvalue()
+
+
+def read(line: str) -> dict[str, str]:
+    """Return the fields of a logfmt line, as a program reads them."""
+    fields: dict[str, str] = {}
+    position = 0
+    while position < len(line):
+        found = FIELD.match(line, position)
+        assert found, f"no field at {line[position:]!r}"
+        key, value = found.groups()
+        assert key not in fields, f"{key} twice in {line!r}"
+        fields[key] = json.loads(value) if value.startswith('"') else value
+        position = found.end()
+    return fields
+
+
+@freeze_time("2022-04-11T22:26:58.250Z")
+def test_logfmt() -> None:
+    """A record in logfmt is time in UTC, level, message and facts."""
+    line = written("logfmt", event_id="A", seconds=1.5, count=3, mine=True, whole=2.0, nothing=None)
+    assert line == (
+        'ts=2022-04-11T22:26:58.250Z level=info msg="event detected"'
+        " event_id=A seconds=1.5 count=3 mine=true whole=2 nothing=\n"
+    )
+
+
+@freeze_time("2022-04-11T22:26:58.250Z")
+def test_json() -> None:
+    """A record in JSON has the same fields, with their types."""
+    line = written("json", level="warning", event_id="A", seconds=1.5, count=3, mine=True, nothing=None)
+    assert json.loads(line) == {
+        "ts": "2022-04-11T22:26:58.250Z",
+        "level": "warning",
+        "msg": "event detected",
+        "event_id": "A",
+        "seconds": 1.5,
+        "count": 3,
+        "mine": True,
+        "nothing": None,
+    }
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_no_value_forges_a_field(value: str) -> None:
+    """Whatever a value holds, it ends no line, makes no field and steers no terminal, and can be read back."""
+    line = written("logfmt", description=value, after="x")
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+    fields = read(line[:-1])
+    assert list(fields) == ["ts", "level", "msg", "description", "after"]
+    assert fields["description"] == value
+    assert fields["level"] == "info"
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_no_value_breaks_json(value: str) -> None:
+    """Whatever a value holds, its line is one JSON object."""
+    line = written("json", description=value)
+    assert line.count("\n") == 1
+    assert line[:-1].isprintable()
+    assert json.loads(line)["description"] == value
+
+
+@given(text=st.text(st.characters(codec=None)), form=st.sampled_from(["logfmt", "json"]))
+@settings(deadline=None)
+def test_any_text(text: str, form: str) -> None:
+    """Every text, as a message or a fact, can be read back from its one line, and be written to any stream."""
+    line = written(form, text.replace("%", "%%"), fact=text)
+    assert line.endswith("\n")
+    assert line[:-1].isprintable()
+    line.encode()
+    fields = json.loads(line) if form == "json" else read(line[:-1])
+    assert fields["fact"] == text
+    assert fields["msg"] == text.replace("%", "%%")
+
+
+@pytest.mark.parametrize("form", ["logfmt", "json"])
+def test_traceback_is_one_line(form: str) -> None:
+    """A traceback is a field of its record."""
+    stream = io.StringIO()
+    log = set_up("info", form, stream)
+    try:
+        raise ValueError("of\ntwo lines")  # noqa: TRY301 - what is to be logged
+    except ValueError:
+        log.exception("failed", extra=facts(thread="poll"))
+    line = stream.getvalue()
+    assert line.count("\n") == 1
+    fields = json.loads(line) if form == "json" else read(line[:-1])
+    assert fields["thread"] == "poll"
+    assert "ValueError: of\ntwo lines" in fields["traceback"]
+
+
+def test_objects_are_written_as_text() -> None:
+    """A fact of any kind is written as it prints itself."""
+    assert read(written("logfmt", error=ValueError("no way"))[:-1])["error"] == "no way"
+    assert json.loads(written("json", error=ValueError("no way")))["error"] == "no way"
+
+
+def test_level() -> None:
+    """Nothing below the level is written."""
+    stream = io.StringIO()
+    log = set_up("warning", "logfmt", stream)
+    log.info("quiet")
+    log.warning("loud")
+    assert "quiet" not in stream.getvalue()
+    assert "msg=loud" in stream.getvalue()
+
+
+def test_set_up_twice() -> None:
+    """Setting up again replaces what was set up, so that no line is written twice."""
+    first, second = io.StringIO(), io.StringIO()
+    set_up("info", "logfmt", first)
+    set_up("info", "json", second).info("once")
+    assert first.getvalue() == ""
+    assert second.getvalue().count("\n") == 1
+
+
+def test_record_without_facts() -> None:
+    """A record that has only a message is a line too."""
+    stream = io.StringIO()
+    set_up("info", "logfmt", stream).info("ended")
+    assert list(read(stream.getvalue()[:-1])) == ["ts", "level", "msg"]

@@ -1,0 +1,275 @@
+"""Reading what people write in YAML, strictly."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.yaml_file import Section, load, parse
+
+
+def read(text: str) -> Section:
+    """Return the top of ``text``, called f.yaml."""
+    return parse(text, "f.yaml")
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["off", "no", "yes", "on", "y", "true", "2020-07-01", "0o17", "017", "1e3", "1_000", "12:30", "0x1f",
+     ".inf", "=", "2022-04-11 22:26:58"],
+)  # fmt: skip
+def test_scalars_are_text(written: str) -> None:
+    """What YAML would take for a boolean, a date or a number is the text that was written."""
+    assert read(f"key: {written}\n").text("key") == written
+    assert read(f"keys: [{written}, '{written}']\n").texts("keys") == (written, written)
+
+
+@pytest.mark.parametrize("written", ["", "~", "null"])
+def test_nothing_is_no_text(written: str) -> None:
+    """A key without a value, however YAML lets one write that, is not a VM called 'null'."""
+    assert read(f"key: {written}\n").text("key") == ""
+
+
+@pytest.mark.parametrize("written", ["on: 1", "2020-07-01: 1", "1: 1", "null: 1", "'a b': 1"])
+def test_keys_are_text(written: str) -> None:
+    """A key is the text that was written, too."""
+    assert list(read(written)) == [written.removesuffix(": 1").strip("'")]
+
+
+def test_contents() -> None:
+    """A section knows which keys it has, in their order."""
+    section = read("b: 1\na: 2\n")
+    assert list(section) == ["b", "a"]
+    assert "a" in section
+    assert "c" not in section
+
+
+def test_text() -> None:
+    """A text is read, or its default taken; quotes and blocks are as in YAML."""
+    section = read("a: x\nb: 'y z'\nc: |\n  two\n  lines\nd:\n")
+    assert section.text("a") == "x"
+    assert section.text("b") == "y z"
+    assert section.text("c") == "two\nlines\n"
+    assert section.text("d") == ""
+    assert section.text("e", "usual") == "usual"
+    assert section.text("e", "") == ""
+    section.finish()
+
+
+def test_numbers() -> None:
+    """A number is read, or its default taken, 0 included."""
+    section = read("a: 1.5\nb: 7\n")
+    assert section.number("a") == 1.5
+    assert section.number("b", 3, least=7) == 7.0
+    assert section.number("c", 0) == 0.0
+    section.finish()
+
+
+def test_durations() -> None:
+    """A duration is read, or its default taken, 0 included."""
+    section = read("a: 1m30s\n")
+    assert section.duration("a") == 90.0
+    assert section.duration("b", 0) == 0.0
+    section.finish()
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [("true", True), ("YES", True), ("on", True), ("false", False), ("No", False), ("off", False)],
+)
+def test_flags(written: str, expected: bool) -> None:  # noqa: FBT001 - a value of the table
+    """A flag is true, yes or on, or false, no or off, in any case; else its default."""
+    section = read(f"a: {written}\n")
+    assert section.flag("a", default=not expected) is expected
+    assert section.flag("b", default=expected) is expected
+    section.finish()
+
+
+def test_choices() -> None:
+    """A choice is one of those named, or its default."""
+    section = read("a: x\n")
+    assert section.choice("a", ("x", "y")) == "x"
+    assert section.choice("b", ("x", "y"), "y") == "y"
+    section.finish()
+
+
+def test_lists_of_texts() -> None:
+    """A list of texts is read; one text is a list of one."""
+    section = read("a: [x, y]\nb: z\nc: []\nd:\n  - on\n  - 'off'\n")
+    assert section.texts("a") == ("x", "y")
+    assert section.texts("b") == ("z",)
+    assert section.texts("c") == ()
+    assert section.texts("d") == ("on", "off")
+    assert section.texts("e", ("w",)) == ("w",)
+    section.finish()
+
+
+def test_sections() -> None:
+    """A section within a section, and a list of them, are read; absent ones are None and nothing."""
+    top = read("a:\n  x: 1\nb:\n  - x: 2\n  - x: 3\n")
+    inner = top.section("a")
+    assert inner is not None
+    assert inner.text("x") == "1"
+    assert [entry.text("x") for entry in top.sections("b")] == ["2", "3"]
+    assert top.section("c") is None
+    assert top.sections("d") == ()
+    top.finish()
+
+
+def test_keys_known_without_being_read() -> None:
+    """A key may be allowed without being read, and one value be told from a list or a mapping."""
+    section = read("a: 1\nb: [1]\nc: {d: 1}\n")
+    assert [section.is_text(key) for key in "abcd"] == [True, False, False, False]
+    for key in "abcd":
+        section.known(key)
+    section.finish()
+
+
+def test_aliases() -> None:
+    """What is written once may be used twice."""
+    top = read("a: &usual {x: 1}\nb: *usual\n")
+    assert top.flat() == {"a.x": ("1", 1), "b.x": ("1", 1)}
+
+
+def test_flat() -> None:
+    """Every value below a section is found by its dotted key, with the line of its key, and none is left to refuse."""
+    top = read("a: 1\nb:\n  c: 2\n  d:\n    e: 3\nf.g: 4\nh: {}\n")
+    assert top.flat() == {"a": ("1", 1), "b.c": ("2", 3), "b.d.e": ("3", 5), "f.g": ("4", 6)}
+    top.finish()
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n", "\ufeff", "{}"])
+def test_empty_file(text: str) -> None:
+    """A file in which nothing stands is a section without keys."""
+    section = read(text)
+    assert list(section) == []
+    section.finish()
+
+
+def test_byte_order_mark() -> None:
+    """A byte order mark, as editors on Windows write it, is no part of the first key."""
+    assert list(read("\ufeffkey: 1\r\nother: 2\r\n")) == ["key", "other"]
+
+
+COMPLAINTS: list[tuple[str, Callable[[Section], object], str]] = [
+    ("a: 1", lambda top: top.text("b"), "f.yaml:1: 'b' is missing"),
+    ("a: 1", lambda top: top.number("b"), "f.yaml:1: 'b' is missing"),
+    ("a: 1", lambda top: top.duration("b"), "f.yaml:1: 'b' is missing"),
+    ("a: 1", lambda top: top.texts("b"), "f.yaml:1: 'b' is missing"),
+    ("a: 1", lambda top: top.choice("b", ("x",)), "f.yaml:1: 'b' is missing"),
+    ("\na: [1]", lambda top: top.text("a"), "f.yaml:2: a: must be one value, not a list or a mapping"),
+    ("\na: {b: 1}", lambda top: top.text("a"), "f.yaml:2: a: must be one value, not a list or a mapping"),
+    ("a: x", lambda top: top.number("a"), "f.yaml:1: a: 'x' is no number"),
+    ("a:", lambda top: top.number("a"), "f.yaml:1: a: '' is no number"),
+    ("a: -1", lambda top: top.number("a"), "f.yaml:1: a: must be a number, 0 or more, not -1"),
+    ("a: 1", lambda top: top.number("a", least=2), "f.yaml:1: a: must be a number, 2 or more, not 1"),
+    ("a: nan", lambda top: top.number("a"), "f.yaml:1: a: must be a number, 0 or more, not nan"),
+    ("a: inf", lambda top: top.number("a"), "f.yaml:1: a: must be a number, 0 or more, not inf"),
+    (
+        "a: 10",
+        lambda top: top.duration("a"),
+        "f.yaml:1: a: '10' is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d",
+    ),
+    ("a: maybe", lambda top: top.flag("a", default=True), "f.yaml:1: a: 'maybe' is neither true nor false"),
+    ("a: z", lambda top: top.choice("a", ("x", "y")), "f.yaml:1: a: 'z' is none of x, y"),
+    ("a: [[1]]", lambda top: top.texts("a"), "f.yaml:1: a: must be a list of plain values"),
+    ("a: {b: 1}", lambda top: top.texts("a"), "f.yaml:1: a: must be a list of plain values"),
+    ("a: 1", lambda top: top.section("a"), "f.yaml:1: a: must be a mapping"),
+    ("a: [1]", lambda top: top.section("a"), "f.yaml:1: a: must be a mapping"),
+    ("a: 1", lambda top: top.sections("a"), "f.yaml:1: a: must be a list"),
+    ("a:\n- {b: 1}\n- 2", lambda top: top.sections("a"), "f.yaml:3: a: every entry must be a mapping"),
+    ("a:\n- {b: 1}\n- {b: x}", lambda top: top.sections("a")[1].number("b"), "f.yaml:3: a[1].b: 'x' is no number"),
+    (
+        "a:\n  b: 1\n  c: 2\n  b: 3",
+        lambda top: top.section("a"),
+        "f.yaml:4: 'b' stands twice (first in line 2): keep one",
+    ),
+    ("a: [1, 2]", lambda top: top.flat(), "f.yaml:1: a: must be one value, not a list"),
+]
+
+
+@pytest.mark.parametrize(("text", "ask", "message"), COMPLAINTS, ids=[message for _, _, message in COMPLAINTS])
+def test_complaints(text: str, ask: Callable[[Section], object], message: str) -> None:
+    """What is not as it must be is refused with file, line and key."""
+    with pytest.raises(UsageError) as caught:
+        ask(read(text))
+    assert str(caught.value) == message
+
+
+def test_finish_refuses_what_nobody_asked_for() -> None:
+    """A key that no reader asked for is refused by name, with those that are known."""
+    section = read("b: 1\nspeling: 2\n")
+    section.text("b")
+    section.text("a", "")
+    with pytest.raises(UsageError) as caught:
+        section.finish()
+    assert str(caught.value) == "f.yaml:2: speling: unknown key; known here: a, b"
+
+
+def test_finish_of_a_section_within() -> None:
+    """A complaint within a section names that section."""
+    inner = read("top:\n  speling: 2\n").section("top")
+    assert inner is not None
+    with pytest.raises(UsageError, match=r"f\.yaml:2: top\.speling: unknown key"):
+        inner.finish()
+
+
+def test_load(tmp_path: Path) -> None:
+    """A file is read as UTF-8."""
+    path = tmp_path / "f.yaml"
+    path.write_bytes("name: für\n".encode())
+    assert load(path).text("name") == "für"
+
+
+def test_load_of_what_is_no_text(tmp_path: Path) -> None:
+    """A file that is no UTF-8, or no text at all, is refused or read, but crashes nothing."""
+    path = tmp_path / "f.yaml"
+    path.write_bytes(b"name: f\xfcr\n")
+    assert load(path).text("name") == "f\ufffdr"
+    path.write_bytes(bytes(range(256)))
+    with pytest.raises(UsageError, match=r"f\.yaml: is no YAML: unacceptable character"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("missing.yaml", "No such file or directory"), ("", "Is a directory"), ("f/x", "")]
+)
+def test_load_of_what_cannot_be_read(name: str, reason: str, tmp_path: Path) -> None:
+    """A file that cannot be read is named, with the reason."""
+    (tmp_path / "f").touch()
+    path = tmp_path / name
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: cannot be read: {reason}")
+
+
+def test_load_of_what_is_too_large(tmp_path: Path) -> None:
+    """A file of more than 1 MiB is not read; one of just 1 MiB is."""
+    path = tmp_path / "f.yaml"
+    path.write_bytes(b"a: 1\n" + b"#" * ((1 << 20) - 5))
+    assert load(path).text("a") == "1"
+    path.write_bytes(b"a: 1\n" + b"#" * ((1 << 20) - 4))
+    with pytest.raises(UsageError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}: larger than 1 MiB: this is not a file of ours"
+
+
+PIECES = st.sampled_from(
+    ["a", "b", ": ", "- ", "\n", "  ", "[", "]", "{", "}", "'", '"', "&x ", "*x", "!!int ", "? ", "|", ">", "#", "\t",
+     "---\n", ",", "<<", "%", "@", "\x00", "\ufeff", "\u2028"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=25).map("".join) | st.text())
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text(text: str) -> None:
+    """Every text is a section, or refused in one line that names the file."""
+    try:
+        read(text).flat()
+    except UsageError as error:
+        message = str(error)
+        assert message.startswith("f.yaml:")
+        assert "\n" not in message
