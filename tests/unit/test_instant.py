@@ -71,3 +71,12 @@ def test_frozen_wall_clock() -> None:
     """A clock takes the wall clock's time for when, whatever it has been set to."""
     with freeze_time("2022-04-11T22:26:58Z"):
         assert SystemClock("boot-1").now().wall == 1649716018.0
+
+
+def test_a_clock_that_lags_after_a_boot_hides_no_boot() -> None:
+    """Another boot is told by its id even when the wall clock says that it came first."""
+    before = Instant(1000.0, 500.0, "first")
+    assert Instant(990.0, 3.0, "second").is_another_boot_after(before)
+    assert not Instant(1010.0, 510.0, "first").is_another_boot_after(before)
+    assert Instant(1010.0).is_another_boot_after(before)
+    assert not Instant(990.0).is_another_boot_after(before)
