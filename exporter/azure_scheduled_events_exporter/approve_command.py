@@ -18,10 +18,9 @@ from .approvals import ACCEPTED
 from .config import Config
 from .errors import ExporterError, UsageError
 from .events import Scope
-from .events_command import table
+from .events_command import COLUMNS, event_row, table
 from .journal import MEMORY, JournalInUseError, read_only, writable
 from .lifecycle import Lifecycle, State
-from .status_page import COLUMNS, event_row
 
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 15.0  # behind the time of one request: the exporter looks for wishes at every poll

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from . import __version__, logs
@@ -39,7 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` say; return the exit status: 0, 1 for failure, 2 for usage."""
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
-        parsed = _parser(arguments[:1]).parse_args(arguments)
+        parsed, unknown = _parser(arguments[:1]).parse_known_args(arguments)
+        if unknown:
+            raise UsageError(f"unrecognized arguments: {' '.join(unknown)} (see {PROGRAM} {arguments[0]} --help)")
         return int(parsed.command(parsed))
     except ExporterError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
@@ -98,7 +101,43 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     history = command("history", _history, "Show what the journal remembers, also while the exporter runs.")
     history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     command("check-config", _check_config, "Check flags, environment and file, and show what would hold.")
+    assets = command(
+        "assets", _assets, "Dashboards, alert rules, runbooks and examples that come along.", configured=False
+    )
+    actions = assets.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions.add_parser("list", help="Show what there is.").set_defaults(target=None)
+    export = actions.add_parser("export", help="Copy all of it into a folder.")
+    export.add_argument("target", metavar="DIR", help="The folder; it is made if need be.")
+    export.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="assignments",
+        help="Change a threshold of the alerts; their values.yaml has all names. May be repeated.",
+    )
+    export.add_argument("--values", metavar="FILE", help="Change thresholds by a file like values.yaml.")
+    drill = command("drill", _drill, "A fire drill: shows a team that their own paging works.", configured=False)
+    if "drill" in wanted:
+        from . import drill as fire_drill  # noqa: PLC0415 - the daemon must not load it
+
+        fire_drill.add_arguments(drill)
     return parser
+
+
+def _assets(parsed: argparse.Namespace) -> int:
+    from . import assets_command  # noqa: PLC0415 - only what a command needs is loaded
+
+    if parsed.target is None:
+        return assets_command.show()
+    values = Path(parsed.values) if parsed.values else None
+    return assets_command.export(Path(parsed.target), parsed.assignments, values)
+
+
+def _drill(parsed: argparse.Namespace) -> int:
+    from . import drill  # noqa: PLC0415 - only what a command needs is loaded
+
+    return drill.run(parsed)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:

@@ -21,6 +21,7 @@ from .clock import Clock, system_clock
 from .config import DISCOVER, Config
 from .connection import Request, Response
 from .errors import ExporterError
+from .events_api import events_json
 from .exposition import Exposition
 from .identity import parse_identity
 from .imds import ImdsClient, Stopped
@@ -29,7 +30,7 @@ from .logs import facts
 from .pace import Budget
 from .poller import Poller, Settings
 from .server import Handler, Server
-from .status_page import events_json, page
+from .status_page import page, page_headers
 from .tracing import Tracer, is_on
 
 _IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one again and again
@@ -40,8 +41,6 @@ _STOP_SECONDS = 1.5
 _LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
 _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
-# The page has no script and asks nothing of anybody, so that no text from IMDS can make it.
-_PAGE_HEADERS = (("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'"),)
 
 
 class Exporter:
@@ -166,9 +165,14 @@ def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
             return Response(200, b"ready: IMDS has been read\n", _TEXT)
         return Response(503, f"not ready: {poller.snapshot.polls.failure}\n".encode(), _TEXT)
 
+    def events(_: Request) -> Response:
+        body = events_json(poller.snapshot, time.time())
+        return Response(200, body, "application/json", (("Cache-Control", "no-store"),))
+
+    headers_of_page = page_headers()
     return {
-        "/": lambda _: Response(200, page(poller.snapshot, time.time(), telemetry_path), _HTML, _PAGE_HEADERS),
-        "/api/v1/events": lambda _: Response(200, events_json(poller.snapshot, time.time()), "application/json"),
+        "/": lambda _: Response(200, page(poller.snapshot, time.time(), telemetry_path), _HTML, headers_of_page),
+        "/api/v1/events": events,
         "/-/healthy": lambda _: Response(200, b"alive\n", _TEXT),
         "/-/ready": ready,
         telemetry_path: metrics,

@@ -9,15 +9,19 @@ from dataclasses import replace
 from . import daemon, logs
 from .clock import system_clock
 from .config import Config
+from .durations import format_duration
 from .errors import ExporterError
 from .events import parse_document
+from .events_api import events_json
 from .identity import parse_identity
 from .imds import ImdsClient
-from .lifecycle import Lifecycles, Vantage, observe
+from .lifecycle import Lifecycle, Lifecycles, State, Vantage, observe
 from .pace import Budget
 from .poller import FIRST_TIMEOUT_SECONDS
+from .records import current_record
 from .snapshot import Polls, Snapshot
-from .status_page import COLUMNS, event_row, events_json
+
+COLUMNS = ("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact", "Resources", "Description")
 
 
 def run(config: Config, *, as_json: bool) -> int:
@@ -52,6 +56,31 @@ def run(config: Config, *, as_json: bool) -> int:
     for complaint in (*document.unreadable, *document.remarks):
         print(complaint, file=sys.stderr)
     return 1 if document.unreadable else 0
+
+
+def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:
+    """Return a current event as a row of :data:`COLUMNS`, for people."""
+    record = current_record(life, now)
+    left = record["seconds_until_not_before"]
+    when = str(record["not_before"] or "unknown")
+    if isinstance(left, float):
+        when += (
+            f" (in {format_duration(round(left))})" if left >= 0 else f" (overdue by {format_duration(round(-left))})"
+        )
+    elif life.state is State.STARTED:
+        when = "has begun"
+    seconds = life.event.duration_seconds
+    return (
+        life.event_id,
+        life.event.event_type,
+        str(record["event_status"]),
+        life.event.source,
+        str(life.scope),
+        when,
+        "unknown" if seconds is None else format_duration(seconds),
+        ", ".join(life.event.resources),
+        life.event.description,
+    )
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -300,7 +300,10 @@ class Journal:
 
 def file_path(path: Path) -> Path:
     """Return the journal's file for what ``--journal.path`` says: a file, or a folder to put it in."""
-    is_folder = path.is_dir() or (not path.suffix and not path.is_file())
+    try:
+        is_folder = path.is_dir() or (not path.suffix and not path.is_file())
+    except OSError:  # out of reach, which opening it will tell
+        is_folder = not path.suffix
     return path / FILE_NAME if is_folder else path
 
 

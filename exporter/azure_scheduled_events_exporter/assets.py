@@ -1,0 +1,60 @@
+"""What is shipped besides the program: dashboards, alert rules, runbooks, examples. Finds and exports it.
+
+In an installed wheel it lies in ``assets/`` beside this module, in a source tree where it is made.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .errors import ExporterError
+
+_PACKAGE = Path(__file__).parent
+_SOURCE = _PACKAGE.parent.parent
+KINDS: Mapping[str, tuple[str, str]] = {
+    "dashboards": ("dashboards/json", "Grafana dashboards and their provisioning"),
+    "alerts": ("alerts/generated", "Prometheus rules, Alertmanager, Grafana alerting, scrape configurations"),
+    "runbooks": ("docs/runbooks", "one page per alert: what it means and what to do"),
+    "examples": ("deploy/examples", "approval policies, drain scripts and their systemd units"),
+}
+"""Each kind with the folder that it lies in, in a source tree; pyproject.toml puts the same folders into the wheel."""
+
+
+def folder(kind: str) -> Path:
+    """Return the folder that holds assets of ``kind``.
+
+    Raises:
+        ExporterError: this installation has none.
+    """
+    for candidate in (_PACKAGE / "assets" / kind, _SOURCE / KINDS[kind][0]):
+        if candidate.is_dir():
+            return candidate
+    raise ExporterError(f"this installation has no {kind}: install the wheel, or run from a whole source tree")
+
+
+def files() -> Iterator[tuple[str, Path, Path]]:
+    """Yield every asset: its kind, its path within that, and where it lies."""
+    for kind in KINDS:
+        root = folder(kind)
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield kind, path.relative_to(root), path
+
+
+def export(target: Path) -> list[Path]:
+    """Copy every asset below ``target``, in a folder for each kind; return what was written.
+
+    Raises:
+        ExporterError: something cannot be written.
+    """
+    written = []
+    for kind, name, source in files():
+        path = target / kind / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, path)
+            shutil.copymode(source, path)
+        except OSError as error:
+            raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None
+        written.append(path)
+    return written

@@ -1,0 +1,36 @@
+"""HTML built from elements, so that no text can become markup: plain text is escaped wherever it is put.
+
+Knows nothing of what a page says.
+"""
+
+import html
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """Text that is HTML already; only :func:`tag` and this project's own constants make it."""
+
+    text: str
+
+
+Child = Markup | str | None
+
+
+def tag(name: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
+    """Return the element ``name``; ``class_`` stands for ``class``, ``data_now`` for ``data-now``.
+
+    A child of None is left out, as is an attribute of None or False; True gives one without a value.
+    """
+    head = "".join(
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
+        for key, value in attributes.items()
+        if value is not None and value is not False
+    )
+    return Markup(f"<{name}{head}>{joined(*children).text}</{name}>")
+
+
+def joined(*children: Child, between: str = "") -> Markup:
+    """Return ``children`` one after another, with ``between`` between them."""
+    texts = (child.text if isinstance(child, Markup) else html.escape(child) for child in children if child is not None)
+    return Markup(html.escape(between).join(texts))

@@ -1,0 +1,130 @@
+"use strict";
+// Keeps the page as fresh as the exporter: asks for it again, takes over what differs, and runs its clocks.
+// It makes no HTML of its own: what the server has escaped is parsed as a document and moved over.
+
+const REFRESH = 2000; // milliseconds
+const PATIENCE = 4000;
+const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+const page = document.getElementById("main");
+const lost = document.getElementById("lost");
+let serverTime = 0; // what the server's clock said in its last answer ...
+let heardAt = 0; // ... and when that was, by a clock that never jumps
+let busy = false;
+
+// The same words as in status_words.py.
+function length(seconds) {
+  let rest = Math.trunc(seconds);
+  const parts = [];
+  for (const [unit, size] of UNITS) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count) parts.push(`${count}${unit}`);
+  }
+  return parts.slice(0, 3).join(" ") || "0s";
+}
+
+function left(seconds) {
+  if (Math.abs(seconds) < 1) return "due now";
+  return seconds > 0 ? `in ${length(seconds)}` : `overdue by ${length(-seconds)}`;
+}
+
+function ago(seconds) {
+  return `${length(Math.max(0, seconds))} ago`;
+}
+
+function now() {
+  return serverTime + (performance.now() - heardAt) / 1000;
+}
+
+function say(element, words) {
+  if (element.textContent !== words) element.textContent = words;
+}
+
+function tick(root) {
+  for (const time of root.querySelectorAll("[data-until]")) {
+    const seconds = time.dataset.until - now();
+    say(time, left(seconds));
+    time.toggleAttribute("data-overdue", seconds <= -1);
+  }
+  for (const time of root.querySelectorAll("[data-since]")) say(time, ago(now() - time.dataset.since));
+}
+
+// Makes `old` equal to `fresh` and leaves alone what is equal already, with its focus and the text marked in it.
+function renew(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of fresh.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  let at = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    const same = child.id ? [...old.children].find((one) => one.id === child.id) : at;
+    if (same && same.nodeName === child.nodeName && same.id === child.id) {
+      if (same === at) at = at.nextSibling;
+      else old.insertBefore(same, at);
+      renew(same, child);
+    } else {
+      old.insertBefore(child, at);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+function hear(main) {
+  serverTime = Number(main.dataset.now);
+  heardAt = performance.now();
+}
+
+function found(fresh) {
+  const main = fresh.getElementById("main");
+  hear(main);
+  tick(main);
+  tick(page);
+  const news = main.dataset.news;
+  if (news !== page.dataset.news || !lost.hidden) say(document.getElementById("news"), news);
+  renew(page, main);
+  document.title = fresh.title;
+  document.body.classList.remove("stale");
+  lost.hidden = true;
+}
+
+function missing(reason) {
+  if (!lost.hidden) return;
+  document.getElementById("heard").dataset.since = serverTime;
+  document.body.classList.add("stale");
+  document.title = `Exporter not reached - ${document.title}`;
+  lost.hidden = false;
+  lost.querySelector("[role=alert]").textContent =
+    `The exporter cannot be reached (${reason}). Nobody knows what IMDS says now.`;
+  tick(document);
+}
+
+async function refresh() {
+  if (busy) return;
+  busy = true;
+  try {
+    const patience = AbortSignal.timeout(PATIENCE);
+    const answer = await fetch(location.pathname, { cache: "no-store", redirect: "error", signal: patience });
+    if (!answer.ok) throw new Error(`it answered ${answer.status}`);
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (!fresh.getElementById("main")?.dataset.now) throw new Error("something else answered");
+    if (fresh.documentElement.dataset.version !== document.documentElement.dataset.version) location.reload();
+    else found(fresh);
+  } catch (error) {
+    if (error.name === "TimeoutError") missing("no answer in time");
+    else missing(error instanceof TypeError ? "no connection" : error.message);
+  } finally {
+    busy = false;
+  }
+}
+
+hear(page);
+setInterval(() => tick(document), 1000);
+setInterval(refresh, REFRESH);
+document.addEventListener("visibilitychange", () => document.hidden || refresh());

@@ -1,0 +1,239 @@
+"""IMDS fails in the middle of a pending event: nothing is forgotten, the failure shows, and nobody has to help."""
+
+import itertools
+import socket
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from urllib.parse import urlsplit
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from programs import Exporter, Scrape, eventually, fetch
+
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
+EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
+KEY = {"event_id": EVENT_ID, "event_type": "Reboot", "scope": "self"}
+Start = Callable[..., Exporter]
+
+
+def reboot(not_before: float) -> dict[str, object]:
+    """Return an announced Reboot of this VM and its neighbour."""
+    return {
+        "EventId": EVENT_ID,
+        "EventType": "Reboot",
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vm_0", "vm_1"],
+        "EventStatus": "Scheduled",
+        "NotBefore": formatdate(not_before, usegmt=True),
+        "Description": "Host server is undergoing maintenance.",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+    }
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator in which nothing happens by itself."""
+    with Simulator(QUIET) as running:
+        yield running
+
+
+def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
+    """Return all that is known about events, without what changes by the second."""
+    return {
+        name: samples
+        for name, samples in scrape.samples.items()
+        if (name.startswith("event_") and name != "event_seconds_until_not_before")
+        or name in {"pending", "started", "transitions_total", "document_incarnation", "document_changes_total"}
+    }
+
+
+def assert_still_known(scrape: Scrape, before: Scrape, not_before: float) -> None:
+    """The event stands as it did, and its countdown goes on."""
+    assert scrape.value("pending", event_type="Reboot", scope="self") == 1
+    assert settled(scrape) == settled(before)
+    left = scrape.value("event_seconds_until_not_before", **KEY)
+    assert left == pytest.approx(not_before - time.time(), abs=10)
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome", "polls"),
+    [
+        ("400", "http_error", 3),
+        ("429", "throttled", 2),
+        ("500", "http_error", 3),
+        ("timeout", "timeout", 2),
+        ("dead port", "connection_error", 3),
+        ("reset", "connection_error", 3),
+        ("half-body", "connection_error", 3),
+        ("not-json", "invalid_document", 3),
+    ],
+)
+def test_failure_in_mid_event(
+    fault: str, outcome: str, polls: int, simulator: Simulator, start_exporter: Start
+) -> None:
+    """The event's series stay, up is 0, the outcome is counted, the log tells beginning and end, and it recovers."""
+    not_before = float(int(time.time()) + 3600)
+    simulator.set_document([reboot(not_before)])
+    limit = "2s" if fault == "timeout" else "20s"
+    exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--imds.timeout", limit)
+    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    before = exporter.scrape()
+    assert before.value("up") == 1
+    where = urlsplit(simulator.url)
+    address = (where.hostname or "", where.port or 0)
+
+    if fault == "dead port":
+        simulator.stop()
+    else:
+        simulator.inject("throttle" if fault == "429" else fault)
+    exporter.shows("failed polls", lambda now: (now.value("polls_total", outcome=outcome) or 0) >= polls)
+    during = exporter.scrape()
+    assert during.value("up") == 0
+    assert_still_known(during, before, not_before)
+    failed = {labels["outcome"] for labels, value in during.series("polls_total") if value}
+    assert failed == {"ok", outcome}
+    succeeded = during.value("last_success_timestamp_seconds")
+    assert succeeded is not None
+    assert succeeded < time.time()
+    assert len(exporter.lines('msg="IMDS poll failed"')) == 1
+    assert exporter.lines("IMDS answers again") == []
+
+    if fault == "dead port":
+        with Simulator(QUIET, address=address) as again:
+            again.set_document([reboot(not_before)])
+            assert_recovers(exporter, succeeded)
+    else:
+        simulator.heal()
+        assert_recovers(exporter, succeeded)
+    after = exporter.scrape()
+    assert after.transitions(event_type="Reboot") == {"detected": 1}
+    assert after.value("event_first_seen_timestamp_seconds", **KEY) == before.value(
+        "event_first_seen_timestamp_seconds", **KEY
+    )
+    # One line when it began and one when it ended, however many polls failed.
+    told = [line for line in exporter.log.splitlines() if "IMDS" in line]
+    assert len(told) == 2, told
+    assert f"outcome={outcome}" in told[0]
+    assert 'msg="IMDS answers again"' in told[1]
+
+
+def assert_recovers(exporter: Exporter, succeeded: float) -> None:
+    """Polls succeed again, and the event still stands."""
+    exporter.shows("recovery", lambda now: now.value("up") == 1)
+    scrape = exporter.scrape()
+    assert scrape.value("pending", event_type="Reboot", scope="self") == 1
+    assert (scrape.value("last_success_timestamp_seconds") or 0) > succeeded
+    eventually(lambda: exporter.lines("IMDS answers again"), "the end of the failure in the log")
+
+
+def test_failure_that_changes(simulator: Simulator, start_exporter: Start) -> None:
+    """A failure that turns into another one is told once more, with what it is now."""
+    exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
+    exporter.shows("a poll", lambda now: now.value("up") == 1)
+    for fault in ("500", "503", "410"):
+        simulator.inject(fault)
+        exporter.wait_for_line(f"answered {fault}")
+    before = exporter.scrape().value("polls_total", outcome="http_error") or 0
+    exporter.shows("more polls", lambda now: (now.value("polls_total", outcome="http_error") or 0) >= before + 3)
+    simulator.heal()
+    exporter.wait_for_line("IMDS answers again")
+    told = [line for line in exporter.log.splitlines() if "IMDS" in line]
+    assert len(told) == 4, told
+
+
+def test_event_gone_after_an_outage(simulator: Simulator, start_exporter: Start) -> None:
+    """An event that left the document during a short outage ends with the first answer, and only then."""
+    simulator.set_document([reboot(time.time() + 3600)])
+    exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
+    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    simulator.inject("503")
+    exporter.shows("the failure", lambda now: now.value("up") == 0)
+    simulator.set_document([])
+    polls = exporter.scrape().total("polls_total")
+    exporter.shows("two more polls", lambda now: now.total("polls_total") >= polls + 2)
+    assert exporter.scrape().series("event_info")
+    simulator.heal()
+    exporter.shows("the end", lambda now: not now.series("event_info"))
+    assert exporter.scrape().transitions(event_type="Reboot") == {"detected": 1, "cancelled": 1}
+
+
+def test_throttled(simulator: Simulator, start_exporter: Start) -> None:
+    """429 slows polling down, more with each one, and the old pace comes back after it."""
+    exporter = start_exporter(simulator.url, "--poll.interval", "300ms", "--instance.name", "vm_0")
+    exporter.shows("a poll", lambda now: now.value("up") == 1)
+    simulator.inject("throttle")
+    began = simulator.now()
+
+    def gaps() -> list[float]:
+        polls = [seen.at for seen in simulator.requests if seen.path.endswith("scheduledevents") and seen.at >= began]
+        return [second - first for first, second in itertools.pairwise(polls)]
+
+    eventually(lambda: any(gap > 1.0 for gap in gaps()), "a pace of less than a third")
+    assert exporter.scrape().value("up") == 0
+    simulator.heal()
+    exporter.shows("recovery", lambda now: now.value("up") == 1)
+    count = len(gaps())
+    eventually(lambda: any(gap < 0.5 for gap in gaps()[count:]), "the old pace")
+    assert exporter.scrape().value("poll_interval_seconds") == 0.3
+
+
+def test_never_a_burst(simulator: Simulator, start_exporter: Start) -> None:
+    """After an outage, and whatever the interval, no second sees five requests or more."""
+    exporter = start_exporter(simulator.url, "--poll.interval", "10ms")
+    exporter.shows("a poll", lambda now: now.value("up") == 1)
+    simulator.inject("500")
+    time.sleep(1.5)
+    simulator.heal()
+    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+    exporter.shows("polls", lambda now: (now.value("polls_total", outcome="ok") or 0) >= polls + 6)
+    arrived = [seen.at for seen in simulator.requests]
+    assert len(arrived) > 10
+    assert all(fifth - first > 0.99 for first, fifth in zip(arrived, arrived[4:], strict=False))
+    assert exporter.scrape().value("polls_total", outcome="throttled") == 0
+
+
+def test_first_request_takes_long(start_exporter: Start) -> None:
+    """While IMDS enables the service, the exporter waits, beyond the time limit of later requests, and answers."""
+    with Simulator(QUIET, first_answer_delay=3.0) as simulator:
+        simulator.set_document([reboot(time.time() + 3600)])
+        exporter = start_exporter(simulator.url, "--imds.timeout", "500ms")
+        eventually(lambda: any(seen.path.endswith("scheduledevents") for seen in simulator.requests), "a poll")
+        began = time.monotonic()
+        scrape = exporter.scrape()
+        assert fetch(f"{exporter.url}/-/healthy").status == 200
+        assert fetch(f"{exporter.url}/-/ready").status == 503
+        assert fetch(f"{exporter.url}/").status == 200
+        assert time.monotonic() - began < 2.0
+        assert scrape.value("up") == 0
+        assert {labels["outcome"]: value for labels, value in scrape.series("polls_total")} == {
+            "ok": 0,
+            "timeout": 0,
+            "connection_error": 0,
+            "throttled": 0,
+            "http_error": 0,
+            "invalid_document": 0,
+        }
+        exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+        scrape = exporter.scrape()
+        assert scrape.value("up") == 1
+        assert scrape.value("polls_total", outcome="timeout") == 0
+        assert fetch(f"{exporter.url}/-/ready").status == 200
+        assert exporter.lines("IMDS poll failed") == []
+
+
+def test_log_lines_stay_lines(start_exporter: Start) -> None:
+    """Whatever a server sends as an answer, the log has one line of fields per record, and nothing else."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        exporter = start_exporter(f"http://127.0.0.1:{listener.getsockname()[1]}", "--poll.interval", "250ms")
+        listener.settimeout(10)
+        for answer in (b"HTTP/1.1 500 \x1b[2J\r\nbad header\r\n\r\n<\xff\n\n>", b"\x00\xff\r\n\r\n") * 3:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+        exporter.shows("failed polls", lambda now: now.value("up") == 0 and now.total("polls_total") > 1)
+    lines = exporter.log.splitlines()
+    assert all(line.startswith("ts=") and line.isprintable() for line in lines), lines

@@ -1,0 +1,529 @@
+"""Every body that IMDS or its documentation gave, served over HTTP to a running exporter: a table of what it shows."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from programs import Exporter, Scrape, eventually
+
+PAYLOADS = Path(__file__).parent.parent / "payloads"
+EMPTY = b'{"DocumentIncarnation": 999, "Events": []}'
+LIVE_MIGRATION = "Virtual machine is being paused because of a memory-preserving Live Migration operation."
+MAINTENANCE = "Host server is undergoing maintenance."
+
+
+@dataclass(frozen=True)
+class Event:
+    """What must be shown of one event; ``not_before`` in UTC, None when it must be absent, as for ``duration``."""
+
+    event_id: str
+    event_type: str
+    status: str
+    scope: str
+    resources: str
+    count: int = 1
+    source: str = ""
+    description: str = ""
+    not_before: tuple[int, int, int, int, int, int] | None = None
+    duration: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """How a file is served, by which VM it is read, and what must come of it."""
+
+    file: str
+    name: str  # --instance.name
+    incarnation: float | None
+    events: tuple[Event, ...] = ()
+    api_version: str = "2020-07-01"
+    status: int = 200
+    outcome: str = "ok"
+
+
+def live_migration(status: str, scope: str) -> Event:
+    """Return the event of Microsoft's example responses."""
+    return Event(
+        "C7061BAC-AFDC-4513-B24B-AA5F13A16123",
+        "Freeze",
+        status,
+        scope,
+        "WestNO_0,WestNO_1",
+        count=2,
+        source="Platform",
+        description=LIVE_MIGRATION,
+        not_before=(2022, 4, 11, 22, 26, 58) if status == "Scheduled" else None,
+        duration=5,
+    )
+
+
+CASES = (
+    Case("msdocs_livemigration_1_empty.json", "WestNO_0", 1),
+    Case("msdocs_livemigration_2_scheduled.json", "WestNO_0", 2, (live_migration("Scheduled", "self"),)),
+    Case("msdocs_livemigration_3_started.json", "flatcar-vm1", 3, (live_migration("Started", "peer"),)),
+    Case("msdocs_livemigration_4_empty.json", "WestNO_0", 4),
+    Case("doc_zero_incarnation_empty.json", "WestNO_0", 0),
+    Case("azure_vm-scheduled-events_2021_1_first.json", "WestNO_0", 1),
+    Case(
+        "azure_vm-scheduled-events_2021_2_user_reboot.json",
+        "flatcar-vm1",
+        2,
+        (
+            Event(
+                "4CAEA225-A741-474D-A72E-428C86FCD853",
+                "Reboot",
+                "Scheduled",
+                "self",
+                "flatcar-vm1",
+                source="User",
+                not_before=(2021, 7, 22, 4, 50, 17),
+            ),
+        ),
+    ),
+    Case("azure_vm-scheduled-events_2021_3_cleared_inc4.json", "flatcar-vm1", 4),
+    Case(
+        "aks_3719_freeze_started_inc16_dur30.json",
+        "spot-node-34525998-vmss_6",
+        16,
+        (
+            Event(
+                "465D3B0F-D7F2-4239-AC11-1B9800E73DBC",
+                "Freeze",
+                "Started",
+                "self",
+                "spot-node-34525998-vmss_6",
+                source="Platform",
+                description=MAINTENANCE,
+                duration=30,
+            ),
+        ),
+    ),
+    Case(
+        "eviction-listener_preempt_event_only_weekday_wrong.json",
+        "spot-node-34525998-vmss_6",
+        1,
+        (
+            Event(
+                "258F9A75-A5C9-41BD-B952-3EF1E36C7467",
+                "Preempt",
+                "Scheduled",
+                "peer",
+                "eviction-test",
+                source="Platform",
+                not_before=(2026, 5, 23, 1, 18, 39),
+            ),
+        ),
+    ),
+    Case(
+        "synthetic_webdevops_events.json",
+        "FrontEnd_IN_0",
+        5,
+        (
+            Event(
+                "102D9444-D2CD-49C7-8624-8643E7171291",
+                "Reboot",
+                "Scheduled",
+                "peer",
+                "",
+                count=0,
+                not_before=(2019, 9, 19, 18, 29, 47),
+            ),
+            Event(
+                "302D9444-D2CD-49C7-8624-8643E7171291",
+                "Reboot",
+                "Scheduled",
+                "self",
+                "FrontEnd_IN_0,BackEnd_IN_0",
+                count=2,
+                not_before=(2019, 9, 19, 18, 29, 47),
+            ),
+            Event(
+                "602D9444-D2CD-49C7-8624-8643E7171293",
+                "Reboot",
+                "Started",
+                "self",
+                "FrontEnd_IN_0,BackEnd_IN_0",
+                count=2,
+            ),
+        ),
+    ),
+    # A single event is no document: what was known stays.
+    Case("msdocs_maintenance_page_2026_iso8601_event_only.json", "WestNO_0", None, outcome="invalid_document"),
+    Case("error_400_api_version_msdocs.json", "WestNO_0", None, status=400, outcome="http_error"),
+    Case("error_400_missing_metadata_header.json", "WestNO_0", None, status=400, outcome="http_error"),
+    Case("error_429_body.txt", "WestNO_0", None, status=429, outcome="throttled"),
+    Case(
+        "gotest_aks_freeze_started_inc208_v2019-08-01.json",
+        "myspotvm",
+        208,
+        (
+            Event(
+                "D3D9DFEC-1DCA-4B49-97AA-780E02F45DFE",
+                "Freeze",
+                "Started",
+                "peer",
+                "aks-nodepool1-21922338-vmss_47",
+                source="Platform",
+                description=MAINTENANCE,
+            ),
+        ),
+        api_version="2019-08-01",
+    ),
+    Case(
+        "aks_preempt_2024_v2019-08-01.json",
+        "myspotvm",
+        1,
+        (
+            Event(
+                "51941B56-8080-45AC-81AE-8BDA818F5958",
+                "Preempt",
+                "Scheduled",
+                "peer",
+                "aks-workloads1-15413341-vmss_3",
+                source="Platform",
+                not_before=(2024, 3, 16, 19, 52, 9),
+            ),
+        ),
+        api_version="2019-08-01",
+    ),
+    Case(
+        "msdocs_spot_preempt_v2019-08-01.json",
+        "myspotvm",
+        1,
+        (
+            Event(
+                "A123BC45-1234-5678-AB90-ABCDEF123456",
+                "Preempt",
+                "Scheduled",
+                "self",
+                "myspotvm",
+                source="Platform",
+                not_before=(2021, 3, 16, 0, 58, 46),
+            ),
+        ),
+        api_version="2019-08-01",
+    ),
+    Case(
+        "azsamples_2018_two_reboots_v2017-08-01.json",
+        "sample_1",
+        192,
+        (
+            Event(
+                "28512AF7-C957-4500-9BC4-842D6FB531E4",
+                "Reboot",
+                "Scheduled",
+                "peer",
+                "sample_4",
+                not_before=(2018, 1, 24, 21, 20, 44),
+            ),
+            Event(
+                "A626E37F-793E-44E1-89B5-99AE0B96044C",
+                "Reboot",
+                "Scheduled",
+                "self",
+                "sample_1",
+                not_before=(2018, 1, 24, 21, 20, 44),
+            ),
+        ),
+        api_version="2017-08-01",
+    ),
+    Case(
+        "dgkanatsios_62_aks_availset_reboot_v2017-08-01.json",
+        "sample_1",
+        1,
+        (
+            Event(
+                "8A506C35-679A-4F78-9D76-C16DBE65EE6F",
+                "Reboot",
+                "Scheduled",
+                "peer",
+                "aks-nodepool1-34166363-1",
+                not_before=(2018, 11, 26, 10, 52, 34),
+            ),
+        ),
+        api_version="2017-08-01",
+    ),
+    Case(
+        "azure-docs_39758_freeze_5min_notice.json",
+        "xxxx",
+        279,
+        (
+            Event(
+                "xxx-xxx-xxx-xxx-xxx".upper(),
+                "Freeze",
+                "Scheduled",
+                "self",
+                "xxxx",
+                not_before=(2019, 9, 26, 15, 15, 21),
+            ),
+        ),
+        api_version="2017-11-01",
+    ),
+    Case(
+        "sechecker_reboot_inc10_2020.json",
+        "VM",
+        10,
+        (
+            Event(
+                "CFA22193-3606-45E1-B7EA-976666B6629F",
+                "Reboot",
+                "Scheduled",
+                "self",
+                "VM",
+                not_before=(2020, 7, 16, 15, 48, 46),
+            ),
+        ),
+        api_version="2019-01-01",
+    ),
+    Case(
+        "central-logging_2017_underscore_partial_v2017-03-01.json",
+        "mysrv",
+        1,
+        (
+            Event(
+                "762D06A2-8289-469B-AB27-4D26C9C745B3",
+                "Redeploy",
+                "Scheduled",
+                "self",
+                "_mysrv",
+                not_before=(2017, 4, 17, 18, 40, 6),
+            ),
+        ),
+        api_version="2017-03-01",
+    ),
+)
+
+
+class Service:
+    """An IMDS that answers what it is told to, and notes the api-versions that it is asked for."""
+
+    def __init__(self) -> None:
+        self.status, self.body = 200, EMPTY
+        self.versions: set[str] = set()
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                path, _, version = self.path.partition("?api-version=")
+                known = path == "/metadata/scheduledevents"
+                status, body = (service.status, service.body) if known else (404, b"")
+                if known:
+                    service.versions.add(version)
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Keep quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def end(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An exporter with the service that it polls."""
+
+    service: Service
+    exporter: Exporter
+
+    def serve(self, body: bytes, status: int = 200) -> Scrape:
+        """Serve ``body`` and return the metrics after a poll that began later."""
+        self.service.status, self.service.body = status, body
+        before = self.exporter.scrape().total("polls_total")
+        self.exporter.shows("two more polls", lambda scrape: scrape.total("polls_total") >= before + 2)
+        return self.exporter.scrape()
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str, str], Watched]]:
+    """One exporter for each api-version and name, all running at once."""
+    folder = tmp_path_factory.mktemp("exporters")
+    with ExitStack() as stack:
+        running = {}
+        for number, key in enumerate(sorted({(case.api_version, case.name) for case in CASES})):
+            service = Service()
+            stack.callback(service.end)
+            version, name = key
+            flags = ["--imds.api-version", version, "--instance.name", name, "--poll.interval", "100ms"]
+            exporter = stack.enter_context(Exporter(service.url, folder / f"{number}.log", *flags))
+            running[key] = Watched(service, exporter)
+        yield running
+
+
+def test_every_file_is_in_the_table() -> None:
+    """A captured body that is added must be given to the exporter, too."""
+    # What /metadata/instance gave is served in tests/wire/test_identity.py.
+    files = {path.name for path in PAYLOADS.iterdir() if not path.name.startswith(("instance_", "README"))}
+    assert {case.file for case in CASES} == files
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.file)
+def test_file(case: Case, watched: dict[tuple[str, str], Watched]) -> None:
+    """A body gives exactly the metrics that it should: no more events, no other labels, no guessed times."""
+    pair = watched[case.api_version, case.name]
+    before = pair.exporter.scrape()
+    after = pair.serve((PAYLOADS / case.file).read_bytes(), case.status)
+    assert pair.service.versions == {case.api_version}
+
+    assert after.value("up") == (case.outcome == "ok")
+    for labels, value in after.series("polls_total"):
+        grown = value > (before.value("polls_total", **labels) or 0)
+        # One poll may still have met what was served before.
+        assert (
+            grown
+            if labels["outcome"] == case.outcome
+            else not grown or value - 1 == before.value("polls_total", **labels)
+        )
+    if case.outcome != "ok":  # a body that is refused leaves what was known
+        assert after.value("document_incarnation") == before.value("document_incarnation")
+        assert after.series("event_info") == before.series("event_info")
+        assert after.series("transitions_total") == before.series("transitions_total")
+        return
+    assert after.value("document_incarnation") == case.incarnation
+    assert_events(case.events, after)
+    began = Counter(
+        (event.event_type, event.source, event.scope, transition)
+        for event in case.events
+        for transition in (("detected",) if event.status == "Scheduled" else ("detected", "started"))
+    )
+    told = {
+        tuple(labels[name] for name in ("event_type", "event_source", "scope", "transition")): value
+        - (before.value("transitions_total", **labels) or 0)
+        for labels, value in after.series("transitions_total")
+        if labels["transition"] not in {"completed", "cancelled", "lost"}  # the events of the file before
+    }
+    assert {key: value for key, value in told.items() if value} == began
+
+
+def assert_events(events: tuple[Event, ...], scrape: Scrape) -> None:
+    """Exactly these events are shown, in every metric about current events."""
+    for metric, status in (("pending", "Scheduled"), ("started", "Started")):
+        shown = {(have["event_type"], have["scope"]): value for have, value in scrape.series(metric) if value}
+        assert shown == Counter((event.event_type, event.scope) for event in events if event.status == status)
+    infos = [
+        {
+            "event_id": event.event_id,
+            "event_type": event.event_type,
+            "event_status": event.status,
+            "event_source": event.source,
+            "scope": event.scope,
+            "description": event.description,
+            "resources": event.resources,
+        }
+        for event in events
+    ]
+    assert scrape.series("event_info") == [(labels, 1) for labels in infos]
+    now = time.time()
+    for event in events:
+        key = {"event_id": event.event_id, "event_type": event.event_type, "scope": event.scope}
+        assert scrape.value("event_resources", **key) == event.count
+        assert scrape.value("event_duration_seconds", **key) == event.duration
+        assert scrape.value("event_approved", **key) == 0
+        first_seen = scrape.value("event_first_seen_timestamp_seconds", **key)
+        assert first_seen is not None
+        assert now - 60 < first_seen <= now
+        not_before = scrape.value("event_not_before_timestamp_seconds", **key)
+        left = scrape.value("event_seconds_until_not_before", **key)
+        if event.not_before is None:
+            assert (not_before, left) == (None, None)
+            continue
+        assert not_before == datetime(*event.not_before, tzinfo=UTC).timestamp()
+        assert left == pytest.approx(not_before - now, abs=10)
+    for metric in scrape.samples:
+        if metric.startswith("event_"):
+            assert {have["event_id"] for have, _ in scrape.series(metric)} <= {event.event_id for event in events}
+
+
+def test_live_migration_from_beginning_to_end(watched: dict[tuple[str, str], Watched]) -> None:
+    """Microsoft's four example responses, one after the other, are one event that came, began and ended."""
+    pair = watched["2020-07-01", "FrontEnd_IN_0"]
+    before = pair.serve(EMPTY)
+    for number, what in enumerate(("1_empty", "2_scheduled", "3_started", "4_empty"), 1):
+        after = pair.serve((PAYLOADS / f"msdocs_livemigration_{what}.json").read_bytes())
+        assert after.value("document_incarnation") == number
+    counted = {"event_type": "Freeze", "event_source": "Platform", "scope": "peer"}
+    assert before.transitions(**counted) == {}
+    assert after.transitions(**counted) == {"detected": 1, "started": 1, "completed": 1}
+    assert after.series("event_info") == []
+    changes = after.value("document_changes_total")
+    assert changes is not None
+    assert changes - (before.value("document_changes_total") or 0) == 4
+
+
+def test_a_refused_body_leaves_the_event(watched: dict[tuple[str, str], Watched]) -> None:
+    """Whatever is no document, or no success, leaves a pending event as it was."""
+    pair = watched["2020-07-01", "flatcar-vm1"]
+    pair.serve((PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_bytes())
+    refused = [case for case in CASES if case.outcome != "ok" and case.status != 429]
+    for case in refused:
+        scrape = pair.serve((PAYLOADS / case.file).read_bytes(), case.status)
+        assert scrape.value("up") == 0, case
+        assert scrape.value("pending", event_type="Reboot", scope="self") == 1, case
+        assert scrape.value("document_incarnation") == 2, case
+    assert scrape.transitions(event_type="Reboot", transition="cancelled") == {}
+    assert scrape.transitions(event_type="Reboot", transition="lost") in ({}, {"lost": 1})  # of the table's turn
+    eventually(lambda: pair.serve(EMPTY).value("up") == 1, "recovery")
+
+
+def test_304_before_any_document(watched: dict[tuple[str, str], Watched], tmp_path: Path) -> None:
+    """'Unchanged' as the first answer is a failure and not a document without events."""
+    service = watched["2020-07-01", "WestNO_0"].service
+    service.status, service.body = 304, b""
+    with Exporter(service.url, tmp_path / "log", "--instance.name", "WestNO_0", "--poll.interval", "100ms") as exporter:
+        scrape = exporter.shows("a poll", lambda now: now if now.total("polls_total") else None)
+        assert scrape
+        assert scrape.value("up") == 0
+        assert scrape.value("polls_total", outcome="ok") == 0
+        assert scrape.value("document_incarnation") is None
+        service.status, service.body = 200, EMPTY
+        exporter.shows("recovery", lambda now: now.value("up") == 1)
+        service.status, service.body = 304, b""
+        scrape = exporter.scrape()
+        polls = scrape.value("polls_total", outcome="ok") or 0
+        exporter.shows("unchanged", lambda now: (now.value("polls_total", outcome="ok") or 0) >= polls + 2)
+        scrape = exporter.scrape()
+        assert scrape.value("up") == 1
+        assert scrape.value("document_incarnation") == 999
+        assert scrape.value("document_changes_total") == 0
+
+
+def test_empty_body(watched: dict[tuple[str, str], Watched]) -> None:
+    """A 200 with an empty body means that there are no events: the poll was good, and carries no incarnation."""
+    pair = watched["2020-07-01", "flatcar-vm1"]
+    pair.serve((PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_bytes())
+    scrape = pair.serve(b"")
+    assert scrape.value("up") == 1
+    assert scrape.series("event_info") == []
+    assert scrape.value("document_incarnation") is None
+
+
+def test_started_event_that_still_has_a_not_before(watched: dict[tuple[str, str], Watched]) -> None:
+    """An event that has begun has no countdown, even where IMDS leaves its NotBefore in place."""
+    pair = watched["2020-07-01", "flatcar-vm1"]
+    body = (PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_bytes()
+    started = body.replace(b"Scheduled", b"Started").replace(b"4CAEA225", b"4CAEA226")
+    scrape = pair.serve(started)
+    assert scrape.value("started", event_type="Reboot", scope="self") == 1
+    assert scrape.series("event_not_before_timestamp_seconds") == []
+    assert scrape.series("event_seconds_until_not_before") == []

@@ -1,0 +1,131 @@
+"""The end of ``run``: SIGTERM and SIGINT end it soon and with status 0, whatever hangs."""
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from programs import Exporter, eventually
+
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
+SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
+Start = Callable[..., Exporter]
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator in which nothing happens by itself."""
+    with Simulator(QUIET) as running:
+        yield running
+
+
+def assert_ends(exporter: Exporter, number: signal.Signals) -> None:
+    """It ends soon after the signal, with status 0 and a last line in the log."""
+    began = time.monotonic()
+    exporter.process.send_signal(number)
+    status = exporter.process.wait(30)
+    took = time.monotonic() - began
+    assert status == 0, exporter.log
+    assert took < SOON
+    assert "msg=ended" in exporter.log.splitlines()[-1]
+    assert "Traceback" not in exporter.log
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_while_all_is_well(number: signal.Signals, simulator: Simulator, start_exporter: Start) -> None:
+    """Between two polls it ends without waiting for the next one."""
+    exporter = start_exporter(simulator.url, "--poll.interval", "1h")
+    exporter.shows("a poll", lambda now: now.value("up") == 1)
+    assert_ends(exporter, number)
+
+
+@pytest.mark.parametrize("fault", ["timeout", "slow-drip"])
+def test_while_imds_hangs(fault: str, simulator: Simulator, start_exporter: Start) -> None:
+    """A request that hangs is given up."""
+    exporter = start_exporter(simulator.url, "--imds.timeout", "1m")
+    exporter.shows("a poll", lambda now: now.value("up") == 1)
+    simulator.inject(fault)
+    asked = len(simulator.requests)
+    eventually(lambda: len(simulator.requests) > asked, "the request that hangs")
+    assert_ends(exporter, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_during_the_first_request(number: signal.Signals, start_exporter: Start) -> None:
+    """The first request, which may take two minutes, is given up too."""
+    with Simulator(QUIET, first_answer_delay=120) as simulator:
+        exporter = start_exporter(simulator.url)
+        eventually(lambda: any(seen.path.endswith("scheduledevents") for seen in simulator.requests), "a poll")
+        assert_ends(exporter, number)
+
+
+def test_while_everything_hangs(simulator: Simulator, start_exporter: Start) -> None:
+    """An IMDS that never answered anything, not even who the VM is, holds nobody."""
+    simulator.inject("timeout")
+    exporter = start_exporter(simulator.url, "--imds.timeout", "1m")
+    eventually(lambda: len(simulator.requests) == 2, "both requests")
+    assert_ends(exporter, signal.SIGTERM)
+
+
+def test_while_throttled(simulator: Simulator, start_exporter: Start) -> None:
+    """A pause for a throttled IMDS is cut short."""
+    simulator.inject("throttle")
+    exporter = start_exporter(simulator.url, "--poll.interval", "4s")
+    exporter.shows("a poll", lambda now: (now.value("polls_total", outcome="throttled") or 0) >= 1)
+    assert_ends(exporter, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_with_clients_connected(number: signal.Signals, simulator: Simulator, start_exporter: Start) -> None:
+    """Clients that are idle, trickle a request, or do not read their answer keep nothing open."""
+    exporter = start_exporter(simulator.url)
+    address = ("127.0.0.1", exporter.port)
+    stop = threading.Event()
+    with ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(address))
+        for _ in range(5):
+            kept_alive = stack.enter_context(socket.create_connection(address))
+            kept_alive.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert kept_alive.recv(4096).startswith(b"HTTP/1.1 200 ")
+        for _ in range(5):
+            deaf = stack.enter_context(socket.socket())
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            deaf.connect(address)
+            deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
+        trickling = [stack.enter_context(socket.create_connection(address)) for _ in range(20)]
+        thread = threading.Thread(target=_trickle, args=(trickling, stop))
+        thread.start()
+        try:
+            time.sleep(0.3)
+            assert_ends(exporter, number)
+        finally:
+            stop.set()
+            thread.join()
+
+
+def _trickle(connections: list[socket.socket], stop: threading.Event) -> None:
+    for byte in b"GET /metrics HTTP/1.1\r\nHost: " + b"x" * 1000:
+        for each in connections:
+            try:
+                each.sendall(bytes((byte,)))
+            except OSError:
+                return
+        if stop.wait(0.02):
+            return
+
+
+def test_second_signal(simulator: Simulator, start_exporter: Start) -> None:
+    """Somebody impatient who sends more signals gets the same clean end."""
+    simulator.inject("timeout")
+    exporter = start_exporter(simulator.url, "--imds.timeout", "1m")
+    eventually(lambda: simulator.requests, "a request")
+    for _ in range(3):
+        exporter.process.send_signal(signal.SIGINT)
+    assert_ends(exporter, signal.SIGTERM)
