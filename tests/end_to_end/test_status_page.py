@@ -1,0 +1,407 @@
+"""The status page in a real browser: ``run`` against the simulator, looked at with Chromium."""
+
+import http.server
+import re
+import shutil
+import signal
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.status_page import page as status_page
+from azure_scheduled_events_exporter.status_page import page_headers
+from azure_scheduled_events_exporter.status_words import ago, left, length
+from programs import PATIENCE, TESTS, Exporter
+from status_scene import BLIND, BUSY, NOW, QUIET
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--no-sandbox",  # which Chromium insists on as root
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+SCENARIO = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
+EVIL = """</title></script></style><script>window.hacked=1</script><img src=x onerror="window.hacked=1">"""
+PICTURES = TESTS.parent / "docs" / "images"
+PICTURED = {
+    ("busy", "light", 900): "status-light.png",
+    ("busy", "dark", 900): "status-dark.png",
+    ("busy", "dark", 360): "status-narrow.png",
+    ("blind", "light", 900): "status-blind.png",
+}
+"""Scene, colours and width of each picture; written anew with ``--update-golden``."""
+
+# Every text of the page with too little contrast to its background (WCAG 2 AA: 4.5, large text 3).
+CONTRAST = """() => {
+  const channels = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = (element) => {
+    for (; element; element = element.parentElement) {
+      const found = channels(getComputedStyle(element).backgroundColor);
+      if (found.length === 3 || found[3] === 1) return found;
+    }
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), poor = [];
+  for (let node; (node = walker.nextNode());) {
+    const element = node.parentElement, style = getComputedStyle(element);
+    if (!node.nodeValue.trim() || !element.checkVisibility() || element.closest(".unseen, .skip, script")) continue;
+    const [a, b] = [light(channels(style.color)), light(ground(element))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) poor.push(`${ratio.toFixed(2)}: ${node.nodeValue}`);
+  }
+  return poor;
+}"""
+Start = Callable[..., Exporter]
+
+
+def event(**changes: object) -> dict[str, object]:
+    """Return a new, announced Reboot of this VM in an hour, as IMDS sends it."""
+    return {
+        "EventId": str(uuid.uuid4()).upper(),
+        "EventType": "Reboot",
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vm_0", "vm_1"],
+        "EventStatus": "Scheduled",
+        "NotBefore": formatdate(time.time() + 3600, usegmt=True),
+        "Description": "Host server is undergoing maintenance.",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+        **changes,
+    }
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window."""
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if path is None:
+        pytest.fail(
+            "Chromium is missing: run scripts/chromium, or put one of these on the PATH: " + ", ".join(CHROMIUM)
+        )
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """A fresh profile with script."""
+    with browser.new_context() as fresh:
+        fresh.set_default_timeout(PATIENCE * 1000)
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Simulator, Exporter]]:
+    """A simulator in which nothing happens by itself, and an exporter on its ``vm_0``."""
+    log = tmp_path_factory.mktemp("status-page") / "exporter.log"
+    with Simulator(SCENARIO) as simulator, Exporter(simulator.url, log, "--poll.interval", "250ms") as exporter:
+        yield simulator, exporter
+
+
+@pytest.fixture
+def simulator(running: tuple[Simulator, Exporter]) -> Simulator:
+    """The simulator, with nothing to say and no fault."""
+    simulator, _ = running
+    simulator.heal()
+    simulator.set_document([])
+    return simulator
+
+
+@pytest.fixture
+def exporter(simulator: Simulator, running: tuple[Simulator, Exporter]) -> Exporter:  # noqa: ARG001 - it comes first
+    """The exporter, when it has seen that nothing is announced."""
+    _, exporter = running
+    exporter.shows("no event", lambda now: now.value("up") == 1 and not now.series("event_info"))
+    return exporter
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> None:
+    expect.set_options(timeout=PATIENCE * 1000)
+
+
+def opened(context: BrowserContext, url: str) -> Page:
+    """Return the page at ``url``, which knows from then on whether it was ever loaded anew."""
+    page = context.new_page()
+    page.goto(url)
+    page.evaluate("window.mark = 'still the same page'")
+    return page
+
+
+def assert_never_reloaded(page: Page) -> None:
+    """The page is the one that was opened."""
+    assert page.evaluate("window.mark") == "still the same page"
+
+
+def seconds_in(words: str) -> int:
+    """Return the seconds that a countdown shows."""
+    sizes = {"h": 3600, "m": 60, "s": 1}
+    return sum(int(number) * sizes[unit] for number, unit in re.findall(r"(\d+)([hms])\b", words))
+
+
+def test_event_appears_and_goes_without_a_reload(
+    simulator: Simulator, exporter: Exporter, context: BrowserContext
+) -> None:
+    """A new event shows by itself and is announced to a screen reader; when it ends, it moves into the history."""
+    page = opened(context, exporter.url)
+    expect(page.locator("h1")).to_have_text("vm_0")
+    expect(page.locator("#events")).to_contain_text("No events: Azure has announced nothing")
+    reboot = event()
+    life = page.locator(f"li[id^=life-{str(reboot['EventId']).replace('-', '').lower()}]")
+    simulator.set_document([reboot])
+    expect(page.locator("article")).to_contain_text("Restarts this VM.")
+    expect(page).to_have_title("Reboot Scheduled - vm_0")
+    expect(page.get_by_role("status")).to_have_text("IMDS answers. Reboot of this VM, Scheduled.")
+    expect(life).to_contain_text("Scheduled now")
+    simulator.set_document([])
+    expect(page.locator("article")).to_have_count(0)
+    expect(life).to_contain_text("cancelled")
+    expect(page.get_by_role("status")).to_have_text("IMDS answers. No events.")
+    assert_never_reloaded(page)
+
+
+def test_countdown_runs(simulator: Simulator, exporter: Exporter, context: BrowserContext) -> None:
+    """The countdown goes down by itself and is right in a browser whose clock is not; marked text stays marked."""
+    not_before = int(time.time()) + 3000
+    reboot = event(NotBefore=formatdate(not_before, usegmt=True))
+    simulator.set_document([reboot])
+    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    context.add_init_script("const real = Date.now; Date.now = () => real() - 7200e3;")
+    page = opened(context, exporter.url)
+    timer = page.get_by_role("timer")
+    page.locator("dd code").first.select_text()
+    shown = [timer.inner_text()]
+    for _ in range(4):
+        expect(timer).not_to_have_text(shown[-1])
+        shown.append(timer.inner_text())
+    seconds = [seconds_in(words) for words in shown]
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[-1] == pytest.approx(not_before - time.time(), abs=10)
+    assert str(reboot["EventId"]) in str(page.evaluate("getSelection().toString()"))
+    assert_never_reloaded(page)
+
+
+def test_hostile_texts_do_nothing(simulator: Simulator, exporter: Exporter, context: BrowserContext) -> None:
+    """Script in any field of an event is shown as the text it is; it neither runs nor makes the browser ask anybody."""
+    asked: set[str] = set()
+    complaints: list[str] = []
+    page = context.new_page()
+    page.on("request", lambda request: asked.add(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(exporter.url)
+    evil = {name: f"{name} {EVIL}" for name in ("EventType", "EventStatus", "EventSource", "Description")}
+    simulator.set_document([event(**evil, EventId=f"id {EVIL}", Resources=["vm_0", f"VM {EVIL}"])])
+    card = page.locator("article")
+    for text in (*evil.values(), f"ID {EVIL.upper()}", f"VM {EVIL}"):
+        expect(card.get_by_text(text).first).to_be_visible()
+    expect(page.locator("#history li").first).to_contain_text(EVIL)
+    page.reload()
+    expect(card).to_contain_text(f"Description {EVIL}")
+    with page.expect_response(exporter.url + "/"):
+        pass
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("article img, article script").count() == 0
+    assert complaints == []
+    assert asked == {exporter.url + "/"}
+
+
+def test_policy_stops_what_escaping_would_not(exporter: Exporter, context: BrowserContext) -> None:
+    """Even markup that got into the page could run nothing, load nothing and send nothing elsewhere."""
+    page = opened(context, exporter.url)
+    said = page.evaluate(
+        """async () => {
+          const stopped = [];
+          document.addEventListener("securitypolicyviolation", (event) => stopped.push(event.effectiveDirective));
+          const script = document.createElement("script");
+          script.textContent = "window.hacked = 1";
+          const image = document.createElement("img");
+          image.setAttribute("onerror", "window.hacked = 1");
+          image.src = "/-/healthy";
+          const base = document.createElement("base");
+          base.href = "http://127.0.0.1:9/";
+          document.head.append(base);
+          document.body.append(script, image);
+          await fetch("http://127.0.0.1:9/").catch(() => {});
+          await new Promise((done) => setTimeout(done, 200));
+          return { hacked: window.hacked ?? null, stopped };
+        }"""
+    )
+    assert said["hacked"] is None
+    assert {"script-src-elem", "script-src-attr", "img-src", "base-uri", "connect-src"} <= set(said["stopped"])
+
+
+def test_works_without_script(simulator: Simulator, exporter: Exporter, browser: Browser) -> None:
+    """With JavaScript switched off, the page shows the events and keeps up by loading itself again."""
+    simulator.set_document([event()])
+    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(exporter.url)
+        expect(page.locator("article")).to_contain_text("Restarts this VM.")
+        expect(page.locator("article")).to_contain_text(re.compile(r"in 59m \d+s"))
+        simulator.set_document([])
+        expect(page.locator("#events")).to_contain_text("No events")
+
+
+def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: Start, context: BrowserContext) -> None:
+    """While the exporter hangs or is gone, the page says so in red, takes back that all is quiet, and recovers."""
+    exporter = start_exporter(simulator.url)
+    exporter.shows("a poll", lambda now: now.value("up") == 1)
+    page = opened(context, exporter.url)
+    alert = page.get_by_role("alert")
+    quiet, unsure = page.locator(".quiet"), page.locator(".unsure")
+    expect(quiet).to_be_visible()
+    expect(alert).to_be_hidden()
+    exporter.process.send_signal(signal.SIGSTOP)
+    expect(alert).to_have_text("The exporter cannot be reached (no answer in time). Nobody knows what IMDS says now.")
+    expect(quiet).to_be_hidden()
+    expect(unsure).to_be_visible()
+    expect(page.get_by_text("IMDS answers", exact=True)).to_be_hidden()
+    exporter.process.send_signal(signal.SIGCONT)
+    expect(quiet).to_be_visible()
+    expect(alert).to_be_hidden()
+    exporter.kill()
+    expect(alert).to_have_text("The exporter cannot be reached (no connection). Nobody knows what IMDS says now.")
+    expect(page.locator("#lost")).to_contain_text(re.compile(r"as it was \d+s ago"))
+    expect(page).to_have_title("Exporter not reached - No events - vm_0")
+    expect(quiet).to_be_hidden()
+    expect(page.locator("h1")).to_have_text("vm_0")
+    assert_never_reloaded(page)
+
+
+def test_failing_imds_is_red_and_keeps_the_events(
+    simulator: Simulator, exporter: Exporter, context: BrowserContext
+) -> None:
+    """When IMDS fails, the page turns red and says why, and keeps the events as last known, until it answers."""
+    simulator.set_document([event()])
+    page = opened(context, exporter.url)
+    expect(page.locator("#imds")).to_contain_text("IMDS answers")
+    expect(page.locator("article")).to_be_visible()
+    simulator.inject("503")
+    sight = page.locator("#imds")
+    expect(sight).to_contain_text("IMDS gives no valid answer")
+    expect(sight).to_contain_text("503")
+    assert page.evaluate("getComputedStyle(document.getElementById('imds')).backgroundColor") == "rgb(179, 24, 45)"
+    expect(page.get_by_role("heading", level=2).first).to_have_text("Current events, as last known")
+    expect(page.locator("article")).to_contain_text("Restarts this VM.")
+    expect(page).to_have_title("Blind: IMDS gives no valid answer - vm_0")
+    simulator.heal()
+    expect(sight).to_contain_text("IMDS answers")
+    expect(page.get_by_role("heading", level=2).first).to_have_text("Current events")
+    assert_never_reloaded(page)
+
+
+def test_keyboard_and_screen_reader(simulator: Simulator, exporter: Exporter, context: BrowserContext) -> None:
+    """The first key leads past everything to the events, focus can be seen, and all parts have names and headings."""
+    simulator.set_document([event()])
+    page = opened(context, exporter.url)
+    expect(page.get_by_role("article", name="Reboot")).to_be_visible()
+    page.keyboard.press("Tab")
+    skip = page.get_by_role("link", name="Skip to the current events")
+    expect(skip).to_be_focused()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    expect(page.locator("#events")).to_be_focused()
+    page.keyboard.press("Tab")
+    focused = page.get_by_role("navigation").get_by_role("link", name="Metrics")
+    expect(focused).to_be_focused()
+    with page.expect_response(exporter.url + "/"):
+        pass
+    expect(focused).to_be_focused()
+    roles: tuple[Literal["banner", "main", "navigation", "contentinfo"], ...] = (
+        "banner",
+        "main",
+        "navigation",
+        "contentinfo",
+    )
+    for role in roles:
+        expect(page.get_by_role(role)).to_have_count(1)
+    assert [page.get_by_role("heading", level=level).count() for level in (1, 2, 3)] == [1, 2, 1]
+    focused.click()
+    expect(page.locator("pre")).to_contain_text("azure_scheduled_events_up 1.0")
+
+
+def test_script_and_server_tell_times_alike(exporter: Exporter, context: BrowserContext) -> None:
+    """The words of a time do not change when the script takes over from the server."""
+    page = opened(context, exporter.url)
+    moments = [0, 0.4, 0.9, 1, 59.9, 60, 872.5, 3599, 3600, 3661, 86399, 93784, 259200, 1e7]
+    moments += [-moment for moment in moments]
+    told = page.evaluate("(all) => all.map((one) => [length(Math.abs(one)), left(one), ago(one)])", moments)
+    assert told == [[length(abs(one)), left(one), ago(one)] for one in moments]
+
+
+class _Scenes(http.server.BaseHTTPRequestHandler):
+    """The page as it looks at a fixed moment."""
+
+    def do_GET(self) -> None:
+        """Serve /busy, /quiet and /blind as the exporter would."""
+        scene = {"/busy": BUSY, "/quiet": QUIET, "/blind": BLIND}.get(self.path)
+        self.send_response(HTTPStatus.OK if scene else HTTPStatus.NOT_FOUND)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        for name, value in page_headers():
+            self.send_header(name, value)
+        self.end_headers()
+        if scene:
+            self.wfile.write(status_page(scene, NOW, "/metrics"))
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def scenes() -> Iterator[str]:
+    """Serve the page at fixed moments; gives the base address."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Scenes) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 900])
+def test_readable_on_every_screen(
+    request: pytest.FixtureRequest, browser: Browser, scheme: Literal["light", "dark"], width: int
+) -> None:
+    """In light and dark, on a desk and on a telephone, all text has the contrast of WCAG AA and nothing is cut off."""
+    size = ViewportSize(width=width, height=1250)
+    with scenes() as base, browser.new_context(viewport=size, color_scheme=scheme) as context:
+        page = context.new_page()
+        for scene in ("busy", "quiet", "blind"):
+            page.goto(f"{base}/{scene}")
+            assert page.evaluate(CONTRAST) == []
+            assert page.evaluate("document.documentElement.scrollWidth") == width
+            name = PICTURED.get((scene, scheme, width))
+            if name and request.config.getoption("--update-golden"):
+                page.screenshot(path=PICTURES / name)
+        page.evaluate("missing('no connection')")
+        expect(page.get_by_role("alert")).to_be_visible()
+        assert page.evaluate(CONTRAST) == []
+
+
+def test_pictures_of_the_documentation() -> None:
+    """docs/status-page.md shows the pictures that this module takes, and none is too large to load at night."""
+    text = (PICTURES.parent / "status-page.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"\(images/(.+?)\)", text)) == sorted(PICTURED.values())
+    assert all(10_000 < (PICTURES / name).stat().st_size < 200_000 for name in PICTURED.values())
