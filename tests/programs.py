@@ -161,7 +161,11 @@ class Exporter(Program):
         base = [COMMAND, "run", "--imds.endpoint", endpoint, "--web.listen-address", "127.0.0.1:0"]
         journal = [] if any(flag.startswith("--journal.path") for flag in flags) else ["--journal.path", "memory"]
         super().__init__([*base, *journal, *flags], output, **env)
-        self.port = int(self.wait_for_line(r"msg=listening .*\bport=(\d+)")[1])
+        try:
+            self.port = int(self.wait_for_line(r"msg\W+listening.*\bport\W+(\d+)")[1])
+        except BaseException:
+            self.kill()
+            raise
         self.url = f"http://127.0.0.1:{self.port}"
 
     def scrape(self) -> Scrape:

@@ -10,7 +10,7 @@ Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-event
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -43,12 +43,6 @@ class Range:
         """Return whether ``value`` is in it."""
         return (self.at_least is None or value >= self.at_least) and (self.below is None or value < self.below)
 
-    def covers(self, other: "Range", least: float = -math.inf) -> bool:
-        """Return whether every number of ``other`` is in it, where no number is less than ``least``."""
-        low, other_low = (max(least, -math.inf if r.at_least is None else r.at_least) for r in (self, other))
-        high, other_high = (math.inf if r.below is None else r.below for r in (self, other))
-        return low <= other_low and other_high <= high
-
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -76,26 +70,24 @@ class Match:
             (self.event_type is None or event.event_type in self.event_type)
             and (self.event_source is None or event.source in self.event_source)
             and life.scope in self.scope
-            and self._duration_matches(event.duration_seconds)
-            and (self.resources is None or self.resources.holds(len(event.resources)))
-            and (self.notice_left is None or (left is not None and self.notice_left.holds(left)))
+            and self.allows_duration(event.duration_seconds)
+            and self.allows_resources(len(event.resources))
+            and self.allows_notice(left)
         )
 
-    def _duration_matches(self, seconds: float | None) -> bool:
+    def allows_duration(self, seconds: float | None) -> bool:
+        """Return whether the rule is about events that announce so long an impact; None if they announce none."""
         if self.duration is None:
             return not self.unknown_duration or seconds is None
         return self.duration.holds(seconds) if seconds is not None else self.unknown_duration
 
-    def covers(self, other: "Match") -> bool:
-        """Return whether every event that ``other`` is about is one of this one's as well."""
-        return (
-            _set_covers(self.event_type, other.event_type)
-            and _set_covers(self.event_source, other.event_source)
-            and self.scope >= other.scope
-            and self._covers_duration(other)
-            and (self.resources is None or self.resources.covers(other.resources or Range(), other.fewest_resources))
-            and _range_covers(self.notice_left, other.notice_left)
-        )
+    def allows_resources(self, count: float) -> bool:
+        """Return whether the rule is about events of so many VMs."""
+        return self.resources is None or self.resources.holds(count)
+
+    def allows_notice(self, left: float | None) -> bool:
+        """Return whether the rule is about events with so many seconds to NotBefore; None if they have none."""
+        return self.notice_left is None or (left is not None and self.notice_left.holds(left))
 
     @property
     def fewest_resources(self) -> int:
@@ -107,14 +99,6 @@ class Match:
         if self.notice_left is None or self.notice_left.below is None or life.event.not_before is None:
             return math.inf
         return self.notice_left.below - (life.event.not_before - now.wall)
-
-    def _covers_duration(self, other: "Match") -> bool:
-        if self.duration is None and not self.unknown_duration:
-            return True
-        if other.duration is None:
-            return other.unknown_duration and self.unknown_duration
-        known = self.duration is not None and self.duration.covers(other.duration, least=0)
-        return known and (self.unknown_duration or not other.unknown_duration)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,9 +217,9 @@ def read(top: Section, name: str) -> Policy:
                 raise section.error(
                     f"'{rule.name}' is the rule in line {earlier.line} as well: names tell rules apart", "name"
                 )
-            if earlier.match.covers(rule.match):
-                by = f"'{earlier.name}' (line {earlier.line})"
-                raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")
+        by = " and ".join(f"'{earlier.name}' (line {earlier.line})" for earlier in _takers(rule, rules))
+        if by:
+            raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")
         rules.append(rule)
     return Policy(name, tuple(rules))
 
@@ -325,9 +309,66 @@ def _range(section: Section, key: str, *, durations: bool) -> Range | None:
     return found
 
 
-def _set_covers(wide: frozenset[str] | None, narrow: frozenset[str] | None) -> bool:
-    return wide is None or (narrow is not None and wide >= narrow)
+_Box = tuple[frozenset[object], ...]
+"""Some values of each thing that a rule can match on; all events with any combination of them."""
 
 
-def _range_covers(wide: Range | None, narrow: Range | None) -> bool:
-    return wide is None or (narrow is not None and wide.covers(narrow))
+def covered(match: Match, earlier: Sequence[Match]) -> bool:
+    """Return whether every event that ``match`` is about is one that some of ``earlier`` is about as well."""
+    matches = [match, *earlier]
+    taken = [box for one in earlier for box in _boxes(one, matches)]
+    return not any(_is_left(box, taken) for box in _boxes(match, matches))
+
+
+def _takers(rule: Rule, earlier: Sequence[Rule]) -> list[Rule]:
+    """The rules that leave nothing to ``rule``, alone or else together; none if it can decide."""
+    for one in earlier:
+        if covered(rule.match, [one.match]):
+            return [one]
+    takers = list(earlier)
+    if not covered(rule.match, [one.match for one in takers]):
+        return []
+    for one in earlier:
+        fewer = [other for other in takers if other is not one]
+        if covered(rule.match, [other.match for other in fewer]):
+            takers = fewer
+    return takers
+
+
+def _boxes(match: Match, matches: Sequence[Match]) -> list[_Box]:
+    """What ``match`` is about, for each scope. A number stands for all up to the next bound in any of ``matches``."""
+
+    def bounds(ranges: Iterable[Range | None]) -> set[float]:
+        return {bound for each in ranges if each for bound in (each.at_least, each.below) if bound is not None}
+
+    seconds = {None, 0.0, *bounds(one.duration for one in matches)}
+    counts = {0, 1, *(math.ceil(bound) for bound in bounds(one.resources for one in matches))}
+    left = {None, -math.inf, *bounds(one.notice_left for one in matches)}
+    types, sources = match.event_type or {*EventType, ""}, match.event_source or {*EventSource, ""}  # "": any other
+    return [
+        (
+            frozenset(types),
+            frozenset(sources),
+            frozenset({scope}),
+            frozenset(each for each in seconds if match.allows_duration(each)),
+            frozenset(count for count in counts if match.allows_resources(count) and count >= (scope is Scope.SELF)),
+            frozenset(each for each in left if match.allows_notice(each)),
+        )
+        for scope in match.scope
+    ]
+
+
+def _is_left(box: _Box, taken: Sequence[_Box]) -> bool:
+    """Whether any event of ``box`` is in none of ``taken``."""
+    if not all(box):
+        return False
+    for position, other in enumerate(taken):
+        if not all(mine & theirs for mine, theirs in zip(box, other, strict=True)):
+            continue
+        for axis, theirs in enumerate(other):  # what sticks out on one side after the other, and the rest is taken
+            outside = box[axis] - theirs
+            if outside and _is_left((*box[:axis], outside, *box[axis + 1 :]), taken[position + 1 :]):
+                return True
+            box = (*box[:axis], box[axis] & theirs, *box[axis + 1 :])
+        return False
+    return True

@@ -184,6 +184,17 @@ def _choice(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def _collector(text: str) -> str | None:
+    try:
+        address = urlsplit(text)
+        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0
+    except ValueError:
+        usable = False
+    if text and not usable:
+        raise ValueError(f"{text!r} is no collector: write http://HOST:4318, or https (OTLP over HTTP, not gRPC)")
+    return text or None
+
+
 def _optional(text: str) -> str | None:
     return text or None
 
@@ -263,7 +274,7 @@ SETTINGS = (
         "Which events to approve: off, documented, or a file.",
         "POLICY",
     ),
-    Setting("otlp.endpoint", "", _optional, "OpenTelemetry collector to send a trace of each event to.", "URL"),
+    Setting("otlp.endpoint", "", _collector, "OpenTelemetry collector to send a trace of each event to.", "URL"),
     Setting(
         "tracing.scope", "self", _choice("self", "all"), "Trace this VM's events, or those of other VMs too.", "SCOPE"
     ),

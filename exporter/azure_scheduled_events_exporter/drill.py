@@ -31,7 +31,7 @@ _REQUEST_SECONDS: Final = 10
 _SHORT_FREEZE_SECONDS: Final = 9
 _DEGRADED_SECONDS: Final = 86_400
 _NOTIFICATIONS: Final = re.compile(
-    r'^alertmanager_notifications(?P<failed>_failed)?_total\{(?:[^}]*,)?integration="(?P<integration>[^"]+)"[^}]*\} '
+    r'^alertmanager_notification_requests(?P<failed>_failed)?_total\{(?:[^}]*,)?integration="(?P<integration>[^"]+)"[^}]*\} '
     r"(?P<count>\S+)$",
     re.MULTILINE,
 )
@@ -47,9 +47,9 @@ class DrillAlert:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Notifications that Alertmanager has tried to send so far, and those that failed, by integration."""
+    """Notifications that receivers have taken from Alertmanager so far, and those that failed, by integration."""
 
-    tried: Mapping[str, float]
+    delivered: Mapping[str, float]
     failed: Mapping[str, float]
 
 
@@ -146,13 +146,13 @@ class Alertmanager:
         self._session = requests.Session()
 
     def sent(self) -> Sent:
-        """Return how many notifications it has tried to send."""
+        """Return how its notifications have fared until now."""
         tried: dict[str, float] = {}
         failed: dict[str, float] = {}
         for found in _NOTIFICATIONS.finditer(self._ask("GET", "/metrics").text):
             counts = failed if found["failed"] else tried
             counts[found["integration"]] = counts.get(found["integration"], 0) + float(found["count"])
-        return Sent(tried, failed)
+        return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
 
     def raise_alert(self, labels: Mapping[str, str], alert: DrillAlert, ends_in: float) -> None:
         """Hand it the alert, which ends in so many seconds."""
@@ -194,18 +194,20 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
     _say(f"{time.monotonic() - begun:.2f} s: Alertmanager holds it, for: {receivers}")
     if held["status"]["state"] == "suppressed":
         raise ExporterError(f"{alert.name} is silenced or inhibited: nobody will hear of it")
-    told = _until(lambda: _news(before.tried, team.sent().tried), end)
+    told = _until(lambda: _more(before.delivered, team.sent().delivered), end)
+    failed = _more(before.failed, team.sent().failed)
+    if told:
+        _say(f"{time.monotonic() - begun:.2f} s: Alertmanager has told: {', '.join(told)}")
+        failed = _until(lambda: _more(before.failed, team.sent().failed), min(end, time.monotonic() + 1))
+    if failed:
+        raise ExporterError(f"telling failed: {', '.join(failed)}; the reason stands in Alertmanager's log")
     if not told:
         hint = "an info only shows" if alert.severity == "info" else "look at the receivers and group_wait"
         raise ExporterError(f"Alertmanager has told nobody within {format_duration(timeout)}: {hint}")
-    _say(f"{time.monotonic() - begun:.2f} s: Alertmanager tells: {', '.join(told)}")
-    failed = _until(lambda: _news(before.failed, team.sent().failed), min(end, time.monotonic() + 1))
-    if failed:
-        raise ExporterError(f"telling failed: {', '.join(failed)}; the reason stands in Alertmanager's log")
     _say("The rest of the way is the receiver's: has the phone rung?")
 
 
-def _news(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
+def _more(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
     return sorted(name for name, count in now.items() if count > before.get(name, 0))
 
 

@@ -126,6 +126,7 @@ class Lifecycle:
         proven_by_boot: whether only a boot of this VM shows that it started.
         outcome: how it ended: completed, cancelled or lost; ended_at: when that was seen.
         told: False once it came back after its end and so makes no more transitions.
+        vm_name: this VM's name when it was last looked at, so that a restart need not wait for it; None while unknown.
     """
 
     event: ScheduledEvent
@@ -142,6 +143,7 @@ class Lifecycle:
     outcome: Transition | None = None
     ended_at: Instant | None = None
     told: bool = True
+    vm_name: str | None = None
 
     @property
     def event_id(self) -> str:
@@ -271,11 +273,13 @@ def _state(event: ScheduledEvent) -> State:
 def _seen(before: Lifecycle | None, event: ScheduledEvent, vantage: Vantage) -> tuple[Lifecycle, list[Change]]:
     """An event that stands in the document."""
     state, transitions = PRESENT[before.state if before else None, _state(event)]
-    scope = event.scope(vantage.vm_name)
+    vm_name = vantage.vm_name or (before.vm_name if before else None)
+    scope = event.scope(vm_name)
     if before is None:
-        life = Lifecycle(event, state, scope, vantage.now, notice_seconds=_notice(event, vantage.now))
+        notice = _notice(event, vantage.now)
+        life = Lifecycle(event, state, scope, vantage.now, notice_seconds=notice, vm_name=vm_name)
     else:
-        life = replace(before, event=event, state=state, scope=scope)
+        life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
     changes = []

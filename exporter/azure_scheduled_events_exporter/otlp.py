@@ -11,6 +11,7 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 import urllib3
@@ -134,7 +135,7 @@ def _judge(response: requests.Response) -> Verdict:
     status = response.status_code
     if status == HTTPStatus.OK:
         return _partial_success(response)
-    reason = f"{response.url} answered {status}"
+    reason = f"{_without_secrets(response)} answered {status}"
     if status in RETRYABLE:
         return Verdict(settled=False, reason=reason, retry_after=_retry_after(response.headers.get("Retry-After", "")))
     return Verdict(settled=True, rejected=ALL, reason=reason)
@@ -148,10 +149,15 @@ def _partial_success(response: requests.Response) -> Verdict:
     except DecodeError:
         return Verdict(settled=True)  # some collectors answer JSON, or text; it was a 200
     rejected = answer.partial_success.rejected_spans
-    reason = (
-        f"{response.url}: {answer.partial_success.error_message or 'rejected without a reason'}" if rejected else ""
-    )
+    why = answer.partial_success.error_message or "rejected without a reason"
+    reason = f"{_without_secrets(response)}: {why}" if rejected else ""
     return Verdict(settled=True, rejected=rejected, reason=reason)
+
+
+def _without_secrets(response: requests.Response) -> str:
+    """The collector's address for the log, without a password that it may carry."""
+    parts = urlsplit(response.url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _retry_after(text: str) -> float:

@@ -153,9 +153,8 @@ class Poller:
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the spans of current events as they stand, for an exporter that ends in mid event."""
-        vm_name = self.snapshot.vm_name
-        lives = [life for life in self._known.current.values() if self._traced(life, vm_name)]
-        return unfinished(lives, vm_name or "", self._clock.now())
+        lives = [life for life in self._known.current.values() if self._traced(life)]
+        return unfinished(lives, self._clock.now())
 
     def _ask(self) -> Outcome:
         """Fetch and take in; a failure leaves what was known as it is."""
@@ -191,26 +190,23 @@ class Poller:
         known, changes = observe(self._known, document, Vantage(now, vm_name, watched, self._clock.booted_at()))
         before, self._document, self._watched = self._document, document, now
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
-        late = self._late_spans(known, vm_name)
         self._teller.oddities(document)
         self.snapshot = replace(
-            self._with(known, changes, vm_name, late),
+            self._with(known, changes, self._late_spans(known)),
             vm_name=vm_name,
             identity=self._identity,
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
         )
 
-    def _with(
-        self, known: Lifecycles, changes: Sequence[Change], vm_name: str | None, spans: Sequence[SpanFacts] = ()
-    ) -> Snapshot:
+    def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
         """Journal that ``known`` is what is known after ``changes``, then tell; return the snapshot that says so."""
         tally = self.snapshot.tally.plus(map(measure, changes))
-        traced = [change for change in changes if self._traced(change.lifecycle, vm_name)]
+        traced = [change for change in changes if self._traced(change.lifecycle)]
         entry = Entry(
             changes=changes,
             lives=[*self._different(known), *(change.lifecycle for change in changes if change.lifecycle.outcome)],
-            spans=[*(span for change in traced for span in finished(change, vm_name or "")), *spans],
+            spans=[*(span for change in traced for span in finished(change)), *spans],
         )
         if entry.changes or entry.lives or entry.spans:
             self._journal.record(entry, tally, known)
@@ -235,22 +231,22 @@ class Poller:
             known = self._known
             for approver, names in event_ids.items():
                 known = asked(known, names, approver)
-            self.snapshot = self._with(known, (), vm_name)
+            self.snapshot = self._with(known, ())
             self._log.info("approving", extra=request_facts(due))
             try:
                 self._client.approve(
                     [one.life.event.sent_id or one.life.event_id for one in due], self._settings.timeout
                 )
             except ImdsError as error:
-                self._not_approved(due, error, vm_name)
+                self._not_approved(due, error)
             else:
-                self._accepted(due, event_ids, vm_name)
+                self._accepted(due, event_ids)
         counts, words = dict(self._approvals.counts), self._approvals.words
         if (counts, words) != (self.snapshot.approval_requests, self.snapshot.approval_words):
             revision = self.snapshot.revision + 1
             self.snapshot = replace(self.snapshot, revision=revision, approval_requests=counts, approval_words=words)
 
-    def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]], vm_name: str | None) -> None:
+    def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]]) -> None:
         now = self._clock.now()
         known = self._known
         changes: list[Change] = []
@@ -260,10 +256,10 @@ class Poller:
         self._approvals.accepted(due)
         self._approved = True
         self._log.info("approval accepted", extra=request_facts(due))
-        self.snapshot = self._with(known, changes, vm_name)
+        self.snapshot = self._with(known, changes)
         self._journal.answer({one.ask: ACCEPTED for one in due if one.ask is not None})
 
-    def _not_approved(self, due: Sequence[Due], error: ImdsError, vm_name: str | None) -> None:
+    def _not_approved(self, due: Sequence[Due], error: ImdsError) -> None:
         """IMDS refused, or nobody knows what it did: then the wish stands, and an early start was its answer."""
         is_refusal = error.status != 0
         what = "approval refused" if is_refusal else "approval without an answer"
@@ -272,7 +268,7 @@ class Poller:
         if is_refusal:
             # What was asked before without an answer may have been heard; a refusal now says nothing of that.
             names = [one.life.event_id for one in due if one.life.asked_by is None]
-            self.snapshot = self._with(refused(self._known, names), (), vm_name)
+            self.snapshot = self._with(refused(self._known, names), ())
         self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
@@ -280,18 +276,16 @@ class Poller:
         before = self._known.current
         return [life for life in known.current.values() if life.told and life != before.get(life.event_id)]
 
-    def _traced(self, life: Lifecycle, vm_name: str | None) -> bool:
-        return self._tracer is not None and is_traced(life, vm_name, peers_too=self._settings.trace_peers)
+    def _traced(self, life: Lifecycle) -> bool:
+        return self._tracer is not None and is_traced(life, peers_too=self._settings.trace_peers)
 
-    def _late_spans(self, known: Lifecycles, vm_name: str | None) -> list[SpanFacts]:
+    def _late_spans(self, known: Lifecycles) -> list[SpanFacts]:
         """What could not be told while this VM's name was not known."""
         before = self._known.current
         return [
-            detected(life, vm_name or "")
+            detected(life)
             for event_id, life in known.current.items()
-            if event_id in before
-            and self._traced(life, vm_name)
-            and not self._traced(before[event_id], self.snapshot.vm_name)
+            if event_id in before and self._traced(life) and not self._traced(before[event_id])
         ]
 
     def _keep_journal(self, now: Instant) -> None:

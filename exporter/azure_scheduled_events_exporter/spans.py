@@ -56,56 +56,56 @@ def span_id(event_id: str, vm_name: str, span_name: str) -> str:
     return hashlib.sha256(f"{event_id.lower()}/{vm_name}/{span_name}".encode()).hexdigest()[:16]
 
 
-def is_traced(life: Lifecycle, vm_name: str | None, *, peers_too: bool) -> bool:
+def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
     """Return whether this VM tells the trace of ``life``: without its own name it could not say who tells."""
-    return bool(vm_name) and life.told and (life.scope is Scope.SELF or peers_too)
+    return bool(life.vm_name) and life.told and (life.scope is Scope.SELF or peers_too)
 
 
-def finished(change: Change, vm_name: str) -> tuple[SpanFacts, ...]:
+def finished(change: Change) -> tuple[SpanFacts, ...]:
     """Return the spans that are complete with ``change``."""
     life, at = change.lifecycle, change.at
     match change.transition:
         case Transition.DETECTED:
-            return (detected(life, vm_name),)
+            return (detected(life),)
         case Transition.APPROVED:
-            return (_span(life, vm_name, "approval", life.first_seen, at),)
+            return (_span(life, "approval", life.first_seen, at),)
         case Transition.STARTED:
-            return _until_started(life, vm_name)
+            return _until_started(life)
         case Transition.COMPLETED | Transition.CANCELLED | Transition.LOST:
-            spans = list(_until_started(life, vm_name)) if life.proven_by_boot else []
-            return (*spans, *_open(life, vm_name, at))
+            spans = list(_until_started(life)) if life.proven_by_boot else []
+            return (*spans, *_open(life, at))
         case _:
             return ()
 
 
-def detected(life: Lifecycle, vm_name: str) -> SpanFacts:
+def detected(life: Lifecycle) -> SpanFacts:
     """Return the span that is told at once, so that the trace exists before the VM goes away."""
-    return _span(life, vm_name, "detected", life.first_seen, life.first_seen)
+    return _span(life, "detected", life.first_seen, life.first_seen)
 
 
-def unfinished(lives: Iterable[Lifecycle], vm_name: str, now: Instant) -> tuple[SpanFacts, ...]:
+def unfinished(lives: Iterable[Lifecycle], now: Instant) -> tuple[SpanFacts, ...]:
     """Return the open spans of ``lives`` as they stand at ``now``, for an exporter that ends in mid event."""
-    return tuple(span for life in lives for span in _open(life, vm_name, now))
+    return tuple(span for life in lives for span in _open(life, now))
 
 
-def _until_started(life: Lifecycle, vm_name: str) -> tuple[SpanFacts, ...]:
+def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
     if life.started_at is None or life.started_at == life.first_seen:
         return ()
-    scheduled = _span(life, vm_name, "scheduled", life.first_seen, life.started_at)
+    scheduled = _span(life, "scheduled", life.first_seen, life.started_at)
     if life.approved_by is Approver.DEADLINE:
-        return (scheduled, _span(life, vm_name, "approval", life.first_seen, life.started_at))
+        return (scheduled, _span(life, "approval", life.first_seen, life.started_at))
     return (scheduled,)
 
 
-def _open(life: Lifecycle, vm_name: str, until: Instant) -> tuple[SpanFacts, ...]:
+def _open(life: Lifecycle, until: Instant) -> tuple[SpanFacts, ...]:
     """The whole life, and the phase that it is in."""
     name, since = ("scheduled", life.first_seen) if life.started_at is None else ("started", life.started_at)
-    return (_span(life, vm_name, name, since, until), _span(life, vm_name, ROOT, life.first_seen, until))
+    return (_span(life, name, since, until), _span(life, ROOT, life.first_seen, until))
 
 
-def _span(life: Lifecycle, vm_name: str, name: str, start: Instant, end: Instant) -> SpanFacts:
+def _span(life: Lifecycle, name: str, start: Instant, end: Instant) -> SpanFacts:
     event = life.event
-    own = _spelling(event, vm_name)
+    own = _spelling(event, life.vm_name or "")
     leader = event.resources[0].lstrip("_") if event.resources else own
     if name != ROOT:
         parent = span_id(event.event_id, own, ROOT)

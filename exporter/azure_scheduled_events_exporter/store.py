@@ -275,6 +275,7 @@ def _load_life(text: str) -> Lifecycle:
         outcome=Transition(values["outcome"]) if values["outcome"] else None,
         ended_at=instant("ended_at"),
         told=values["told"],
+        vm_name=values["vm_name"],
     )
 
 

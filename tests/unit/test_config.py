@@ -159,7 +159,7 @@ def test_every_setting_is_a_field() -> None:
 def test_flag_environment_file_default(flag: str, file: Path) -> None:
     """A flag wins over its environment variable, that over the file, that over the default; each alone is taken."""
     text, value = OTHER[flag]
-    default = next(setting.default for setting in SETTINGS if setting.flag == flag) or "default"
+    default = next(setting.default for setting in SETTINGS if setting.flag == flag) or "http://default"
     variable = environment_name(flag)
     file.write_text(f"{flag}: '{text}'\n")
     unset = of(resolve({}, {}), flag)
@@ -394,3 +394,10 @@ def test_any_value(flag: str, text: str) -> None:
         if flag != "approval.policy":  # that one names the file which the text would be
             assert message.startswith(f"--{flag}: ")
             assert message.isprintable()
+
+
+@pytest.mark.parametrize("text", ["collector:4318", "grpc://collector:4317", "http://", "http://[::1", "4318"])
+def test_a_collector_that_cannot_be_is_refused(text: str) -> None:
+    """A collector's address without http or https is a mistake to hear of at once, not a retry for ever."""
+    with pytest.raises(UsageError, match=r"^--otlp.endpoint: .* is no collector: write http://HOST:4318"):
+        resolve({"otlp.endpoint": text}, {})

@@ -1,0 +1,113 @@
+"""What the journal costs on this disk: ``python benchmarks/journal.py [FOLDER]``; prints a small table."""
+
+import logging
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from azure_scheduled_events_exporter.events import Document, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.instant import Instant
+from azure_scheduled_events_exporter.journal import Journal
+from azure_scheduled_events_exporter.lifecycle import Change, Lifecycles, Vantage, observe
+from azure_scheduled_events_exporter.spans import finished
+from azure_scheduled_events_exporter.store import Entry
+from azure_scheduled_events_exporter.tally import Tally, measure
+
+VM = "vmss_0"
+START = 1_700_000_000.0
+TRANSITIONS = 2_000
+LIVES = 10_000
+RUNS = 5
+RETENTION = 90 * 86400.0
+LOG = logging.getLogger("benchmark")
+
+
+def life(number: int) -> list[tuple[Change, ...]]:
+    """Return the changes of one event's whole life, by document: detected, started, completed."""
+    event = ScheduledEvent(
+        event_id=f"C7061BAC-AFDC-4513-B24B-{number:012X}",
+        event_type="Freeze",
+        status=EventStatus.SCHEDULED,
+        source="Platform",
+        resources=(VM, "vmss_1"),
+        not_before=START + 900,
+        description="Virtual machine is being paused because of a memory-preserving Live Migration operation.",
+        duration_seconds=5.0,
+    )
+    steps = ((0.0, (event,)), (901.0, (replace(event, status=EventStatus.STARTED, not_before=None),)), (1500.0, ()))
+    known, told = Lifecycles(), []
+    for at, events in steps:
+        known, changes = observe(known, Document(1, events), Vantage(Instant(START + at, at, "boot"), VM))
+        told.append(changes)
+    return told
+
+
+def entry(changes: Sequence[Change], *, traced: bool = True) -> Entry:
+    """Return what a poller writes for ``changes``."""
+    spans = [span for change in changes for span in finished(change)] if traced else []
+    return Entry(changes, [change.lifecycle for change in changes], spans)
+
+
+def transitions(folder: Path) -> tuple[float, float]:
+    """Return median and 99th percentile of the seconds that one journalled transition takes, with its spans."""
+    entries = [entry(changes) for number in range(TRANSITIONS // 3) for changes in life(number)]
+    with closing(Journal(folder / "transitions", RETENTION, LOG)) as journal:
+        seconds = []
+        for each in entries:
+            began = time.perf_counter()
+            journal.record(each, Tally(), Lifecycles())
+            seconds.append(time.perf_counter() - began)
+        if not journal.state.up:
+            sys.exit("the journal could not be written: these would be figures of memory")
+    return statistics.median(seconds), statistics.quantiles(seconds, n=100)[98]
+
+
+def fill(folder: Path) -> None:
+    """Write a journal of many ended lives."""
+    changes = [change for number in range(LIVES) for told in life(number) for change in told]
+    tally = Tally().plus(map(measure, changes))
+    with closing(Journal(folder / "long", RETENTION, LOG)) as journal:
+        journal.record(entry(changes, traced=False), tally, Lifecycles())
+
+
+def opening(folder: Path) -> float:
+    """Return the seconds that opening and rebuilding the long journal takes."""
+    began = time.perf_counter()
+    with closing(Journal(folder / "long", RETENTION, LOG)) as journal:
+        restored = journal.restore()
+        seconds = time.perf_counter() - began
+    counted = sum(restored.tally.transitions.values())
+    if counted != 3 * LIVES:
+        sys.exit(f"{counted} transitions came back instead of {3 * LIVES}")
+    return seconds
+
+
+def main() -> None:
+    """Measure, and print median and budget of each."""
+    parent = sys.argv[1] if len(sys.argv) > 1 else None
+
+    def median_of(measured: Callable[[], float]) -> float:
+        return statistics.median(measured() for _ in range(RUNS))
+
+    with tempfile.TemporaryDirectory(dir=parent) as name:
+        folder = Path(name)
+        median, percentile = transitions(folder)
+        fill(folder)
+        opened = median_of(lambda: opening(folder))
+    rows = (
+        ("a journalled transition, median", median, 0.001),
+        ("a journalled transition, p99", percentile, 0.005),
+        (f"opening {LIVES:,} lifecycles, median of {RUNS}", opened, 1.0),
+    )
+    for what, seconds, budget in rows:
+        verdict = "ok" if seconds <= budget else "OVER"
+        sys.stdout.write(f"{what:<45} {seconds * 1000:9.2f} ms   budget {budget * 1000:6.0f} ms   {verdict}\n")
+
+
+if __name__ == "__main__":
+    main()

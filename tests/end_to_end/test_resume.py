@@ -1,0 +1,395 @@
+"""What a restart makes of the time before: a poller by hand, with clocks of our own, over a journal and a real wire."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.daemon import Exporter
+from azure_scheduled_events_exporter.imds import Outcome
+from azure_scheduled_events_exporter.instant import Instant
+from azure_scheduled_events_exporter.journal import read_only
+from azure_scheduled_events_exporter.simulator import Simulator
+from azure_scheduled_events_exporter.spans import SpanFacts, span_id, trace_id
+from azure_scheduled_events_exporter.tally import Histogram
+from collector import Collector
+from programs import eventually
+
+START = 1_700_000_000.0
+ID = "602D9444-D2CD-49C7-8624-8643E7171297"
+LOG = logging.getLogger("tests.resume")
+
+
+@dataclass
+class MachineClock:
+    """The clocks of a machine that boots when it is told to."""
+
+    wall: float = START
+    booted: float = START - 100_000
+    boot: int = 1
+
+    def now(self) -> Instant:
+        """Return this moment."""
+        return Instant(self.wall, self.wall - self.booted, f"boot-{self.boot}")
+
+    def booted_at(self) -> Instant | None:
+        """Return when this machine booted."""
+        return Instant(self.booted, 0.0, f"boot-{self.boot}")
+
+    def reboots(self, at: float) -> None:
+        """Boot again, ``at`` seconds after START."""
+        self.booted = START + at
+        self.boot += 1
+
+
+@dataclass
+class Machine:
+    """A VM whose exporter is polled by hand, killed and started again on one journal."""
+
+    imds: Simulator
+    collector: Collector
+    folder: Path
+    stack: ExitStack
+    name: str = "vmss_0"
+    clock: MachineClock = field(default_factory=MachineClock)
+    exporter: Exporter | None = None
+
+    def start(self) -> None:
+        """Start the exporter; nothing is asked yet."""
+        flags = {
+            "imds.endpoint": self.imds.url,
+            "instance.name": self.name,
+            "journal.path": str(self.folder),
+            "otlp.endpoint": self.collector.url,
+        }
+        self.exporter = Exporter(resolve(flags, {}), LOG, self.clock)
+        self.stack.callback(self.exporter.journal.close)
+
+    def dies(self) -> None:
+        """End without a word, as SIGKILL and power cuts do: what is committed is all there is."""
+        assert self.exporter
+        self.exporter.journal.close()
+        self.exporter = None
+
+    def polls(self, at: float, *events: dict[str, object]) -> None:
+        """Poll, ``at`` seconds after START, when the document shows ``events``."""
+        self.clock.wall = START + at
+        if self.exporter is None:
+            self.start()
+        assert self.exporter
+        self.imds.set_document(list(events))
+        poll = self.exporter.poller.poll
+        eventually(lambda: poll() is Outcome.OK, "a poll that is not throttled")
+
+    @property
+    def transitions(self) -> dict[str, int]:
+        """Every transition counted so far, without those that are 0."""
+        assert self.exporter
+        counted: dict[str, int] = {}
+        for (*_, transition), count in self.exporter.poller.snapshot.tally.transitions.items():
+            if count:
+                counted[transition] = counted.get(transition, 0) + count
+        return counted
+
+    @property
+    def phases(self) -> dict[tuple[str, str], Histogram]:
+        """The phase durations by type and phase."""
+        assert self.exporter
+        return dict(self.exporter.poller.snapshot.tally.phases)
+
+    @property
+    def spans(self) -> dict[str, SpanFacts]:
+        """The journalled spans by name, none of them delivered yet."""
+        assert self.exporter
+        spans = self.exporter.journal.spans(-1)
+        assert len(spans) == len({span.name for span in spans})
+        return {span.name: span for span in spans}
+
+    def times(self) -> dict[str, tuple[float, float]]:
+        """Start and end of each span, in seconds after START."""
+        return {name: (span.start - START, span.end - START) for name, span in self.spans.items()}
+
+    def journalled(self) -> list[tuple[str, str]]:
+        """EventId and transition of every row of the journal, as another process reads it."""
+        return [(str(r["event_id"]), str(r["transition"])) for _, r in read_only(self.folder).told()]
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector that accepts everything."""
+    with Collector() as running:
+        yield running
+
+
+@pytest.fixture
+def machine(tmp_path: Path, collector: Collector) -> Iterator[Machine]:
+    """A VM that has not started its exporter yet."""
+    with ExitStack() as stack:
+        yield Machine(stack.enter_context(Simulator()), collector, tmp_path / "state", stack)
+
+
+def event(kind: str = "Reboot", status: str = "Scheduled", *, event_id: str = ID) -> dict[str, object]:
+    """Return an event of the first VM, with 900 s of notice from START."""
+    return {
+        "EventId": event_id,
+        "EventStatus": status,
+        "EventType": kind,
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vmss_0"],
+        "NotBefore": formatdate(START + 900, usegmt=True) if status == "Scheduled" else "",
+        "Description": "",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+    }
+
+
+class TestReboot:
+    """The event takes the exporter down with its VM."""
+
+    def test_in_mid_event(self, machine: Machine) -> None:
+        """A reboot nobody saw begin is completed by the evidence of the boot, with one trace without a hole."""
+        machine.polls(0, event())
+        machine.polls(899, event())
+        machine.dies()
+        machine.clock.reboots(at=910)
+        machine.polls(960)
+        assert machine.transitions == {"detected": 1, "completed": 1}
+        assert machine.times() == {
+            "detected": (0, 0),
+            "scheduled": (0, 910),
+            "started": (910, 960),
+            "scheduled_event": (0, 960),
+        }
+        root = machine.spans["scheduled_event"]
+        assert root.attributes["azure.scheduled_event.outcome"] == "completed"
+        assert {span.trace_id for span in machine.spans.values()} == {trace_id(ID)}
+        assert {span.parent_id for span in machine.spans.values()} == {"", root.span_id}
+        assert machine.phases["Reboot", "scheduled"].total == 910
+        assert machine.phases["Reboot", "started"].total == 50
+
+    def test_the_collector_gets_it_whole(self, machine: Machine, collector: Collector) -> None:
+        """A collector that got the beginning before the reboot gets the rest after it, in the same trace."""
+        machine.start()
+        machine.polls(0, event())
+        self.deliver(machine)
+        assert collector.names() == ["detected"]
+        machine.dies()
+        machine.clock.reboots(at=910)
+        machine.polls(960)
+        self.deliver(machine)
+        assert collector.names(trace_id(ID)) == ["detected", "scheduled", "scheduled_event", "started"]
+        spans = {span.name: span for span in collector.spans().values()}
+        assert spans["scheduled_event"].end - spans["detected"].start == 960 * 10**9
+        assert spans["scheduled"].end == spans["started"].start
+
+    def test_before_the_name_is_known_again(self, machine: Machine) -> None:
+        """The trace gets its end also when IMDS does not tell this VM's name in time after the reboot."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.name = ""
+        machine.clock.reboots(at=910)
+        machine.polls(960)
+        assert set(machine.spans) == {"detected", "scheduled", "started", "scheduled_event"}
+
+    def deliver(self, machine: Machine) -> None:
+        """Let the exporter deliver what is in its journal."""
+        assert machine.exporter
+        tracer = machine.exporter._tracer
+        assert tracer
+        thread = threading.Thread(target=tracer.run, daemon=True)
+        thread.start()
+        tracer.wake()
+        tracer.stop([], 10.0)
+        thread.join(10.0)
+        assert machine.exporter.journal.spans_queued() == 0
+
+    def test_still_started_afterwards(self, machine: Machine) -> None:
+        """A VM that is back while its event still stands there as Started sees it end later."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.clock.reboots(at=910)
+        machine.polls(960, event(status="Started"))
+        assert machine.transitions == {"detected": 1, "started": 1}
+        machine.polls(1500)
+        assert machine.transitions == {"detected": 1, "started": 1, "completed": 1}
+        assert machine.times()["scheduled_event"] == (0, 1500)
+        assert machine.times()["scheduled"] == (0, machine.times()["started"][0])
+
+    def test_started_before(self, machine: Machine) -> None:
+        """An event that had been seen Started when the VM went down is completed, from that moment on."""
+        machine.polls(0, event())
+        machine.polls(901, event(status="Started"))
+        machine.dies()
+        machine.clock.reboots(at=910)
+        machine.polls(960)
+        assert machine.transitions == {"detected": 1, "started": 1, "completed": 1}
+        assert machine.times()["started"] == (901, 960)
+        assert machine.phases["Reboot", "started"].total == 59
+
+    @pytest.mark.parametrize("kind", ["Reboot", "Redeploy", "Preempt", "Terminate"])
+    def test_what_a_reboot_proves(self, kind: str, machine: Machine) -> None:
+        """A reboot proves those events that reboot a VM."""
+        machine.polls(0, event(kind))
+        machine.dies()
+        machine.clock.reboots(at=910)
+        machine.polls(960)
+        assert machine.transitions == {"detected": 1, "completed": 1}
+
+    def test_a_freeze_is_not_proven(self, machine: Machine) -> None:
+        """A Freeze keeps the memory, so a reboot says nothing about it."""
+        machine.polls(0, event("Freeze"))
+        machine.dies()
+        machine.clock.reboots(at=910)
+        machine.polls(960)
+        assert machine.transitions == {"detected": 1, "lost": 1}
+        assert "started" not in machine.times()
+
+    def test_the_reboot_of_another_vm_is_not_proven(self, machine: Machine) -> None:
+        """Our own reboot says nothing about an event of another VM."""
+        machine.name = "vmss_3"
+        machine.polls(0, event())
+        machine.dies()
+        machine.clock.reboots(at=910)
+        machine.polls(960)
+        assert machine.transitions == {"detected": 1, "lost": 1}
+
+    def test_a_clock_that_was_set_is_no_reboot(self, machine: Machine) -> None:
+        """A time of boot that moves with the wall clock proves nothing: the boot is the same."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.clock.booted = START + 910
+        machine.polls(960)
+        assert machine.transitions == {"detected": 1, "lost": 1}
+
+
+class TestRestart:
+    """The exporter alone was down."""
+
+    def test_still_there(self, machine: Machine) -> None:
+        """An event that is still there goes on as if nothing had been."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.polls(300, event())
+        assert machine.transitions == {"detected": 1}
+        machine.polls(901, event(status="Started"))
+        machine.polls(1500)
+        assert machine.transitions == {"detected": 1, "started": 1, "completed": 1}
+        assert machine.times() == {
+            "detected": (0, 0),
+            "scheduled": (0, 901),
+            "approval": (0, 901),
+            "started": (901, 1500),
+            "scheduled_event": (0, 1500),
+        }
+        assert machine.phases["Reboot", "scheduled"].total == 901
+        assert machine.phases["Reboot", "started"].total == 599
+
+    def test_started_meanwhile(self, machine: Machine) -> None:
+        """A start in between is told with the first poll, and the time in between is in the phase."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.polls(1000, event(status="Started"))
+        assert machine.transitions == {"detected": 1, "started": 1}
+        assert machine.phases["Reboot", "scheduled"].total == 1000
+        assert machine.times()["scheduled"] == (0, 1000)
+
+    @pytest.mark.parametrize("at", [300, 2000])
+    def test_gone_without_a_reboot(self, machine: Machine, at: float) -> None:
+        """An event that left while nobody polled is lost: cancelled or done, nobody knows."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.polls(at)
+        assert machine.transitions == {"detected": 1, "lost": 1}
+        assert machine.times() == {"detected": (0, 0), "scheduled": (0, at), "scheduled_event": (0, at)}
+        assert machine.spans["scheduled_event"].attributes["azure.scheduled_event.outcome"] == "lost"
+        assert machine.phases == {}
+
+    def test_started_and_gone(self, machine: Machine) -> None:
+        """An event that had started and is gone is completed."""
+        machine.polls(0, event())
+        machine.polls(901, event(status="Started"))
+        machine.dies()
+        machine.polls(5000)
+        assert machine.transitions == {"detected": 1, "started": 1, "completed": 1}
+        assert machine.phases["Reboot", "started"].total == 4099
+
+    def test_rescheduled_meanwhile(self, machine: Machine) -> None:
+        """A NotBefore that moved in between is a rescheduling."""
+        machine.polls(0, event())
+        machine.dies()
+        moved = {**event(), "NotBefore": formatdate(START + 1800, usegmt=True)}
+        machine.polls(300, moved)
+        assert machine.transitions == {"detected": 1, "rescheduled": 1}
+        machine.dies()
+        machine.polls(400, moved)
+        assert machine.transitions == {"detected": 1, "rescheduled": 1}
+
+    def test_a_new_event_meanwhile(self, machine: Machine) -> None:
+        """An event that came in between is first seen now."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.polls(300, event(), event(event_id="NEW"))
+        assert machine.transitions == {"detected": 2}
+        assert machine.journalled() == [(ID, "detected"), ("NEW", "detected")]
+
+    def test_an_event_that_came_back(self, machine: Machine) -> None:
+        """An event that had its end before the restart makes no second life."""
+        machine.polls(0, event())
+        machine.polls(50)
+        machine.dies()
+        machine.polls(300, event())
+        machine.polls(350)
+        assert machine.transitions == {"detected": 1, "cancelled": 1}
+
+    def test_counters_neither_fall_nor_double(self, machine: Machine) -> None:
+        """Over many restarts at every stage each transition is counted once, and no counter is ever less."""
+        story = [
+            [event()],
+            [event(), event(event_id="B")],
+            [event(status="Started"), event(event_id="B")],
+            [event(event_id="B", status="Started")],
+            [event(event_id="C", status="Started")],
+            [],
+        ]
+        before: dict[str, int] = {}
+        for step, document in enumerate(story):
+            for _ in range(3):
+                machine.polls(1000.0 + step, *document)
+                now = machine.transitions
+                assert all(now[name] >= count for name, count in before.items())
+                before = now
+                machine.dies()
+                machine.start()
+                assert machine.transitions == before, "before the first poll"
+        assert before == {"detected": 3, "started": 3, "completed": 3}
+        rows = machine.journalled()
+        assert len(rows) == len(set(rows)) == 9
+
+    def test_what_was_known_is_shown_before_the_first_answer(self, machine: Machine) -> None:
+        """While IMDS does not answer after a restart, the events of before stand, and are not taken for gone."""
+        machine.polls(0, event())
+        machine.dies()
+        machine.start()
+        assert machine.exporter
+        assert list(machine.exporter.poller.snapshot.current) == [ID]
+        machine.imds.inject("503")
+        assert machine.exporter.poller.poll() is not Outcome.OK
+        assert list(machine.exporter.poller.snapshot.current) == [ID]
+        assert machine.transitions == {"detected": 1}
+
+    def test_delivered_spans_are_not_told_again(self, machine: Machine) -> None:
+        """A restart in mid event sends no span that the collector has already under another id."""
+        machine.polls(0, event())
+        first = machine.spans["detected"]
+        machine.dies()
+        machine.polls(300, event())
+        again = machine.spans["detected"]
+        assert again.span_id == first.span_id == span_id(ID, "vmss_0", "detected")
+        assert (again.start, again.end) == (first.start, first.end)
+        assert replace(again, attributes={}) == replace(first, attributes={})

@@ -1,0 +1,256 @@
+"""The trace of an event as a collector sees it: from IMDS through a running exporter, over failures and restarts."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator, What
+from azure_scheduled_events_exporter.spans import span_id, trace_id
+from collector import ACCEPT, HANG, Collector, Reply
+from programs import Exporter, eventually
+
+Start = Callable[..., Exporter]
+WHOLE = ("approval", "detected", "scheduled", "scheduled_event", "started")
+POLL = ("--poll.interval", "300ms")
+ID = "602D9444-D2CD-49C7-8624-8643E7171297"
+TRACE = trace_id(ID)
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    """A collector that accepts everything unless told otherwise."""
+    with Collector() as running:
+        yield running
+
+
+@pytest.fixture
+def imds() -> Iterator[Simulator]:
+    """A simulated IMDS without events until one is placed."""
+    with Simulator() as running:
+        running.set_document([])
+        yield running
+
+
+def reboot(status: str = "Scheduled", *, event_id: str = ID, seconds: float = 900.0) -> dict[str, object]:
+    """Return a Reboot of two VMs, ``seconds`` before its NotBefore."""
+    return {
+        "EventId": event_id,
+        "EventStatus": status,
+        "EventType": "Reboot",
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vmss_0", "vmss_1"],
+        "NotBefore": formatdate(time.time() + seconds, usegmt=True) if status == "Scheduled" else "",
+        "Description": "Host server is undergoing maintenance.",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+    }
+
+
+def seen_by(exporter: Exporter, *transitions: str) -> None:
+    """Wait until the exporter has counted exactly these transitions."""
+    wanted = dict.fromkeys(transitions, 1.0)
+    exporter.shows(f"{transitions}", lambda scrape: scrape.transitions() == wanted)
+
+
+def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path: Path) -> None:
+    """A live migration is one trace without a hole: what happened, when, to which VM."""
+    with Simulator("live-migration", speed=200) as simulator:
+        exporter = start_exporter(
+            simulator.url, *POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")
+        )
+        eventually(lambda: any(each.what is What.ANNOUNCED for each in simulator.record), "announced")
+        event_id = simulator.record[0].event_id
+        trace = trace_id(event_id)
+        collector.wait_for("detected", trace_id=trace)
+        assert all(each.what is What.ANNOUNCED for each in simulator.record), "detected is told before anything happens"
+        spans = collector.wait_for(*WHOLE, trace_id=trace)
+        truth = {each.what: each.at for each in simulator.record}
+    root = spans["scheduled_event"]
+    assert root.parent_id == ""
+    assert {span.parent_id for span in spans.values()} == {"", root.span_id}
+    assert {name: span.span_id for name, span in spans.items()} == {
+        name: span_id(event_id, "vmss_0", name) for name in WHOLE
+    }
+    assert spans["detected"].start == spans["detected"].end == root.start
+    assert spans["scheduled"].start == spans["approval"].start == root.start
+    assert spans["scheduled"].end == spans["approval"].end == spans["started"].start
+    assert spans["started"].end == root.end
+    moments = {What.ANNOUNCED: root.start, What.STARTED: spans["started"].start, What.COMPLETED: root.end}
+    for what, nanoseconds in moments.items():
+        assert -0.1 < nanoseconds / 1e9 - truth[what] < 3.0, what
+    facts = {name.removeprefix("azure.scheduled_event."): value for name, value in root.attributes.items()}
+    assert facts.pop("notice_seconds") == pytest.approx(4.5, abs=3.0)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", facts.pop("not_before"))
+    assert facts == {
+        "id": event_id,
+        "type": "Freeze",
+        "source": "Platform",
+        "description": "Virtual machine is being paused because of a memory-preserving Live Migration operation.",
+        "resources": ["vmss_0", "vmss_1"],
+        "duration_seconds": 5.0,
+        "outcome": "completed",
+        "approved_by": "deadline",
+    }
+    assert root.resource["azure.vm.name"] == "vmss_0"
+    assert root.resource["cloud.provider"] == "azure"
+    assert root.resource["cloud.region"] == "westeurope"
+    lines = exporter.lines("event_id=" + event_id)
+    assert len(lines) == 3
+    assert all(f"trace_id={trace}" in line for line in lines)
+    exporter.shows("nothing waits", lambda scrape: scrape.value("spans_queued") == 0)
+    scrape = exporter.scrape()
+    assert scrape.value("spans_total", outcome="exported") == 5
+    assert scrape.value("spans_total", outcome="failed") == 0
+
+
+def test_detected_is_told_at_once(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
+    """The trace exists within a moment of the poll that saw the event, since the VM may go away."""
+    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url)
+    exporter.shows("a poll", lambda scrape: scrape.value("up"))
+    imds.set_document([reboot()])
+    span = collector.wait_for("detected", trace_id=TRACE)["detected"]
+    (request,) = collector.received
+    assert request.at - span.start / 1e9 < 3.0, "1 s on a machine that is not busy with tests"
+
+
+def test_two_vms_one_trace(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
+    """Two VMs that see one event tell one trace: the first of Resources the root, the other its child."""
+    flags = [*POLL, "--otlp.endpoint", collector.url]
+    exporters = [
+        start_exporter(imds.vm_url(name), *flags, "--instance.name", spelling)
+        for name, spelling in (("vmss_0", "vmss_0"), ("vmss_1", "VMSS_1"))
+    ]
+    for step, transition in (
+        ([reboot()], "detected"),
+        ([reboot("Started")], "started"),
+        ([], "completed"),
+    ):
+        imds.set_document(step)
+        for exporter in exporters:
+            exporter.shows(transition, lambda scrape, what=transition: what in scrape.transitions())  # type: ignore[misc]
+    eventually(lambda: len(collector.spans(TRACE)) == 10, "five spans of each")
+    spans = {(span.resource["azure.vm.name"], span.name): span for span in collector.spans(TRACE).values()}
+    assert spans.keys() == {(vm, name) for vm in ("vmss_0", "vmss_1") for name in WHOLE}
+    first, second = spans["vmss_0", "scheduled_event"], spans["vmss_1", "scheduled_event"]
+    assert first.parent_id == ""
+    assert second.parent_id == first.span_id
+    for (vm, name), span in spans.items():
+        if name != "scheduled_event":
+            assert span.parent_id == spans[vm, "scheduled_event"].span_id
+
+
+@pytest.mark.parametrize("scope", ["self", "all"])
+def test_the_events_of_others(scope: str, collector: Collector, imds: Simulator, start_exporter: Start) -> None:
+    """Another VM's events are traced with --tracing.scope all only."""
+    exporter = start_exporter(imds.vm_url("vmss_2"), *POLL, "--otlp.endpoint", collector.url, "--tracing.scope", scope)
+    imds.set_document([reboot()])
+    seen_by(exporter, "detected")
+    imds.set_document([reboot(), {**reboot(event_id="MINE"), "Resources": ["vmss_2"]}])
+    collector.wait_for("detected", trace_id=trace_id("MINE"))
+    assert collector.names(TRACE) == ([] if scope == "self" else ["detected"])
+
+
+def test_the_end_in_mid_event(collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """SIGTERM tells the open spans as they stand, and the next start tells them whole under the same ids."""
+    flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
+    exporter = start_exporter(imds.url, *flags)
+    imds.set_document([reboot()])
+    collector.wait_for("detected", trace_id=TRACE)
+    began = time.monotonic()
+    assert exporter.terminate() == 0
+    assert time.monotonic() - began < 8.0, "2 s on a machine that is not busy with tests"
+    open_spans = collector.wait_for("detected", "scheduled", "scheduled_event", trace_id=TRACE)
+    assert all("azure.scheduled_event.outcome" not in span.attributes for span in open_spans.values())
+    imds.set_document([reboot("Started")])
+    exporter = start_exporter(imds.url, *flags)
+    exporter.shows("started", lambda scrape: "started" in scrape.transitions())
+    imds.set_document([])
+    eventually(
+        lambda: collector.spans(TRACE).get(span_id(ID, "vmss_0", "started")), "the phase that came after the restart"
+    )
+    whole = collector.wait_for(*WHOLE, trace_id=TRACE)
+    assert whole["scheduled_event"].attributes["azure.scheduled_event.outcome"] == "completed"
+    assert whole["scheduled_event"].start == open_spans["scheduled_event"].start
+    assert whole["scheduled_event"].end > open_spans["scheduled_event"].end
+    assert whole["scheduled"].end == whole["started"].start, "no hole where the exporter was not running"
+
+
+def test_the_end_with_a_collector_that_hangs(
+    collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path
+) -> None:
+    """A collector that hangs delays the end by less than two seconds, and nothing is lost."""
+    flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
+    collector.answer(HANG)
+    exporter = start_exporter(imds.url, *flags)
+    imds.set_document([reboot()])
+    eventually(lambda: collector.received, "the request that hangs")
+    began = time.monotonic()
+    assert exporter.terminate() == 0
+    assert time.monotonic() - began < 8.0, "2 s on a machine that is not busy with tests"
+    collector.answer(ACCEPT)
+    start_exporter(imds.url, *flags)
+    collector.wait_for("detected", trace_id=TRACE)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
+def test_a_collector_that_is_away(
+    collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path, *, killed: bool
+) -> None:
+    """A collector that is down for the whole event gets every span once it is back, also after a kill."""
+    collector.stop()
+    flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
+    exporter = start_exporter(imds.url, *flags)
+    times = {}
+    for document, transition in (([reboot()], "detected"), ([reboot("Started")], "started"), ([], "completed")):
+        times[transition] = time.time()
+        imds.set_document(document)
+        exporter.shows(transition, lambda scrape, what=transition: what in scrape.transitions())  # type: ignore[misc]
+    queued = exporter.shows("spans", lambda scrape: scrape.value("spans_queued"))
+    assert queued == 5
+    if killed:
+        exporter.kill()
+        exporter = start_exporter(imds.url, *flags)
+        assert exporter.shows("spans", lambda scrape: scrape.value("spans_queued")) == 5
+    collector.start()
+    spans = collector.wait_for(*WHOLE, trace_id=TRACE)
+    exporter.shows("nothing waits", lambda scrape: scrape.value("spans_queued") == 0)
+    assert exporter.scrape().value("spans_total", outcome="exported") == 5
+    root = spans["scheduled_event"]
+    told = {"detected": root.start, "started": spans["started"].start, "completed": root.end}
+    assert spans["started"].start == spans["scheduled"].end
+    for transition, nanoseconds in told.items():
+        assert -0.1 < nanoseconds / 1e9 - times[transition] < 4.0, transition
+
+
+def test_a_collector_in_trouble(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
+    """While a collector answers 503, then 429, then hangs, polls keep their rhythm, and nothing is lost."""
+    collector.answer(Reply(503), Reply(429, {"Retry-After": "2"}), HANG, ACCEPT)
+    flags = [*POLL, "--otlp.endpoint", collector.url]
+    exporter = start_exporter(imds.url, *flags, OTEL_EXPORTER_OTLP_TIMEOUT="1")
+    imds.set_document([reboot()])
+    collector.wait_for("detected", trace_id=TRACE)
+    assert [request.reply.status for request in collector.received[:2]] == [503, 429]
+    assert [request.reply.hang for request in collector.received] == [False, False, True, False]
+    began, ended = collector.received[0].at, collector.received[3].at
+    polls = [each.at for each in imds.requests if each.path.endswith("scheduledevents") and began < each.at < ended]
+    assert len(polls) > 0.5 * (ended - began) / 0.3
+    assert max(later - earlier for earlier, later in pairwise(polls)) < 2.0
+    scrape = exporter.scrape()
+    assert scrape.value("up") == 1
+    assert scrape.value("spans_total", outcome="failed") == 0
+
+
+def test_without_tracing(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
+    """OpenTelemetry's own switch turns tracing off, and the log names the trace all the same."""
+    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, OTEL_SDK_DISABLED="true")
+    imds.set_document([reboot()])
+    seen_by(exporter, "detected")
+    (line,) = exporter.lines("event detected")
+    assert f"trace_id={TRACE}" in line
+    assert exporter.scrape().value("spans_queued") in {0, None}
+    assert collector.received == []
