@@ -48,7 +48,10 @@ def export(target: Path, assignments: Sequence[str], values: Path | None) -> int
 def _alerts(chosen: dict[str, str], values: Path | None) -> dict[str, str]:
     settings: Any = _generator("settings")
     settings_now = settings.load(values, chosen) if values else settings.resolve(chosen)
-    rendered: dict[str, str] = _generator("generate").render(settings_now)
+    can_make_grafana = importlib.util.find_spec("grafanalib") is not None
+    if not can_make_grafana:
+        print("alerts/grafana keeps its thresholds: to change them too, pip install grafanalib", file=sys.stderr)
+    rendered: dict[str, str] = _generator("generate").render(settings_now, grafana=can_make_grafana)
     return rendered
 
 

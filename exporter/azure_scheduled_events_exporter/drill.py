@@ -31,7 +31,8 @@ _REQUEST_SECONDS: Final = 10
 _SHORT_FREEZE_SECONDS: Final = 9
 _DEGRADED_SECONDS: Final = 86_400
 _NOTIFICATIONS: Final = re.compile(
-    r'^alertmanager_notification_requests(?P<failed>_failed)?_total\{(?:[^}]*,)?integration="(?P<integration>[^"]+)"[^}]*\} '
+    r"^alertmanager_notification_requests(?P<failed>_failed)?_total"
+    r'\{(?:[^}]*,)?integration="(?P<integration>[^"]+)"[^}]*\} '
     r"(?P<count>\S+)$",
     re.MULTILINE,
 )

@@ -1,0 +1,244 @@
+"""What IMDS can do to an approval: refuse it, lose its answer, never answer, while the exporter is killed."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from gate import Gate, Rule, Treatment, Way
+from programs import Exporter, Scrape, eventually, fetch
+
+VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
+FLAGS = ("--poll.interval", "250ms", "--imds.timeout", "700ms", "--approval.policy", "documented")
+SCHEDULED_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+
+
+def reboot(approval_delay: float = 0.0, *, count: int = 1) -> Scenario:
+    """Return a scenario in which a user wants to restart the first VM, at once."""
+    event = PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0, approval_delay=approval_delay)
+    return Scenario("reboot", "A restart.", VMS, (event,) * count)
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Return a stack of what is to end with the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def approvals(scrape: Scrape) -> dict[str, float]:
+    """Return the requests to approve by outcome, without those that are 0."""
+    counted = {labels["outcome"]: value for labels, value in scrape.series("approval_requests_total")}
+    return {outcome: value for outcome, value in counted.items() if value}
+
+
+def latencies(scrape: Scrape) -> dict[str, float]:
+    """Return how many approvals were told, by who approved."""
+    return {labels["approved_by"]: value for labels, value in scrape.series("approval_latency_seconds_count")}
+
+
+FAILURES: dict[str, tuple[tuple[Rule, ...], dict[str, float]]] = {
+    "400": ((400, 400, Way.PASS), {"rejected": 2}),
+    "404": ((404, 404, Way.PASS), {"rejected": 2}),
+    "429": ((429, 429, Way.PASS), {"rejected": 2}),
+    "500": ((500, 500, Way.PASS), {"rejected": 2}),
+    "timeout": ((Way.HANG, Way.HANG, Way.PASS), {"error": 2}),
+    "lost": ((Way.LOSE, 500, Way.PASS), {"error": 1, "rejected": 1}),
+}
+
+
+def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """An approval that IMDS did not accept is not told, and is asked for again, later each time, until it is."""
+    gates: dict[str, Gate] = {}
+    exporters: dict[str, Exporter] = {}
+    for name, (rules, _) in FAILURES.items():
+        simulator = stack.enter_context(Simulator(reboot(approval_delay=3600)))
+        gates[name] = stack.enter_context(Gate(simulator.url, *rules))
+        exporters[name] = start_exporter(gates[name].url, *FLAGS)
+    for name, exporter in exporters.items():
+        eventually(lambda gate=gates[name]: len(gate.posts) >= 2, f"{name}: two approvals")  # type: ignore[misc] # bound now
+        if len(gates[name].posts) == 2:
+            scrape = exporter.scrape()
+            assert scrape.total("event_approved") == 0, name
+            assert not scrape.transitions(transition="approved"), name
+            assert not latencies(scrape), name
+    for name, exporter in exporters.items():
+        exporter.shows(f"{name}: approved", lambda scrape: scrape.total("event_approved") == 1)
+        scrape = exporter.scrape()
+        assert approvals(scrape) == {**FAILURES[name][1], "accepted": 1}, name
+        assert scrape.transitions(transition="approved") == {"approved": 1}, name
+        assert latencies(scrape) == {"exporter": 1}, name
+        latency = scrape.total("approval_latency_seconds_sum")
+        assert latency >= 3, name  # pauses of 1 s and 2 s
+        first, second, third = gates[name].posts
+        assert second.at - first.at >= 1, name
+        assert third.at - second.at >= 2, name
+        _one_per_poll(gates[name])
+        assert gates[name].most_in_a_second() <= 5, name
+        assert scrape.value("polls_total", outcome="throttled") == 0, name
+    _check_audit(exporters["500"], gates["500"])
+    assert len(exporters["timeout"].lines('msg="approval without an answer"')) == 2
+
+
+def _check_audit(exporter: Exporter, gate: Gate) -> None:
+    """The log tells who asked, by what rule, for which events and VMs, and what IMDS said."""
+    (event_id,) = gate.posts[0].event_ids
+    said = f"event_ids={event_id} approved_by=exporter who=user-asked resources=vmss_0"
+    assert len(exporter.lines(f"msg=approving {said}")) == 3
+    refused = exporter.lines('msg="approval refused"')
+    assert len(refused) == 2
+    assert all(f'{said} error="{gate.url} answered 500: not today"' in line for line in refused)
+    assert len(exporter.lines(f'msg="approval accepted" {said}')) == 1
+
+
+def _one_per_poll(gate: Gate) -> None:
+    """Between two approvals there is always a look at the events."""
+    methods = [arrival.method for arrival in gate.arrivals if "scheduledevents" in arrival.path]
+    assert ("POST", "POST") not in itertools.pairwise(methods)
+
+
+def test_somebody_else_was_heard(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """An approval that is always refused is asked for until the event begins, and is never called ours."""
+    simulator = stack.enter_context(Simulator(reboot()))
+    gate = stack.enter_context(Gate(simulator.url, 429))
+    exporter = start_exporter(gate.url, *FLAGS)
+    eventually(lambda: len(gate.posts) == 2, "two approvals")
+    (event_id,) = gate.posts[0].event_ids
+    body = f'{{"StartRequests": [{{"EventId": "{event_id}"}}]}}'.encode()
+    assert fetch(simulator.vm_url("vmss_1") + SCHEDULED_EVENTS, "POST", body, Metadata="true").status == 200
+    exporter.shows("external", lambda scrape: latencies(scrape) == {"external": 1})
+    sent = len(gate.posts)
+    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+    exporter.shows(
+        "more polls than the next pause lasts",
+        lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls + 10,
+    )
+    assert len(gate.posts) == sent
+    assert exporter.scrape().total("event_approved") == 0
+    assert approvals(exporter.scrape()) == {"rejected": sent}
+
+
+def test_answer_lost(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """An approval whose answer was lost is told once the event begins early: that was the answer."""
+    simulator = stack.enter_context(Simulator(reboot()))
+    gate = stack.enter_context(Gate(simulator.url, Way.LOSE))
+    exporter = start_exporter(gate.url, *FLAGS)
+    exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
+    scrape = exporter.scrape()
+    assert latencies(scrape) == {"exporter": 1}
+    assert scrape.total("event_approved") == 1
+    assert scrape.transitions() == {"detected": 1, "approved": 1, "started": 1}
+    assert approvals(scrape) == {"error": 1}
+    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 8)
+    assert len(gate.posts) == 1
+
+
+def test_refusal_after_a_lost_answer(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """IMDS heard the first approval and lost the answer; that it refuses the second one does not undo the first."""
+    simulator = stack.enter_context(Simulator(reboot(approval_delay=4)))
+    gate = stack.enter_context(Gate(simulator.url, Way.LOSE, 429))
+    exporter = start_exporter(gate.url, *FLAGS)
+    exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
+    assert len(gate.posts) >= 2
+    assert latencies(exporter.scrape()) == {"exporter": 1}
+
+
+def test_one_request_for_all(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """All events that are due go in one request; when that is refused, one bad id does not keep the others."""
+    simulator = stack.enter_context(Simulator(reboot(approval_delay=3600, count=3)))
+    bad: list[str] = []
+
+    def one_is_bad(event_ids: Sequence[str]) -> Treatment:
+        bad[:] = bad or [event_ids[0]]
+        return 400 if bad[0] in event_ids else Way.PASS
+
+    gate = stack.enter_context(Gate(simulator.url, one_is_bad))
+    exporter = start_exporter(gate.url, *FLAGS)
+    exporter.shows("the two good ones", lambda scrape: scrape.total("event_approved") == 2)
+    assert len(gate.posts[0].event_ids) == 3
+    assert all(len(post.event_ids) == 1 for post in gate.posts[1:])
+    _one_per_poll(gate)
+    assert exporter.scrape().value("approval_requests_total", outcome="accepted") == 2
+    gate.treat(Way.PASS)
+    exporter.shows("all", lambda scrape: scrape.total("event_approved") == 3)
+    assert len([h for h in simulator.record if h.what is What.APPROVED]) == 3
+
+
+def test_one_request_for_all_accepted(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """Three events that are due cost one request, once."""
+    simulator = stack.enter_context(Simulator(reboot(approval_delay=3600, count=3)))
+    gate = stack.enter_context(Gate(simulator.url))
+    exporter = start_exporter(gate.url, *FLAGS, "--poll.interval", "50ms")
+    exporter.shows("all", lambda scrape: scrape.total("event_approved") == 3)
+    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 12)
+    (post,) = gate.posts
+    assert len(post.event_ids) == 3
+    assert approvals(exporter.scrape()) == {"accepted": 1}
+    assert exporter.scrape().value("polls_total", outcome="throttled") == 0
+    assert gate.most_in_a_second() <= 5
+
+
+@pytest.mark.parametrize("way", [Way.HANG, Way.LATE])
+def test_killed_before_the_answer(
+    way: Way, stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """Killed while it waits for the answer, the exporter neither forgets an approval nor repeats what was heard."""
+    simulator = stack.enter_context(Simulator(reboot()))
+    gate = stack.enter_context(Gate(simulator.url, way, Way.PASS))
+    flags = (*FLAGS, "--imds.timeout", "30s", "--journal.path", str(tmp_path / "state"))
+    exporter = start_exporter(gate.url, *flags)
+    eventually(lambda: gate.posts, "the approval")
+    first_seen = exporter.scrape().total("event_first_seen_timestamp_seconds")
+    eventually(lambda: way is Way.HANG or any(h.what is What.STARTED for h in simulator.record), "IMDS hears it")
+    exporter.kill()
+    again = start_exporter(gate.url, *flags)
+    again.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
+    scrape = again.scrape()
+    # What IMDS never heard is asked for again; what it has obeyed is not.
+    assert len(gate.posts) == (2 if way is Way.HANG else 1)
+    assert scrape.transitions() == {"detected": 1, "approved": 1, "started": 1}
+    assert latencies(scrape) == {"exporter": 1}
+    assert scrape.total("event_approved") == 1
+    assert scrape.total("event_first_seen_timestamp_seconds") == first_seen
+    assert 0 < scrape.total("approval_latency_seconds_sum") <= time.time() - first_seen
+    assert approvals(scrape) == ({"accepted": 1} if way is Way.HANG else {})
+
+
+def test_killed_after_the_answer(stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
+    """An approval that was accepted before a kill is not asked for again, though the event has not begun."""
+    simulator = stack.enter_context(Simulator(reboot(approval_delay=3600)))
+    gate = stack.enter_context(Gate(simulator.url))
+    flags = (*FLAGS, "--journal.path", str(tmp_path / "state"))
+    exporter = start_exporter(gate.url, *flags)
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
+    exporter.kill()
+    again = start_exporter(gate.url, *flags)
+    again.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 6)
+    scrape = again.scrape()
+    assert scrape.total("event_approved") == 1
+    assert scrape.transitions() == {"detected": 1, "approved": 1}
+    assert len(gate.posts) == 1
+
+
+def test_nothing_is_approved_over_the_network(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """No request to the exporter's port, of whatever method and path, lets an event begin."""
+    simulator = stack.enter_context(Simulator(reboot()))
+    exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
+    exporter.shows("the event", lambda scrape: scrape.total("pending", scope="self") == 1)
+    (event_id,) = [labels["event_id"] for labels, _ in exporter.scrape().series("event_info")]
+    body = f'{{"StartRequests": [{{"EventId": "{event_id}"}}]}}'.encode()
+    served = ["/", "/metrics", "/api/v1/events", "/-/healthy", "/-/ready"]
+    unserved = ["/approve", "/api/v1/approve", f"/api/v1/events/{event_id}", "/-/approve", SCHEDULED_EVENTS]
+    for path in [*served, *unserved]:
+        for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+            status = fetch(exporter.url + path, method, body, Metadata="true").status
+            assert status in {404, 405}, (method, path, status)
+        get = fetch(f"{exporter.url}{path}{'&' if '?' in path else '?'}approve={event_id}").status
+        assert get == (200 if path in served else 404), path
+    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 4)
+    assert not [seen for seen in simulator.requests if seen.method == "POST"]
+    assert exporter.scrape().total("pending", scope="self") == 1

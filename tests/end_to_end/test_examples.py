@@ -1,0 +1,404 @@
+"""The examples of docs/approvals.md and deploy/examples: read as they are, and run against the simulator."""
+
+import configparser
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from azure_scheduled_events_exporter.approval import Action, load
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from programs import COMMAND, PATIENCE, TESTS, Exporter, environment, eventually
+
+EXAMPLES = TESTS.parent / "deploy" / "examples"
+PAGE = TESTS.parent / "docs" / "approvals.md"
+LIBRARY = "/usr/local/lib/azure-scheduled-events"
+POLICIES = ("stateless-web-tier", "database-primary", "spot-batch-workers")
+HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction")
+VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
+QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
+
+# What stands in for every program of somebody else: it writes down when it was called and how, and how it goes.
+STAND_IN = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+[ -e "$CALLS.slow" ] && while [ -e "$CALLS.slow" ]; do sleep 0.05; done
+[ ! -e "$CALLS.broken" ]
+"""
+
+
+def blocks(language: str) -> list[str]:
+    """Return the page's blocks of code in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_of_the_page(name: str) -> None:
+    """The page shows each example policy just as its file has it."""
+    assert (EXAMPLES / "policies" / f"{name}.yaml").read_text() in blocks("yaml")
+
+
+def test_every_policy_of_the_page_is_good(tmp_path: Path) -> None:
+    """Every policy on the page is taken, and no example lies about that the page does not show."""
+    shown = blocks("yaml")
+    assert len(shown) == len(POLICIES) == len(list((EXAMPLES / "policies").iterdir()))
+    for number, text in enumerate(shown):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text)
+        assert load(path).rules
+
+
+def test_keys_of_the_page(tmp_path: Path) -> None:
+    """The page names every key of a policy file, and none that is not there."""
+    path = tmp_path / "policy.yaml"
+    known = set()
+    for text in ("x: 1", "rules: [{action: hold, x: 1}]", "rules: [{action: hold, match: {x: 1}}]"):
+        path.write_text(text if text.startswith("rules") else f"rules: []\n{text}")
+        done = subprocess.run(
+            [COMMAND, "check-config", "--approval.policy", str(path)],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 2
+        known |= set(done.stderr.strip().rpartition("known here: ")[2].split(", "))
+    page = PAGE.read_text().partition("## The policy file")[2].partition("**Several VMs.**")[0]
+    named = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert named == known - {"rules"}
+
+
+def test_example_policies_hold_what_is_deleted() -> None:
+    """No example policy approves the deletion of a VM that Azure takes back."""
+    for name in POLICIES:
+        for rule in load(EXAMPLES / "policies" / f"{name}.yaml").rules:
+            if rule.action is Action.HOLD and (rule.match.event_type is None or "Preempt" in rule.match.event_type):
+                break
+            assert rule.match.event_type is not None
+            assert "Preempt" not in rule.match.event_type, (name, rule.name)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_unit(hook: str, tmp_path: Path) -> None:
+    """Each systemd unit is one that systemd takes, runs what lies beside it, and comes back whenever it ends."""
+    text = (EXAMPLES / f"{hook}.service").read_text()
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign] # systemd's keys have capitals
+    unit.read_string(text)
+    assert unit["Service"]["Restart"] == "always"
+    assert unit["Service"]["StateDirectory"] == hook
+    assert unit["Install"]["WantedBy"] == "multi-user.target"
+    runner, *_, run = unit["Service"]["ExecStart"].split()
+    for program in (runner, run):
+        assert os.access(EXAMPLES / Path(program).relative_to(LIBRARY), os.X_OK)
+    assert Path(run).name == hook
+    assert "Environment=AZURE_SCHEDULED_EVENTS_JOURNAL_PATH=/var/lib/azure-scheduled-events-exporter\n" in text
+    verify = shutil.which("systemd-analyze")
+    if verify:
+        copy = tmp_path / f"{hook}.service"
+        copy.write_text(text.replace(LIBRARY, str(EXAMPLES)))
+        done = subprocess.run([verify, "verify", str(copy)], check=False, capture_output=True, text=True)
+        complaints = [line for line in done.stderr.splitlines() if hook in line]
+        assert not complaints
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hook_is_a_good_script(hook: str, tmp_path: Path) -> None:
+    """Each hook is plain POSIX sh, and refuses what it does not know."""
+    path = EXAMPLES / hook
+    assert path.read_text().startswith("#!/bin/sh\n")
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", str(path)], check=True)
+    shell = shutil.which("dash") or "sh"
+    subprocess.run([shell, "-n", str(path)], check=True)
+    done = subprocess.run([str(path), "destroy"], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"usage: {path} prepare|recover\n")
+
+
+class Stage:
+    """A simulator, an exporter with a journal, and a place where stand-ins write down how they were called."""
+
+    def __init__(self, stack: ExitStack, folder: Path, simulator: Simulator, exporter: Callable[..., Exporter]) -> None:
+        self._stack = stack
+        self._folder = folder
+        self._start_exporter = exporter
+        self._runs = 0
+        self.simulator = simulator
+        self.state = folder / "journal"
+        self.file = folder / "calls"
+        programs = folder / "bin"
+        programs.mkdir()
+        for name in ("az", "kubectl", "azcopy", "systemctl", "drain"):
+            (programs / name).write_text(STAND_IN)
+            (programs / name).chmod(0o755)
+        self.environment = environment(
+            PATH=f"{programs}:{Path(COMMAND).parent}:{os.environ['PATH']}",
+            CALLS=str(self.file),
+            STATE_DIRECTORY=str(folder),
+            AZURE_SCHEDULED_EVENTS_JOURNAL_PATH=str(self.state),
+            AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=simulator.url,
+            AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="250ms",
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        """How the stand-ins were called so far."""
+        return self.file.read_text().splitlines() if self.file.exists() else []
+
+    @property
+    def handled(self) -> int:
+        """The number of the last line that a script has handled."""
+        file = self._folder / "state.json"
+        return int(json.loads(file.read_text())["seq"]) if file.exists() else 0
+
+    @property
+    def approved(self) -> list[str]:
+        """The types of the events that were approved."""
+        return [h.event_type for h in self.simulator.record if h.what is What.APPROVED]
+
+    def exporter(self) -> Exporter:
+        """Start the exporter, and wait until it has seen IMDS."""
+        exporter = self._start_exporter(
+            self.simulator.url, "--poll.interval", "250ms", "--journal.path", str(self.state)
+        )
+        exporter.shows("IMDS", lambda scrape: scrape.value("up"))
+        return exporter
+
+    def run(self, *command: str, **settings: str) -> "Script":
+        """Start a script."""
+        self._runs += 1
+        output = self._folder / f"script-{self._runs}.log"
+        return self._stack.enter_context(Script(command, output, {**self.environment, **settings}))
+
+    def unit(self, hook: str, **settings: str) -> "Script":
+        """Start what the unit of ``hook`` starts, with its environment and these settings."""
+        text = (EXAMPLES / f"{hook}.service").read_text()
+        in_unit = dict(
+            pair.split("=", 1) for line in re.findall("^Environment=(.*)$", text, re.MULTILINE) for pair in line.split()
+        )
+        del in_unit["AZURE_SCHEDULED_EVENTS_JOURNAL_PATH"]
+        (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
+        return self.run(*command.replace(LIBRARY, str(EXAMPLES)).split(), **{**in_unit, **settings})
+
+    def slow(self, *, on: bool) -> None:
+        """Let the stand-ins take their time, or end."""
+        marker = Path(f"{self.file}.slow")
+        marker.touch() if on else marker.unlink()
+
+    def broken(self, *, on: bool) -> None:
+        """Let the stand-ins fail, or not."""
+        marker = Path(f"{self.file}.broken")
+        marker.touch() if on else marker.unlink()
+
+
+class Script:
+    """A script in a session of its own, so that all its processes end together, as under systemd."""
+
+    def __init__(self, command: tuple[str, ...], output: Path, env: dict[str, str]) -> None:
+        self.output = output
+        with output.open("wb") as file:
+            self.process = subprocess.Popen(
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=env,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End all its processes at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+
+@pytest.fixture
+def stage(tmp_path: Path, start_exporter: Callable[..., Exporter]) -> Iterator[Stage]:
+    """Return a stage on which nothing happens yet."""
+    with ExitStack() as stack:
+        simulator = stack.enter_context(Simulator(QUIET))
+        yield Stage(stack, tmp_path, simulator, start_exporter)
+
+
+def scenario(
+    kind: str, *, started_for: float = 2.0, cancelled_at: float | None = None, notice: float = 900
+) -> Scenario:
+    """Return a scenario with one event of the first VM, which begins half a second after its approval."""
+    event = PlannedEvent(
+        kind,
+        ("vmss_0",),
+        announced_at=0.2,
+        notice=notice,
+        started_for=started_for,
+        approval_delay=0.5,
+        cancelled_at=cancelled_at,
+    )
+    return Scenario(kind, "One event.", VMS, (event,))
+
+
+def az(what: str) -> str:
+    """Return how the load balancer's program is called, with the settings of the unit."""
+    return (
+        f"az network nic ip-config address-pool {what} --output none --resource-group production --nic-name web-0-nic "
+        "--ip-config-name ipconfig1 --lb-name web --address-pool web-vms"
+    )
+
+
+def test_load_balancer_drain(stage: Stage) -> None:
+    """The VM leaves the pool, the event is approved when the drain has ended and not before, and the VM comes back."""
+    exporter = stage.exporter()
+    stage.slow(on=True)
+    stage.unit("load-balancer-drain", DRAIN_SECONDS="0")
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: stage.calls == [az("remove")], "the VM leaves the pool")
+    polls = exporter.scrape().total("polls_total")
+    exporter.shows("more polls", lambda scrape: scrape.total("polls_total") > polls + 4)
+    assert not stage.approved
+    stage.slow(on=False)
+    eventually(lambda: stage.approved == ["Reboot"], "the approval")
+    eventually(lambda: stage.calls == [az("remove"), az("add")], "the VM comes back")
+    exporter.shows("the operator", lambda s: s.total("approval_latency_seconds_count", approved_by="operator") == 1)
+    assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1, "completed": 1}
+
+
+def test_kubectl_drain(stage: Stage) -> None:
+    """The node is drained, the event approved, and the node takes pods again at the end; a freeze is let pass."""
+    exporter = stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="aks-pool1-vmss000000")
+    stage.simulator.play(scenario("Freeze", notice=1, started_for=0.5))
+    exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="completed") == 1)
+    stage.simulator.play(scenario("Redeploy"))
+    drain = "kubectl drain aks-pool1-vmss000000 --ignore-daemonsets --delete-emptydir-data --timeout=5m"
+    eventually(lambda: stage.calls == [drain, "kubectl uncordon aks-pool1-vmss000000"], "drain and uncordon")
+    assert stage.approved == ["Redeploy"]
+    assert script.process.poll() is None
+    # What it keeps is the last line that it has handled, and what is still to be recovered from.
+    state = stage.file.parent / "state.json"
+    eventually(lambda: json.loads(state.read_text())["open"] == [], "the state")
+    assert json.loads(state.read_text()).keys() == {"seq", "open"}
+
+
+def test_checkpoint_before_eviction(stage: Stage) -> None:
+    """Work is saved before an eviction, which is not hurried; called off, the worker goes on."""
+    stage.exporter()
+    stage.unit("checkpoint-before-eviction")
+    stage.simulator.play(scenario("Preempt", notice=30, cancelled_at=4))
+    blob = "https://example.blob.core.windows.net/checkpoints/batch-worker"
+    saved = [
+        "systemctl stop batch-worker.service",
+        f"azcopy copy /var/lib/batch-worker/checkpoint {blob} --overwrite=true",
+    ]
+    eventually(lambda: stage.calls == saved, "the checkpoint")
+    eventually(lambda: stage.calls == [*saved, "systemctl start batch-worker.service"], "the worker goes on")
+    assert not stage.approved
+
+
+def test_killed_while_it_drains(stage: Stage) -> None:
+    """Killed in mid drain, together with the exporter, the script drains again, then approves, and recovers."""
+    exporter = stage.exporter()
+    stage.slow(on=True)
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: len(stage.calls) == 1, "the drain")
+    script.kill()
+    exporter.kill()
+    assert not stage.approved
+    stage.slow(on=False)
+    stage.exporter()
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: stage.calls[-1] == "kubectl uncordon node", "recovery")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "drain", "uncordon"]
+    assert stage.approved == ["Reboot"]
+
+
+def test_killed_while_the_event_goes_on(stage: Stage) -> None:
+    """A script that is killed after its drain does not drain again, and recovers at the end."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot", started_for=5))
+    eventually(lambda: stage.handled >= 1, "the drain is noted as done")
+    script.kill()
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: stage.calls[-1] == "kubectl uncordon node", "recovery")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "uncordon"]
+
+
+def test_away_at_the_end(stage: Stage) -> None:
+    """A script that was killed while the event went on, as by the reboot itself, recovers when it is back, once."""
+    exporter = stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot", started_for=3))
+    eventually(lambda: stage.handled >= 1, "the drain is noted as done")
+    script.kill()
+    exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="completed") == 1)
+    script = stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: [call.split()[1] for call in stage.calls] == ["drain", "uncordon"], "recovery")
+    script.kill()
+    # Begun anew without its state, it takes what is over for history.
+    (stage.file.parent / "state.json").unlink()
+    stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Redeploy"))
+    eventually(lambda: len(stage.calls) == 4, "the next event")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "uncordon", "drain", "uncordon"]
+    assert stage.approved == ["Reboot", "Redeploy"]
+
+
+def test_drain_that_fails(stage: Stage) -> None:
+    """A drain that fails approves nothing, ends the script for systemd to start it again, and is then tried again."""
+    stage.exporter()
+    stage.broken(on=True)
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot"))
+    assert script.process.wait(PATIENCE) == 1
+    assert script.output.read_text().splitlines()[-1] == (
+        f"prepare-and-recover: {EXAMPLES / 'kubectl-drain'} prepare failed with 1; it is tried again after a restart"
+    )
+    assert not stage.approved
+    stage.broken(on=False)
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: stage.calls[-1] == "kubectl uncordon node", "recovery")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "drain", "uncordon"]
+    assert stage.approved == ["Reboot"]
+
+
+def test_shortest_drain(stage: Stage) -> None:
+    """The three lines of the page follow, drain and approve, in this order."""
+    (text,) = [block for block in blocks("sh") if "--follow" in block]
+    stage.exporter()
+    stage.slow(on=True)
+    script = stage.run("sh", "-c", text)
+    eventually(lambda: _reads_journal(script), "the script follows")
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: stage.calls == ["drain "], "the drain")
+    assert not stage.approved
+    stage.slow(on=False)
+    eventually(lambda: stage.approved == ["Reboot"], "the approval")
+
+
+def _reads_journal(script: Script) -> bool:
+    """Whether a process of the script's session has the journal open."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(process.name)) == script.process.pid:
+                links = [str(link.readlink()) for link in (process / "fd").iterdir()]
+                if any("journal.sqlite" in link for link in links):
+                    return True
+        except OSError:  # it has just ended
+            continue
+    return False

@@ -1,0 +1,291 @@
+"""``events --follow``: every transition as one line, at once, once, and without a gap over kills and restarts."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
+
+VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
+QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
+NOT_BEFORE = "Mon, 11 Apr 2072 22:26:58 GMT"
+LATER = "Mon, 11 Apr 2072 23:26:58 GMT"
+FAST = ("--poll.interval", "250ms")
+Line = dict[str, Any]
+
+
+def event(
+    name: str, status: str = "Scheduled", vm: str = "vmss_0", not_before: str = NOT_BEFORE, kind: str = "Reboot"
+) -> dict[str, object]:
+    """Return an event to place by hand."""
+    return {
+        "EventId": name,
+        "EventType": kind,
+        "EventStatus": status,
+        "ResourceType": "VirtualMachine",
+        "Resources": [vm],
+        "NotBefore": "" if status == "Started" else not_before,
+        "Description": "",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+    }
+
+
+class Follower(Program):
+    """A process that follows; its standard error goes along."""
+
+    def __init__(self, url: str, state: Path | str, output: Path, *flags: str) -> None:
+        command = [COMMAND, "events", "--follow", "--imds.endpoint", url, "--journal.path", str(state)]
+        super().__init__([*command, *FAST, *flags], output)
+
+    @property
+    def told(self) -> list[Line]:
+        """The lines so far, those that are whole."""
+        return [json.loads(line) for line in self.log.splitlines(keepends=True) if line.endswith("\n")]
+
+    @property
+    def news(self) -> list[tuple[str, str]]:
+        """EventId and transition of each line."""
+        return [(line["event_id"], line["transition"]) for line in self.told]
+
+    def wait_for(self, *news: tuple[str, str]) -> None:
+        """Wait until exactly ``news`` has been told, and nothing else."""
+        eventually(lambda: self.news == list(news) or len(self.news) > len(news), f"{news}")
+        assert self.news == list(news)
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """Return a simulator whose events are placed by hand."""
+    with Simulator(QUIET) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return the folder of the journal."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callable[..., Follower]]:
+    """Start followers, ``follow(*flags)``, that end with the test."""
+    with ExitStack() as stack:
+        count = 0
+
+        def start(*flags: str, path: Path | str = state) -> Follower:
+            nonlocal count
+            count += 1
+            return stack.enter_context(Follower(simulator.url, path, tmp_path / f"follower-{count}", *flags))
+
+        yield start
+
+
+@pytest.fixture
+def run(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> Callable[..., Exporter]:
+    """Start exporters that keep a journal, and wait until each has seen IMDS."""
+
+    def start(*flags: str) -> Exporter:
+        exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(state), *flags)
+        exporter.shows("IMDS", lambda scrape: scrape.value("up"))
+        return exporter
+
+    return start
+
+
+def settled(follower: Follower) -> None:
+    """Wait until the follower has the journal open: what happens from then on it must tell."""
+    folder = Path(f"/proc/{follower.process.pid}/fd")
+    eventually(
+        lambda: any("journal.sqlite" in str(link.readlink()) for link in folder.iterdir() if link.is_symlink()),
+        "the follower reads the journal",
+    )
+
+
+def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
+    """Every transition is one line of JSON with a growing seq, and nothing from before the follower began is told."""
+    simulator.set_document([event("OLD")])
+    exporter = run()
+    exporter.shows("the old event", lambda scrape: scrape.total("pending", scope="self") == 1)
+    follower = follow()
+    settled(follower)
+    simulator.set_document([event("OLD"), event("NEW")])
+    follower.wait_for(("NEW", "detected"))
+    simulator.set_document([event("OLD"), event("NEW", not_before=LATER)])
+    follower.wait_for(("NEW", "detected"), ("NEW", "rescheduled"))
+    simulator.set_document([event("OLD"), event("NEW", "Started")])
+    follower.wait_for(("NEW", "detected"), ("NEW", "rescheduled"), ("NEW", "approved"), ("NEW", "started"))
+    simulator.set_document([event("OLD")])
+    eventually(lambda: len(follower.told) == 5, "the end")
+    lines = follower.told
+    assert [line["seq"] for line in lines] == list(range(2, 7))
+    last = lines[-1]
+    assert last["transition"] == last["outcome"] == "completed"
+    assert last["scope"] == "self"
+    assert last["resources"] == ["vmss_0"]
+    assert last["approved_by"] == "external"
+    assert lines[0]["not_before"] == "2072-04-11T22:26:58Z"
+    assert lines[1]["not_before"] == "2072-04-11T23:26:58Z"
+    assert lines[0]["outcome"] is None
+
+
+def test_mine_at_once(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
+    """A line is there within a moment of the metric; ``--mine`` keeps to this VM's events."""
+    exporter = run()
+    mine, everybodys = follow("--mine"), follow()
+    settled(mine)
+    settled(everybodys)
+    simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE")])
+    exporter.shows("the events", lambda scrape: scrape.total("event_info") == 2)
+    shown = time.monotonic()
+    everybodys.wait_for(("THEIRS", "detected"), ("MINE", "detected"))
+    assert time.monotonic() - shown < 2  # it looks ten times a second
+    mine.wait_for(("MINE", "detected"))
+
+
+def test_since(
+    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """``--since`` begins right behind the line that was handled last, over kills of exporter and follower."""
+    exporter = run()
+    follower = follow("--since", "0")
+    simulator.set_document([event("A")])
+    follower.wait_for(("A", "detected"))
+    handled = follower.told[-1]["seq"]
+    follower.kill()
+    simulator.set_document([event("A", "Started")])
+    exporter.shows("started", lambda scrape: scrape.total("started") == 1)
+    exporter.kill()
+    simulator.set_document([event("A", "Started"), event("B")])
+    run().shows("both", lambda scrape: scrape.total("event_info") == 2)
+    again = follow("--since", str(handled))
+    again.wait_for(("A", "approved"), ("A", "started"), ("B", "detected"))
+    assert [line["seq"] for line in again.told] == [handled + 1, handled + 2, handled + 3]
+    whole = follow("--since", "0", "--mine")
+    whole.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"), ("B", "detected"))
+    assert not list(state.glob("*.set-aside*"))
+
+
+def test_follower_outlives_the_exporter(
+    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """While no exporter runs the follower looks for itself, and what it told is not told again once one is back."""
+    exporter = run()
+    follower = follow()
+    settled(follower)
+    simulator.set_document([event("A")])
+    follower.wait_for(("A", "detected"))
+    exporter.kill()
+    simulator.set_document([event("A"), event("B")])
+    follower.wait_for(("A", "detected"), ("B", "detected"))
+    assert [line["seq"] for line in follower.told] == [1, None]
+    exporter = run()
+    exporter.shows("both", lambda scrape: scrape.total("event_info") == 2)
+    simulator.set_document([event("A"), event("B"), event("C")])
+    follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
+    assert [line["seq"] for line in follower.told] == [1, None, 3]
+    assert exporter.process.poll() is None
+
+
+def test_before_the_exporter(
+    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """A follower that was there first tells what it sees, leaves the journal to the exporter, and goes over to it."""
+    simulator.set_document([event("A")])
+    follower = follow("--mine")
+    follower.wait_for(("A", "detected"))
+    assert follower.told[0]["seq"] is None
+    exporter = run()
+    exporter.shows("its own journal", lambda scrape: scrape.value("journal_up") == 1)
+    assert (state / "journal.sqlite").exists()
+    settled(follower)
+    simulator.set_document([event("A", "Started")])
+    follower.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"))
+    assert [line["seq"] for line in follower.told] == [None, 2, 3]
+    assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1}
+
+
+def test_journal_begun_anew(
+    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """When the journal was lost and counts from the beginning, a seq of the old one leaves no gap."""
+    exporter = run()
+    simulator.set_document([event("A"), event("B"), event("C")])
+    exporter.shows("all", lambda scrape: scrape.total("event_info") == 3)
+    exporter.kill()
+    for file in state.iterdir():
+        file.unlink()
+    simulator.set_document([event("D")])
+    run().shows("the event", lambda scrape: scrape.total("event_info") == 1)
+    follow("--since", "3").wait_for(("D", "detected"))
+
+
+def test_without_a_journal(simulator: Simulator, follow: Callable[..., Follower]) -> None:
+    """With ``--journal.path memory`` the follower looks for itself and approves nothing."""
+    simulator.set_document([event("A")])
+    follower = follow("--approval.policy", "documented", path="memory")
+    follower.wait_for(("A", "detected"))
+    simulator.set_document([])
+    follower.wait_for(("A", "detected"), ("A", "cancelled"))
+    assert not [seen for seen in simulator.requests if seen.method == "POST"]
+
+
+def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
+    """A follower ends with SIGTERM, and when nobody reads it any more, without a word."""
+    run()
+    follower = follow()
+    settled(follower)
+    follower.terminate()
+    assert follower.log == ""
+    simulator.set_document([event("A")])
+    command = [COMMAND, "events", "--follow", "--since", "0", "--imds.endpoint", simulator.url]
+    reader = subprocess.Popen(
+        [*command, "--journal.path", str(follower.output.parent / "state")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    try:
+        assert reader.stdout
+        assert reader.stderr
+        assert json.loads(reader.stdout.readline())["seq"] == 1
+        reader.stdout.close()
+        simulator.set_document([event("A"), event("B")])
+        assert reader.wait(PATIENCE) == 0
+        assert reader.stderr.read() == b""
+        reader.stderr.close()
+    finally:
+        reader.kill()
+        reader.wait(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (
+            ("--follow", "--since", "last"),
+            "--since: 'last' is no number: take the 'seq' of the last line that was handled",
+        ),
+        (("--since", "3"), "events: --since and --mine go with --follow"),
+        (("--mine",), "events: --since and --mine go with --follow"),
+    ],
+)
+def test_usage(flags: tuple[str, ...], complaint: str) -> None:
+    """Flags that make no sense are refused in one line."""
+    done = subprocess.run(
+        [COMMAND, "events", "--imds.endpoint", "http://127.0.0.1:9", *flags],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"azure-scheduled-events-exporter: {complaint}\n"

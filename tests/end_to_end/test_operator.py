@@ -1,0 +1,377 @@
+"""The command ``approve``: an operator on the VM lets events begin, beside a running exporter or without one."""
+
+import json
+import os
+import pty
+import select
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from gate import Gate, Way
+from programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch
+
+VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
+SHOWN = "Approving lets this begin now, for every VM in Resources: "
+PROGRAM = "azure-scheduled-events-exporter"
+NOBODY = 65534
+
+
+def group(approval_delay: float = 3600.0) -> Scenario:
+    """Return a scenario with a freeze of the first two VMs, a reboot of the first and one of the third."""
+    events = [
+        PlannedEvent("Freeze", ("vmss_0", "vmss_1"), announced_at=0.0, approval_delay=approval_delay),
+        PlannedEvent("Reboot", ("vmss_0",), announced_at=0.0, approval_delay=approval_delay),
+        PlannedEvent("Redeploy", ("vmss_2",), announced_at=0.0, approval_delay=approval_delay),
+    ]
+    return Scenario("group", "Three events.", VMS, tuple(events))
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """Return a simulator of the group; nothing begins for an hour after its approval."""
+    with Simulator(group()) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return the folder of the journal."""
+    return tmp_path / "state"
+
+
+def event_ids(simulator: Simulator) -> dict[str, str]:
+    """Return the EventIds by type."""
+    happened = eventually(lambda: [h for h in simulator.record if h.what is What.ANNOUNCED], "the announcements")
+    return {happening.event_type: happening.event_id for happening in happened}
+
+
+def approved(simulator: Simulator) -> list[tuple[str, str]]:
+    """Return the type of each event that was approved, and the VM that did it."""
+    return [(h.event_type, h.vm) for h in simulator.record if h.what is What.APPROVED]
+
+
+def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command without a terminal."""
+    return subprocess.run(
+        [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=environment(LOGNAME="ada"),
+        timeout=2 * PATIENCE,
+    )
+
+
+def a_second_later(simulator: Simulator) -> None:
+    """Wait until IMDS has forgotten the requests so far: it would throttle two commands together."""
+    asked = simulator.now()
+    eventually(lambda: simulator.now() > asked + 1, "a second later")
+
+
+def start(start_exporter: Callable[..., Exporter], url: str, state: Path, *flags: str) -> Exporter:
+    """Return an exporter that has seen the events."""
+    exporter = start_exporter(url, "--poll.interval", "250ms", "--journal.path", str(state), *flags)
+    exporter.shows("the events", lambda scrape: scrape.total("event_info") == 3)
+    return exporter
+
+
+def test_beside_a_running_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """The wish is shown, sent by the running exporter, counted there as the operator's, and its result told."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Freeze"]
+    done = approve(simulator.url, state, event_id.lower(), "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    head, row, shown, told = done.stdout.splitlines()
+    assert head.split()[:2] == ["EventId", "Type"]
+    assert row.split()[:3] == [event_id, "Freeze", "Scheduled"]
+    assert shown == f"{SHOWN}vmss_0, vmss_1"
+    assert told == f"{event_id}: accepted"
+    assert approved(simulator) == [("Freeze", "vmss_0")]
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
+    scrape = exporter.scrape()
+    assert scrape.value("approval_latency_seconds_count", event_type="Freeze", approved_by="operator") == 1
+    assert scrape.value("approval_requests_total", outcome="accepted") == 1
+    assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
+    (line,) = exporter.lines('msg="approval accepted"')
+    assert f"event_ids={event_id} approved_by=operator who=ada resources=vmss_0,vmss_1" in line
+    events = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+    assert {event["event_id"]: event["approved_by"] for event in events}[event_id] == "operator"
+    # It is the exporter that sent it: over the poller's own connection, within its budget.
+    assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
+
+
+def test_all_mine(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """``--all-mine`` approves what waits on this VM, in one request; another VM's event has to be named."""
+    exporter = start(start_exporter, simulator.url, state)
+    done = approve(simulator.url, state, "--all-mine", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
+    assert sorted(approved(simulator)) == [("Freeze", "vmss_0"), ("Reboot", "vmss_0")]
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 2)
+    assert exporter.scrape().value("approval_requests_total", outcome="accepted") == 1
+    again = approve(simulator.url, state, "--all-mine", "--yes")
+    assert (again.returncode, again.stderr) == (1, f"{PROGRAM}: no event of this VM waits for an approval\n")
+    done = approve(simulator.url, state, event_ids(simulator)["Redeploy"], "--yes")
+    assert done.returncode == 0
+    assert f"{SHOWN}vmss_2\n" in done.stdout
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved", scope="peer") == 1)
+
+
+def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """With no exporter running the command asks IMDS itself, and the exporter that starts next knows of it."""
+    ids = event_ids(simulator)
+    done = approve(simulator.url, state, ids["Reboot"], "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == f"{ids['Reboot']}: accepted"
+    assert approved(simulator) == [("Reboot", "vmss_0")]
+    exporter = start(start_exporter, simulator.url, state)
+    scrape = exporter.scrape()
+    assert scrape.value("event_approved", event_id=ids["Reboot"]) == 1
+    assert scrape.value("approval_latency_seconds_count", event_type="Reboot", approved_by="operator") == 1
+    assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
+    assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
+
+
+def test_policy_is_not_the_operators(simulator: Simulator, state: Path) -> None:
+    """The command sends what was asked of it, and nothing that the policy in its environment would add."""
+    done = approve(simulator.url, state, event_ids(simulator)["Reboot"], "--yes", "--approval.policy", "documented")
+    assert done.returncode == 0
+    assert approved(simulator) == [("Reboot", "vmss_0")]
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_nothing_is_sent(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """With an id that is no current event, or with nobody to ask and no ``--yes``, nothing at all is approved."""
+    if running:
+        start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Freeze"]
+    done = approve(simulator.url, state, event_id, "no-such-event", "--yes")
+    assert done.returncode == 1
+    assert done.stderr == f"{PROGRAM}: no current event has the id no-such-event: see {PROGRAM} events\n"
+    done = approve(simulator.url, state, event_id)
+    assert (done.returncode, done.stderr) == (2, f"{PROGRAM}: approve: there is nobody to ask: say --yes\n")
+    assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
+    assert not approved(simulator)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ((), "approve: name events by their EventId, or say --all-mine"),
+        (("id", "--all-mine"), "approve: name events by their EventId, or say --all-mine"),
+        (
+            ("id", "--journal.path", "memory"),
+            "--journal.path: 'memory' cannot be shared: name the journal of the running exporter",
+        ),
+    ],
+)
+def test_usage(arguments: tuple[str, ...], complaint: str, state: Path) -> None:
+    """A command that makes no sense is refused before IMDS is asked."""
+    done = approve("http://127.0.0.1:9", state, *arguments)
+    assert (done.returncode, done.stderr) == (2, f"{PROGRAM}: {complaint}\n")
+
+
+@pytest.mark.parametrize("answer", ["y", "YES", "n", "", None])
+def test_question(answer: str | None, simulator: Simulator, state: Path) -> None:
+    """On a terminal the command asks, and takes only a yes for a yes; the end of input is a no."""
+    status, said = on_terminal(simulator.url, state, b"\x04" if answer is None else f"{answer}\n".encode())
+    yes = answer in {"y", "YES"}
+    assert status == (0 if yes else 1)
+    assert bool(approved(simulator)) is yes
+    assert b"Traceback" not in said
+
+
+def on_terminal(
+    url: str, state: Path, answer: bytes, meanwhile: Callable[[], object] = lambda: None
+) -> tuple[int, bytes]:
+    """Run ``approve --all-mine`` on a terminal, type ``answer``; return its status and what it said."""
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), "--all-mine"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment(TERM="dumb"),
+    )
+    os.close(terminal)
+    said = b""
+    try:
+        while b"[y/N] " not in said:
+            assert select.select([master], [], [], PATIENCE)[0], said
+            said += os.read(master, 4096)
+        meanwhile()
+        os.write(master, answer)
+        return process.wait(PATIENCE), said + _rest(master)
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        os.close(master)
+
+
+def _rest(master: int) -> bytes:
+    """What a terminal still holds once its program has ended."""
+    try:
+        return os.read(master, 65536)
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_imds_refuses(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """A refusal is the operator's to know, with what IMDS said; nothing is told as approved or asked again."""
+    with Gate(simulator.url, 500) as gate:
+        exporter = start(start_exporter, gate.url, state) if running else None
+        event_id = event_ids(simulator)["Reboot"]
+        done = approve(gate.url, state, event_id, "--yes")
+        assert done.returncode == 1
+        assert done.stdout.splitlines()[-1] == f"{event_id}: approval refused: {gate.url} answered 500: not today"
+        assert done.stderr == ""
+        gate.treat(Way.PASS)
+        exporter = exporter or start(start_exporter, gate.url, state)
+        polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+        exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > polls + 6)
+        assert len(gate.posts) == 1
+        assert exporter.scrape().total("event_approved") == 0
+        assert exporter.scrape().value("approval_requests_total", outcome="rejected") == (1 if running else 0)
+
+
+def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """When no answer came, the operator is told so, and that is not the same as a refusal."""
+    with Gate(simulator.url, Way.HANG) as gate:
+        exporter = start(start_exporter, gate.url, state, "--imds.timeout", "500ms")
+        event_id = event_ids(simulator)["Reboot"]
+        done = approve(gate.url, state, event_id, "--yes")
+        assert done.returncode == 1
+        assert done.stdout.splitlines()[-1] == (
+            f"{event_id}: approval without an answer: no whole answer from {gate.url} within 0.5 s"
+        )
+        assert exporter.scrape().value("approval_requests_total", outcome="error") == 1
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_imds_is_away(
+    asked: bool,  # noqa: FBT001 - pytest hands it in by name
+    state: Path,
+    simulator: Simulator,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """An operator who was told that it failed is not surprised by an approval once IMDS is back."""
+    event_ids(simulator)
+    if asked:
+        status, told = on_terminal(simulator.url, state, b"y\n", lambda: simulator.inject("503"))
+        said = told.decode()
+    else:
+        simulator.inject("503")
+        done = approve(simulator.url, state, "--all-mine", "--yes")
+        status, said = done.returncode, done.stderr
+    assert status == 1
+    assert "answered 503" in said
+    simulator.heal()
+    a_second_later(simulator)
+    exporter = start(start_exporter, simulator.url, state)
+    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 5)
+    assert not approved(simulator)
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_already_begun(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """What has begun, or was approved, needs no request; the answer says which of both it is."""
+    with Simulator(group(approval_delay=0)) as simulator:
+        if running:
+            exporter = start(start_exporter, simulator.url, state)
+        ids = event_ids(simulator)
+        assert approve(simulator.url, state, ids["Reboot"], "--yes").returncode == 0
+        if running:
+            exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
+        a_second_later(simulator)
+        done = approve(simulator.url, state, ids["Reboot"], ids["Freeze"], "--yes")
+        assert done.returncode == 1
+        assert done.stdout.splitlines()[-2:] == [
+            f"{ids['Reboot']}: it has started already",
+            f"{ids['Freeze']}: accepted",
+        ]
+    with Simulator(group()) as simulator:
+        ids = event_ids(simulator)
+        assert approve(simulator.url, state / "other", ids["Reboot"], "--yes").returncode == 0
+        a_second_later(simulator)
+        done = approve(simulator.url, state / "other", ids["Reboot"], "--yes")
+        assert done.returncode == 1
+        assert done.stdout.splitlines()[-1] == f"{ids['Reboot']}: it is approved already, by operator"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_needs_write_access(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    start_exporter: Callable[..., Exporter],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Who may not write the journal approves nothing, whether an exporter runs or not, and is told why."""
+    if os.geteuid() != 0:
+        pytest.fail("this test needs root, to be somebody else for a moment")
+    state = tmp_path_factory.mktemp("owned") / "state"
+    if running:
+        start(start_exporter, simulator.url, state)
+    else:
+        state.mkdir(mode=0o700)
+    # An interpreter that has become somebody else, since not every folder on the way to the command is open to all.
+    code = (
+        "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; "
+        "from azure_scheduled_events_exporter import approve_command, cli, events_command, otlp; "
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(cli.main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [
+            *(str(Path(COMMAND).parent / "python"), "-c", code, "approve", "--imds.endpoint", simulator.url),
+            *("--journal.path", str(state), "--all-mine", "--yes"),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=2 * PATIENCE,
+    )
+    assert done.returncode == 1, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last == f"{PROGRAM}: the journal {state} cannot be written, so nothing is sent: try as root"
+    assert not approved(simulator)
+    assert not [seen for seen in simulator.requests if seen.method == "POST"]
+
+
+def test_operators_wish_survives_a_kill(state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """A wish whose request was under way at a kill is fulfilled after it, and is still the operator's."""
+    with ExitStack() as stack:
+        simulator = stack.enter_context(Simulator(group()))
+        gate = stack.enter_context(Gate(simulator.url, Way.HANG, Way.PASS))
+        exporter = start(start_exporter, gate.url, state)
+        event_id = event_ids(simulator)["Reboot"]
+        command = [COMMAND, "approve", "--imds.endpoint", gate.url, "--journal.path", str(state), event_id, "--yes"]
+        operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+        eventually(lambda: gate.posts, "the approval")
+        exporter.kill()
+        again = start(start_exporter, gate.url, state)
+        said, _ = operator.communicate(timeout=2 * PATIENCE)
+        assert said.splitlines()[-1] == f"{event_id}: accepted"
+        assert operator.returncode == 0
+        assert again.scrape().value("approval_latency_seconds_count", approved_by="operator") == 1
+        assert approved(simulator) == [("Reboot", "vmss_0")]

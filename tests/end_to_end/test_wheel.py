@@ -1,0 +1,92 @@
+"""What people install: the wheel has everything that the program and its users need."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from programs import TESTS, environment
+
+ROOT = TESTS.parent
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this tree and unpacked."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
+    subprocess.run(build, cwd=ROOT, env=environment(), check=True, capture_output=True)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program as it is in the wheel, away from this tree."""
+    path = f"{site}:{TESTS / 'guard'}"
+    return subprocess.run(
+        [sys.executable, "-m", "azure_scheduled_events_exporter", *arguments],
+        cwd=site,
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
+    """Dashboards, rules, runbooks and examples exported from the wheel are those of the source tree."""
+    done = program(installed, "assets", "export", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    for kind, source in (
+        ("dashboards", "dashboards/json"),
+        ("alerts", "alerts/generated"),
+        ("runbooks", "docs/runbooks"),
+        ("examples", "deploy/examples"),
+    ):
+        tracked = {path.relative_to(ROOT / source) for path in (ROOT / source).rglob("*") if path.is_file()}
+        exported = {path.relative_to(tmp_path / kind) for path in (tmp_path / kind).rglob("*") if path.is_file()}
+        assert exported == {path for path in tracked if "__pycache__" not in path.parts}
+        for name in exported:
+            assert (tmp_path / kind / name).read_bytes() == (ROOT / source / name).read_bytes()
+
+
+def test_thresholds_can_be_changed(installed: Path, tmp_path: Path) -> None:
+    """Alerts exported with another threshold carry it, and say so in their values file's terms."""
+    plain, changed = tmp_path / "plain", tmp_path / "changed"
+    assert program(installed, "assets", "export", str(plain)).returncode == 0
+    names = [line.partition(":")[0] for line in (plain / "alerts" / "values.yaml").read_text().splitlines()]
+    name = next(name for name in names if name.startswith("overdue"))
+    done = program(installed, "assets", "export", str(changed), "--set", f"{name}=11m")
+    assert done.returncode == 0, done.stderr
+    rules = Path("alerts/prometheus/prometheus-rules.yml")
+    assert (changed / rules).read_text() != (plain / rules).read_text()
+
+
+@pytest.mark.parametrize("assignment", ["nonsense=1", "no-equals-sign"])
+def test_an_impossible_threshold_is_one_line(installed: Path, tmp_path: Path, assignment: str) -> None:
+    """A threshold that does not exist is refused by name, and nothing is written."""
+    done = program(installed, "assets", "export", str(tmp_path / "out"), "--set", assignment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("azure-scheduled-events-exporter: ")
+    assert assignment.partition("=")[0] in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_list_names_every_kind(installed: Path) -> None:
+    """`assets list` shows what there is, by kind."""
+    done = program(installed, "assets", "list")
+    assert done.returncode == 0
+    for line in ("dashboards: ", "  azure-scheduled-events-fleet.json", "alerts: ", "runbooks: ", "examples: "):
+        assert f"\n{line}" in f"\n{done.stdout}"
+
+
+def test_the_page_has_its_style(installed: Path) -> None:
+    """The data files of the status page are in the package."""
+    assert (installed / "azure_scheduled_events_exporter" / "status.css").is_file()
+    assert (installed / "azure_scheduled_events_exporter" / "status.js").is_file()
+    assert (installed / "azure_scheduled_events_exporter" / "py.typed").is_file()
