@@ -18,9 +18,10 @@ from .approvals import ACCEPTED
 from .config import Config
 from .errors import ExporterError, UsageError
 from .events import Scope
-from .events_command import COLUMNS, event_row, table
+from .events_command import COLUMNS, event_row
 from .journal import MEMORY, JournalInUseError, read_only, writable
 from .lifecycle import Lifecycle, State
+from .text_table import table
 
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 15.0  # behind the time of one request: the exporter looks for wishes at every poll

@@ -3,7 +3,6 @@
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from . import daemon, logs
@@ -20,6 +19,7 @@ from .pace import Budget
 from .poller import FIRST_TIMEOUT_SECONDS
 from .records import current_record
 from .snapshot import Polls, Snapshot
+from .text_table import table
 
 COLUMNS = ("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact", "Resources", "Description")
 
@@ -81,10 +81,3 @@ def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:
         ", ".join(life.event.resources),
         life.event.description,
     )
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return ``rows`` as lines of aligned columns."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "".join(line.rstrip() + "\n" for line in lines)

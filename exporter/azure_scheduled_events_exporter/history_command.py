@@ -7,11 +7,11 @@ from pathlib import Path
 from .config import Config
 from .durations import format_duration
 from .errors import UsageError
-from .events_command import table
 from .instant import iso_time
 from .journal import MEMORY, read_only
 from .lifecycle import Lifecycle
 from .records import life_record, seconds_between
+from .text_table import table
 
 _COLUMNS = ("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Outcome", "EventId")
 
