@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=float, default=1.1, help="seconds at p99 (default %(default)s)")
     parsed = parser.parse_args(arguments)
     with Simulator(QUIET) as simulator:
-        exporter = subprocess.Popen(  # noqa: S603 - this project's own program
+        exporter = subprocess.Popen(
             [
                 *(sys.executable, "-m", "azure_scheduled_events_exporter", "run"),
                 *("--imds.endpoint", simulator.url, "--poll.interval", parsed.interval),
@@ -61,7 +61,7 @@ def latencies(simulator: Simulator, port: int, changes: int) -> list[float]:
     took = []
     for _ in range(changes):
         # The last change was seen right after a poll: so every moment up to the next one is as likely.
-        time.sleep(random.uniform(0.0, 1.0))  # noqa: S311 - moments, no secrets
+        time.sleep(random.uniform(0.0, 1.0))
         event_id = str(uuid.uuid4()).upper()
         began = time.monotonic()
         simulator.set_document([_freeze(event_id)])
@@ -96,7 +96,7 @@ def _freeze(event_id: str) -> dict[str, object]:
 
 
 def _port(exporter: subprocess.Popen[str]) -> int:
-    assert exporter.stderr is not None  # noqa: S101 - it is a pipe
+    assert exporter.stderr is not None
     for line in exporter.stderr:
         if found := re.search(r"msg=listening .*\bport=(\d+)", line):
             return int(found[1])

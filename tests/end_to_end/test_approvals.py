@@ -61,7 +61,7 @@ CASES = {
     "host-failure": Case(60, "Reboot", (), (), ()),
     "degraded-host": Case(800, "Redeploy", (), (), ()),
     "rollout": Case(300, "Freeze", (DEADLINE,), (AT_ONCE,), (("exporter", 0.3),)),
-    "double-impact": Case(120, "Freeze", (DEADLINE, DEADLINE), (DEADLINE, AT_ONCE), (DEADLINE, ("exporter", 0.3))),
+    "double-impact": Case(60, "Freeze", (DEADLINE, DEADLINE), (DEADLINE, AT_ONCE), (DEADLINE, ("exporter", 0.3))),
 }
 
 

@@ -1,0 +1,63 @@
+"""``python -m alerts`` writes every generated file; ``--check`` only says whether one differs."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+
+from .generate import render
+from .settings import Settings, load, resolve
+
+_FOLDER = Path(__file__).parent / "generated"
+
+
+def main() -> int:
+    """Return the exit status: 1 when ``--check`` finds a difference, 2 for usage."""
+    parser = argparse.ArgumentParser(prog="python -m alerts", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a file differs")
+    parser.add_argument("--values", type=Path, metavar="FILE", help="settings (YAML) instead of the defaults")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated")
+    parser.add_argument("--output", type=Path, default=_FOLDER, metavar="FOLDER", help="where to write")
+    arguments = parser.parse_args()
+    try:
+        rendered = render(_settings(arguments.values, arguments.set))
+    except ExporterError as error:
+        print(f"alerts: {error}", file=sys.stderr)
+        return error.exit_status
+    if arguments.check:
+        return _check(arguments.output, rendered)
+    for name, text in rendered.items():
+        path = arguments.output / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _settings(values: Path | None, assignments: list[str]) -> Settings:
+    chosen: dict[str, str] = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            raise UsageError(f"--set: '{assignment}' is no setting: write NAME=VALUE")
+        chosen[name] = value
+    return load(values, chosen) if values else resolve(chosen)
+
+
+def _check(folder: Path, rendered: dict[str, str]) -> int:
+    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    differing = [
+        name
+        for name, text in rendered.items()
+        if name not in there or (folder / name).read_text(encoding="utf-8") != text
+    ]
+    stray = sorted(there - rendered.keys())
+    for name in differing:
+        print(f"alerts: {folder / name} differs from its source: run python -m alerts", file=sys.stderr)
+    for name in stray:
+        print(f"alerts: {folder / name} has no source: remove it", file=sys.stderr)
+    return 1 if differing or stray else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

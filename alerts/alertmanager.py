@@ -1,0 +1,140 @@
+"""The configuration of Alertmanager: one event, one page, and nothing that says the same a second time."""
+
+from typing import Any
+
+from .rule import PREFIX
+from .settings import Settings
+from .watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
+from .yaml_text import to_yaml
+
+_SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
+_TEXT = '{{ template "azure_scheduled_events.text" . }}'
+_OURS = f'alertname=~"{PREFIX}.+"'
+_EVENT = 'event_id!=""'
+_NO_EVENT = 'event_id=""'
+
+
+def alertmanager_config(settings: Settings) -> str:
+    """Return the configuration file; its templates stand beside it."""
+    config = {
+        "global": _global(settings),
+        "templates": ["templates/*.tmpl"],
+        "route": _route(settings),
+        "inhibit_rules": _inhibitions(),
+        "receivers": [_pager(settings), _tickets(settings), {"name": "show"}],
+    }
+    return to_yaml(
+        config,
+        "Alertmanager for azure-scheduled-events-exporter: critical pages, warning makes a ticket, info only shows.",
+        "Fill in what begins with REPLACE or ends with example.com, here or in a values file.",
+    )
+
+
+def _global(settings: Settings) -> dict[str, Any]:
+    if not settings.text("tickets.email-to"):
+        return {"resolve_timeout": "5m"}
+    return {
+        "resolve_timeout": "5m",
+        "smtp_smarthost": settings.text("tickets.email-smarthost"),
+        "smtp_from": settings.text("tickets.email-from"),
+    }
+
+
+def _route(settings: Settings) -> dict[str, Any]:
+    """The tree of routes; a group is one page, so events are grouped by nothing but their id."""
+    at_once = {"group_wait": "0s"}
+    by_event = {"group_by": ["event_id"]}
+    by_place = {"group_by": ["alertname", "scale_set", "location", "zone"]}
+    return {
+        "receiver": "tickets",
+        "group_by": ["alertname", "job"],
+        "group_wait": settings.duration("group.wait"),
+        "group_interval": settings.duration("group.interval"),
+        "repeat_interval": settings.duration("group.repeat"),
+        "routes": [
+            {"matchers": [_OURS, 'severity="info"'], "receiver": "show"},
+            {
+                "matchers": [_OURS, 'severity="critical"'],
+                "receiver": "pager",
+                **at_once,
+                **by_place,
+                "routes": [{"matchers": [_EVENT], **by_event}],
+            },
+            {"matchers": [_OURS, _EVENT, 'event_type="Preempt"'], "receiver": "tickets", **at_once, **by_event},
+            {"matchers": [_OURS, _EVENT, 'event_status="Started"'], "receiver": "tickets", **at_once, **by_event},
+            {"matchers": [_OURS, _EVENT], "receiver": "tickets", **by_event},
+        ],
+    }
+
+
+def _inhibitions() -> list[dict[str, Any]]:
+    """Only alerts of events have an event_id: without that matcher, two alerts that lack it would count as equal."""
+    return [
+        {
+            "source_matchers": [_OURS, _EVENT, 'event_status="Started"'],
+            "target_matchers": [_OURS, _EVENT, 'event_status="Scheduled"'],
+            "equal": ["event_id"],
+        },
+        {
+            "source_matchers": [_OURS, _EVENT, 'severity="critical"'],
+            "target_matchers": [_OURS, _EVENT, 'severity=~"warning|info"'],
+            "equal": ["event_id"],
+        },
+        {
+            "source_matchers": [f'alertname="{EXPORTER_DOWN}"'],
+            "target_matchers": [_OURS, 'component="exporter"', f'alertname!="{EXPORTER_DOWN}"'],
+            "equal": ["job", "instance"],
+        },
+        {
+            "source_matchers": [f'alertname=~"{"|".join(IMDS_EXPLAINED)}"'],
+            "target_matchers": [f'alertname="{IMDS_UNREACHABLE}"'],
+            "equal": ["job", "instance"],
+        },
+    ]
+
+
+def _slack(settings: Settings) -> dict[str, Any]:
+    return {
+        "api_url": settings.text("chat.slack-url"),
+        "channel": settings.text("chat.slack-channel"),
+        "send_resolved": True,
+        "title": _SUBJECT,
+        "text": _TEXT,
+    }
+
+
+def _webhook(url: str) -> dict[str, Any]:
+    return {"url": url, "send_resolved": True}
+
+
+def _pager(settings: Settings) -> dict[str, Any]:
+    receiver: dict[str, Any] = {"name": "pager"}
+    if key := settings.text("pager.pagerduty-key"):
+        pagerduty = {"routing_key": key, "severity": "critical", "description": _SUBJECT, "details": {"text": _TEXT}}
+        receiver["pagerduty_configs"] = [pagerduty]
+    if key := settings.text("pager.opsgenie-key"):
+        opsgenie = {"api_key": key, "message": _SUBJECT, "description": _TEXT, "priority": "P1"}
+        receiver["opsgenie_configs"] = [opsgenie]
+    if url := settings.text("pager.webhook-url"):
+        receiver["webhook_configs"] = [_webhook(url)]
+    if settings.text("chat.slack-url"):
+        receiver["slack_configs"] = [_slack(settings)]
+    return receiver
+
+
+def _tickets(settings: Settings) -> dict[str, Any]:
+    receiver: dict[str, Any] = {"name": "tickets"}
+    if url := settings.text("tickets.webhook-url"):
+        receiver["webhook_configs"] = [_webhook(url)]
+    if address := settings.text("tickets.email-to"):
+        mail = {
+            "to": address,
+            "send_resolved": True,
+            "headers": {"Subject": _SUBJECT},
+            "text": _TEXT,
+            "html": '{{ template "azure_scheduled_events.html" . }}',
+        }
+        receiver["email_configs"] = [mail]
+    if settings.text("chat.slack-url"):
+        receiver["slack_configs"] = [_slack(settings)]
+    return receiver

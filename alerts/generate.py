@@ -1,0 +1,39 @@
+"""All that is generated, by its path below ``alerts/generated/``. Reads and writes no file."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from .alertmanager import alertmanager_config
+from .grafana import grafana_rules
+from .reference import reference, values_file
+from .rules import prometheus_rule_resource, prometheus_rules
+from .scrape import scrape_examples
+from .settings import Settings
+from .templates import TEMPLATES
+
+GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
+    {
+        "prometheus/prometheus-rules.yml": prometheus_rules,
+        "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
+        "grafana/alert-rules.yaml": grafana_rules,
+        "alertmanager/alertmanager.yml": alertmanager_config,
+        "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
+        "values.yaml": lambda _: values_file(),
+        "README.md": reference,
+        **{
+            f"prometheus/{name}": lambda settings, name=name: scrape_examples(settings)[name]  # type: ignore[misc]  # the default binds the name
+            for name in ("prometheus-azure-sd.yml", "prometheus-file-sd.yml", "prometheus-kubernetes-sd.yml")
+        },
+    }
+)
+
+
+def render(settings: Settings | None = None, *, grafana: bool = True) -> dict[str, str]:
+    """Return the text of every generated file by its path; without ``grafana``, those that need no grafanalib.
+
+    Raises:
+        ExporterError: grafanalib is needed and not installed.
+    """
+    chosen = settings or Settings()
+    wanted = (name for name in GENERATED if grafana or not name.startswith("grafana/"))
+    return {name: GENERATED[name](chosen) for name in wanted}

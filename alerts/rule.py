@@ -1,0 +1,79 @@
+"""What a rule is. Knows no metric and no file format."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+PREFIX = "AzureScheduledEvent"
+"""Every alert's name begins with it."""
+
+
+class Dashboard(StrEnum):
+    """The uids of the shipped dashboards."""
+
+    FLEET = "azure-scheduled-events-fleet"
+    VM = "azure-scheduled-events-vm"
+    EXPORTER = "azure-scheduled-events-exporter"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A recording rule; ``why`` says what its series are for."""
+
+    record: str
+    expression: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """An alerting rule.
+
+    Attributes:
+        name: CamelCase with the prefix, up to 40 characters; also the name of its runbook.
+        expression: PromQL; every series of its result is one alert.
+        severity: critical pages, warning makes a ticket, info only shows.
+        summary: a plain sentence, without a template.
+        description: a template that says which VM, how long there is left and what will be lost.
+        holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
+        dashboard: where to look.
+        labels: more labels, such as ``event_status``.
+    """
+
+    name: str
+    expression: str
+    severity: str
+    summary: str
+    description: str
+    dashboard: Dashboard
+    holds: str = ""
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def all_labels(self) -> dict[str, str]:
+        """Return the labels that the rule sets."""
+        return {"severity": self.severity, **self.labels}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rules that are evaluated one after another, so that each sees what the ones before it recorded."""
+
+    name: str
+    interval: str
+    rules: tuple[Recording | Alert, ...]
+
+    def alerts(self) -> Iterator[Alert]:
+        """Yield the alerting rules."""
+        return (rule for rule in self.rules if isinstance(rule, Alert))
+
+    def recordings(self) -> Iterator[Recording]:
+        """Yield the recording rules."""
+        return (rule for rule in self.rules if isinstance(rule, Recording))
+
+
+def expression(text: str) -> str:
+    """Return PromQL without the indentation that it has in a source file."""
+    lines = text.strip("\n").split("\n")
+    indent = min(len(line) - len(line.lstrip()) for line in lines if line.strip())
+    return "\n".join(line[indent:].rstrip() for line in lines).strip()

@@ -1,0 +1,214 @@
+"""What users may change: thresholds, intervals, severities and addresses, in one table with their ranges.
+
+Knows no rule. A value outside its range is refused by name, so that no generated file can be nonsense.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from pathlib import Path
+from types import MappingProxyType
+
+from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.durations import format_duration, parse_duration
+from azure_scheduled_events_exporter.errors import UsageError
+
+SEVERITIES = ("critical", "warning", "info")
+_DAY = 86_400.0
+
+
+class Kind(Enum):
+    """How a value is written."""
+
+    DURATION = auto()
+    NUMBER = auto()
+    SEVERITY = auto()
+    TEXT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table. ``least`` and ``most`` bound durations (seconds) and numbers."""
+
+    name: str
+    default: str
+    help: str
+    kind: Kind = Kind.TEXT
+    least: float = 0.0
+    most: float = 0.0
+
+    def check(self, text: str) -> str:
+        """Return ``text`` if it is a possible value; UsageError: it is not."""
+        if self.kind is Kind.SEVERITY and text not in SEVERITIES:
+            raise UsageError(f"{self.name}: '{text}' is none of {', '.join(SEVERITIES)}")
+        if self.kind in {Kind.DURATION, Kind.NUMBER}:
+            self._check_range(text)
+        if any(character in text for character in '"\\\n{}'):
+            raise UsageError(f"{self.name}: quotes, backslashes, braces and line breaks cannot stand in it")
+        return text
+
+    def _check_range(self, text: str) -> None:
+        try:
+            value = parse_duration(text) if self.kind is Kind.DURATION else float(text)
+        except ValueError as error:
+            reason = str(error) if self.kind is Kind.DURATION else f"'{text}' is no number"
+            raise UsageError(f"{self.name}: {reason}") from None
+        if not self.least <= value <= self.most:
+            raise UsageError(f"{self.name}: {text} is out of range: {self.range}")
+
+    @property
+    def range(self) -> str:
+        """The range, for people."""
+        match self.kind:
+            case Kind.DURATION:
+                return f"{format_duration(self.least)} to {format_duration(self.most)}"
+            case Kind.NUMBER:
+                return f"{self.least:g} to {self.most:g}"
+            case Kind.SEVERITY:
+                return ", ".join(SEVERITIES)
+            case Kind.TEXT:
+                return "text"
+
+
+def _length(name: str, default: str, help_: str, least: float, most: float) -> Setting:
+    return Setting(name, default, help_, Kind.DURATION, least, most)
+
+
+def _number(name: str, default: str, help_: str, least: float, most: float) -> Setting:
+    return Setting(name, default, help_, Kind.NUMBER, least, most)
+
+
+def _severity(name: str, default: str, help_: str) -> Setting:
+    return Setting(name, default, help_, Kind.SEVERITY)
+
+
+_BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        each.name: each
+        for each in (
+            Setting("job", ".*azure-scheduled-events.*", "The scrape jobs of the exporters, a regular expression."),
+            Setting("runbooks.url", _BASE, "Where the runbooks stand; an alert's page is URL/NAME.md."),
+            Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
+            Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
+            _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, 300),
+            _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, 300),
+            _length(
+                "evaluation.watcher-interval", "30s", "The same for rules about approvals and the exporters.", 1, 300
+            ),
+            _length("memory", "15m", "How long an event is remembered when all who saw it went blind.", 1, _DAY),
+            _severity("preempt.severity", "critical", "A Spot VM is evicted."),
+            _severity("terminate.severity", "critical", "A VM is deleted, and nobody here asked for it."),
+            _severity("redeploy.severity", "critical", "A VM moves to another host, and nobody here asked for it."),
+            _severity("reboot.severity", "critical", "A VM is rebooted, and nobody here asked for it."),
+            _severity("freeze.severity", "warning", "A VM is paused for longer than freeze.short, or nobody knows."),
+            _severity("requested.severity", "warning", "Terminate, Redeploy or Reboot that a user asked for."),
+            _severity("short-notice.severity", "info", "Less notice than documented."),
+            _length("freeze.short", "9s", "Shorter announced freezes only show.", 1, 600),
+            _length(
+                "notice.freeze", "14m30s", "Less notice than this for a Freeze is short (documented: 15 min).", 0, _DAY
+            ),
+            _length("notice.reboot", "14m30s", "The same for a Reboot (documented: 15 min).", 0, _DAY),
+            _length("notice.redeploy", "9m30s", "The same for a Redeploy (documented: 10 min).", 0, _DAY),
+            _length("notice.terminate", "4m30s", "The same for a Terminate (documented: 5 to 15 min).", 0, _DAY),
+            _length("notice.preempt", "25s", "The same for a Preempt (documented: 30 s, best effort).", 0, _DAY),
+            _length("degraded-host.notice", "1d", "More notice than this means a degraded host.", 60, 7 * _DAY),
+            _length("not-approved.within", "5m", "Due this soon and not approved, where approvals are made.", 1, 3600),
+            _length("overdue.after", "10m", "Still Scheduled so long after NotBefore.", 1, _DAY),
+            _length("started.limit", "30m", "Started for longer than this.", 1, _DAY),
+            _number("hit.share", "0.25", "The share of a scale set or zone that is a disaster.", 0.01, 1),
+            _number(
+                "hit.least-vms", "2", "… and at least so many VMs, or every small scale set would page.", 1, 10_000
+            ),
+            _length("hit.together", "15m", "Events due within this time count as simultaneous.", 1, _DAY),
+            _length("exporter-down.for", "5m", "An exporter does not answer.", 1, _DAY),
+            _length("imds.for", "2m", "IMDS does not answer, or not with a document.", 1, _DAY),
+            _length(
+                "never-ready.for", "10m", "No first answer; enabling the service takes up to five minutes.", 1, _DAY
+            ),
+            _number("throttled.share", "0.2", "The share of polls that IMDS throttles.", 0.001, 1),
+            _length("throttled.for", "5m", "… for so long.", 1, _DAY),
+            _length("journal.for", "5m", "Transitions are not on disk.", 1, _DAY),
+            _number("spans.limit", "100", "Trace spans that wait for the collector.", 1, 1_000_000),
+            _length("spans.for", "15m", "… for so long.", 1, _DAY),
+            _length(
+                "clock.tolerance",
+                "20s",
+                "How far a VM's clock may be from Prometheus'; more than a poll takes.",
+                1,
+                3600,
+            ),
+            _length("clock.for", "5m", "… for so long; after a pause a clock lags until it is corrected.", 1, _DAY),
+            _length("group.wait", "30s", "Before the first word about a warning that is not Started.", 0, 3600),
+            _length("group.interval", "30s", "Between words about one event, such as its end.", 1, _DAY),
+            _length("group.repeat", "4h", "Before the same is said again.", 60, 30 * _DAY),
+            Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
+            Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
+            Setting("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages."),
+            Setting("chat.slack-url", "https://hooks.slack.com/services/REPLACE/WITH/YOURS", "Empty: no Slack."),
+            Setting("chat.slack-channel", "#azure-maintenance", "Where pages and tickets are told."),
+            Setting("tickets.webhook-url", "https://tickets.example.com/webhook", "Empty: no webhook for tickets."),
+            Setting("tickets.email-to", "on-call@example.com", "Empty: no e-mail."),
+            Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
+            Setting("tickets.email-smarthost", "smtp.example.com:587", "The mail server."),
+        )
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All values, every one checked."""
+
+    values: Mapping[str, str] = field(default_factory=lambda: {name: each.default for name, each in SETTINGS.items()})
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self.values.items())
+
+    def text(self, name: str) -> str:
+        """Return the value as it is written."""
+        return self.values[name]
+
+    def seconds(self, name: str) -> float:
+        """Return a duration in seconds."""
+        return parse_duration(self.values[name])
+
+    def duration(self, name: str) -> str:
+        """Return a duration as Prometheus reads it."""
+        return format_duration(self.seconds(name))
+
+    def number(self, name: str) -> str:
+        """Return a number, or a duration's seconds, as it stands in an expression."""
+        if SETTINGS[name].kind is Kind.DURATION:
+            return f"{self.seconds(name):.15g}"
+        return f"{float(self.values[name]):.15g}"
+
+
+def resolve(values: Mapping[str, str]) -> Settings:
+    """Return the defaults with ``values`` over them.
+
+    Raises:
+        UsageError: a name is unknown or a value impossible.
+    """
+    for name in values:
+        if name not in SETTINGS:
+            raise UsageError(f"'{name}' is no setting of the alerts; there are: {', '.join(SETTINGS)}")
+    checked = {name: each.check(values.get(name, each.default)) for name, each in SETTINGS.items()}
+    return Settings(MappingProxyType(checked))
+
+
+def load(path: Path, more: Mapping[str, str] | None = None) -> Settings:
+    """Return the settings of the values file at ``path`` (YAML, dotted or nested keys), ``more`` over them.
+
+    Raises:
+        UsageError: the file cannot be read, a key is unknown or a value impossible.
+    """
+    section = yaml_file.load(path)
+    values: dict[str, str] = {}
+    for name, (text, line) in section.flat().items():
+        try:
+            values[name] = resolve({name: text}).text(name)
+        except UsageError as error:
+            raise UsageError(f"{path}:{line}: {error}") from None
+    return resolve({**values, **(more or {})})

@@ -1,0 +1,74 @@
+"""The time from a change in IMDS to the webhook, through exporter, Prometheus and Alertmanager as shipped.
+
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [INTERVAL] [SAMPLES]``. Every sample is a VM with an
+exporter of its own, whose event is announced at a random moment, so that polls, scrapes and evaluations meet at
+random phases. INTERVAL (5s) is that of scrapes and evaluations.
+"""
+
+import random
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from azure_scheduled_events_exporter.durations import parse_duration
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from paging import Stack
+from programs import Exporter
+
+TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")
+PATIENCE = 60.0
+
+
+def announce(simulator: Simulator, number: int) -> None:
+    """Announce an event of one of the types that page, now."""
+    event_type = TYPES[number % len(TYPES)]
+    event = PlannedEvent(event_type, (f"vm_{number}",), announced_at=0, notice=600)
+    simulator.play(Scenario("page", "", (VirtualMachine(f"vm_{number}", scale_set=f"set_{number}"),), (event,)), 1)
+
+
+def measure(interval: str, samples: int) -> list[float]:
+    """Return the seconds from change to webhook of every sample."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        simulators, targets = [], []
+        for number in range(samples):
+            vm = VirtualMachine(f"vm_{number}", scale_set=f"set_{number}")
+            simulator = stack.enter_context(Simulator(Scenario("waiting", "", (vm,), ())))
+            exporter = stack.enter_context(
+                Exporter(simulator.url, folder / f"{number}.log", "--instance.name", vm.name)
+            )
+            simulators.append(simulator)
+            targets.append(f"127.0.0.1:{exporter.port}")
+        values = {"scrape.interval": interval, "evaluation.interval": interval}
+        chain = stack.enter_context(Stack(folder, values, targets))
+        chain.wait_for_targets(samples)
+        begun: dict[str, float] = {}
+        for number, simulator in enumerate(simulators):
+            time.sleep(random.uniform(0.2, 1.0) * parse_duration(interval) / 2)
+            begun[f"set_{number}"] = time.monotonic()
+            announce(simulator, number)
+        end = time.monotonic() + PATIENCE
+        told: dict[str, float] = {}
+        while len(told) < samples and time.monotonic() < end:
+            threading.Event().wait(0.1)
+            for each in chain.receiver.webhooks():
+                name = each.body["commonLabels"].get("scale_set", "")
+                told.setdefault(name, each.at)
+        return [told[name] - begun[name] for name in begun]
+
+
+def main() -> None:
+    """Print median and worst."""
+    interval = sys.argv[1] if len(sys.argv) > 1 else "5s"
+    samples = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    times = sorted(measure(interval, samples))
+    print(f"{samples} samples, scrape {interval}, evaluation {interval}:", " ".join(f"{each:.1f}" for each in times))
+    print(f"median {median(times):.2f} s, worst {max(times):.2f} s")
+
+
+if __name__ == "__main__":
+    main()

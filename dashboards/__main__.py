@@ -1,0 +1,46 @@
+"""``python -m dashboards`` writes the JSON of the dashboards; ``--check`` only fails if it differs from the code."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from .exporter import exporter
+from .fleet import fleet
+from .style import Json
+from .vm import vm
+
+FOLDER = Path(__file__).parent / "json"
+
+
+def dashboards() -> list[Json]:
+    """Return all dashboards."""
+    return [fleet(), vm(), exporter()]
+
+
+def written() -> dict[Path, str]:
+    """Return the files that belong into :data:`FOLDER`, with their text."""
+    return {
+        FOLDER / f"{each['uid']}.json": json.dumps(each, indent=2, ensure_ascii=False) + "\n" for each in dashboards()
+    }
+
+
+def main() -> int:
+    """Write or compare; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m dashboards", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs from the code")
+    files = written()
+    if parser.parse_args().check:
+        wrong = [path for path, text in files.items() if not path.exists() or path.read_text("utf-8") != text]
+        wrong += set(FOLDER.glob("*.json")) - set(files)
+        for path in wrong:
+            sys.stderr.write(f"{path.name} is not what the code says: run python -m dashboards\n")
+        return 1 if wrong else 0
+    FOLDER.mkdir(exist_ok=True)
+    for path, text in files.items():
+        path.write_text(text, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

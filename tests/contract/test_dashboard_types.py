@@ -1,0 +1,143 @@
+"""The dashboards against the types that Grafana publishes for its majors 11, 12 and 13.
+
+The types come from npm when the test runs, at the versions that grafana_types/package-lock.json pins, and are made into
+JSON Schema. A cache under .tools/ saves the next run from that.
+"""
+
+import copy
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft7Validator, ValidationError
+
+ROOT = Path(__file__).parent.parent.parent
+JSON = ROOT / "dashboards" / "json"
+SOURCES = Path(__file__).parent / "grafana_types"
+MAJORS = ("11", "12", "13")
+KINDS = {
+    "barchart": "BarChartPanel",
+    "bargauge": "BarGaugePanel",
+    "row": "RowPanel",
+    "stat": "StatPanel",
+    "state-timeline": "StateTimelinePanel",
+    "table": "TablePanel",
+    "timeseries": "TimeSeriesPanel",
+}
+PATIENCE = 150
+Json = dict[str, Any]
+
+
+def _run(arguments: list[str], folder: Path) -> None:
+    if shutil.which(arguments[0]) is None:
+        pytest.fail(f"{arguments[0]} is missing: install Node.js 20 or newer with npm (Debian: apt-get install npm)")
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 0, f"{' '.join(arguments)} failed:\n{done.stdout}{done.stderr}"
+
+
+def _install(folder: Path) -> None:
+    """Put Grafana's types, and the program that makes schemas of types, into ``folder``."""
+    shutil.copytree(SOURCES, folder)
+    _run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], folder)
+    for major in MAJORS:
+        workspace = folder / major
+        types = (SOURCES / "types.ts").read_text()
+        settings = json.loads((SOURCES / "tsconfig.json").read_text())
+        if major == "11":  # has the files where 12 and 13 only say that they are
+            types = types.replace("/Dashboard_types.gen", "/dashboard_types.gen")
+            settings["compilerOptions"]["moduleResolution"] = "node"
+        (workspace / "types.ts").write_text(types)
+        (workspace / "tsconfig.json").write_text(json.dumps(settings))
+        generator = str(folder / "node_modules" / ".bin" / "ts-json-schema-generator")
+        source = ["--path", str(workspace / "types.ts"), "--tsconfig", str(workspace / "tsconfig.json")]
+        _run([generator, *source, "--type", "*", "--no-type-check", "--out", f"{major}.json"], folder)
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[str, Json]:
+    """The JSON Schema of each major, from the cache of the versions that are pinned."""
+    sources = b"".join(path.read_bytes() for path in sorted(SOURCES.rglob("*")) if path.is_file())
+    folder = ROOT / ".tools" / "grafana-types" / hashlib.sha256(sources + Path(__file__).read_bytes()).hexdigest()[:16]
+    if not folder.exists():
+        building = folder.with_name(f"{folder.name}.{os.getpid()}")
+        shutil.rmtree(folder.parent, ignore_errors=True)  # of other versions
+        _install(building)
+        building.rename(folder)
+    return {major: json.loads((folder / f"{major}.json").read_text()) for major in MAJORS}
+
+
+def _violations(board: Json, schema: Json) -> Iterator[str]:
+    """Yield what a dashboard has that Grafana's types do not, panel by panel."""
+
+    def against(kind: str) -> Draft7Validator:
+        reference = {"$schema": schema["$schema"], "definitions": schema["definitions"]}
+        return Draft7Validator({**reference, "$ref": f"#/definitions/{kind}"})
+
+    for error in against("GrafanaDashboard").iter_errors({**board, "panels": []}):
+        yield f"dashboard: {_innermost(error)}"
+    for panel in board["panels"]:
+        kind = KINDS.get(panel["type"])
+        if kind is None:
+            yield f"{panel['title']}: no panel type {panel['type']}"
+            continue
+        for error in against(kind).iter_errors(panel):
+            yield f"{panel['title']}: {_innermost(error)}"
+
+
+def _innermost(error: ValidationError) -> str:
+    """Where it is wrong, and how: of several types that might be meant, the nearest."""
+    while error.context:
+        error = min(error.context, key=lambda inner: (len(inner.schema_path), inner.message))
+    return f"{'.'.join(str(part) for part in error.absolute_path)}: {error.message[:200]}"
+
+
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("path", sorted(JSON.glob("*.json")), ids=lambda path: path.stem)
+def test_it_is_what_grafana_writes(schemas: dict[str, Json], major: str, path: Path) -> None:
+    """The dashboard has no key and no value that this major of Grafana does not know."""
+    assert list(_violations(json.loads(path.read_text("utf-8")), schemas[major])) == []
+
+
+def _set(*path: str | int, value: object) -> Callable[[Json], None]:
+    def change(board: Json) -> None:
+        inner: Any = board
+        for key in path[:-1]:
+            inner = inner[key]
+        inner[path[-1]] = value
+
+    change.__name__ = ".".join(map(str, path))
+    return change
+
+
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _set("panels", 0, "datasource", value="Prometheus"),
+        _set("panels", 0, "type", value="singlestat"),
+        _set("panels", 0, "mappings", value=[]),
+        _set("panels", 0, "fieldConfig", "defaults", "thresholds", "steps", 0, "value", value="null"),
+        _set("panels", 0, "options", "colorMode", value="rainbow"),
+        _set("panels", 0, "options", "reduceOptions", value="last"),
+        _set("panels", 0, "targets", 0, "intervalFactor", value=2),
+        _set("panels", 0, "gridPos", "w", value="wide"),
+        _set("templating", "list", 0, "type", value="magic"),
+        _set("links", 0, "type", value="elsewhere"),
+        _set("graphTooltip", value="shared"),
+        _set("hideControls", value=False),
+    ],
+    ids=lambda change: change.__name__,
+)
+def test_what_grafana_would_not_write_is_noticed(
+    schemas: dict[str, Json], major: str, spoil: Callable[[Json], None]
+) -> None:
+    """The check itself can fail: each of these is found."""
+    board = copy.deepcopy(json.loads((JSON / "azure-scheduled-events-fleet.json").read_text("utf-8")))
+    spoil(board)
+    assert list(_violations(board, schemas[major]))

@@ -1,0 +1,253 @@
+"""Every query of the dashboards returns data from a real Prometheus, which scrapes exporters that poll the simulator.
+
+The fleet plays one story, and its tests look at the end of it: events that were completed, cancelled and lost are over,
+and there are current ones in each state, approved by each that may approve. One exporter is down.
+"""
+
+import json
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fleet import Fleet, Group
+from programs import Prometheus, eventually, fetch
+
+JSON = Path(__file__).parent.parent.parent / "dashboards" / "json"
+SCHEDULED_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+UNKNOWN = 3e10
+SAMPLED = 30.0  # seconds between the points at which some queries look at the past
+WITHOUT_DATA: dict[str, str] = {}
+"""Queries that may find nothing, as ``panel ref``, each with the reason. There is none."""
+Json = dict[str, Any]
+
+WEB = Group(
+    "web",
+    ("1", "2", "2"),
+    (
+        {"type": "Freeze", "resources": ["web_0"], "announced_at": "6s", "notice": "4s", "started_for": "4s"},
+        {"type": "Preempt", "resources": ["web_1"], "announced_at": "7s", "notice": "1h", "cancelled_at": "12s"},
+        {"type": "Redeploy", "resources": ["web_0"], "announced_at": "7s", "notice": "8s", "cancelled_at": "14s"},
+        {"type": "Reboot", "resources": ["web_0"], "announced_at": "9s", "notice": "1h", "started_for": "1h"},
+        {"type": "Freeze", "announced_at": "10s", "notice": "1h", "duration": "30s"},
+        {
+            "type": "Reboot",
+            "resources": ["web_0", "web_1"],
+            "announced_at": "11s",
+            "notice": "1h",
+            "source": "User",
+            "approval_delay": "1h",
+        },
+        {"type": "Terminate", "resources": ["web_0"], "announced_at": "13s", "notice": "3s"},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A Prometheus, and what Grafana would put in for its variables: at first everything is selected."""
+
+    prometheus: Prometheus
+    began: float
+    selection: dict[str, str] = field(default_factory=dict)
+
+    def expression(self, expr: str) -> str:
+        """Return ``expr`` with the variables replaced, the longest names first."""
+        macros = {
+            "$__range": f"{int(time.time() - self.began) + 1}s",
+            "$__rate_interval": "8s",
+            "$__interval": "5s",
+            "$job": ".+",
+            "$instance": ".+",
+            "$resource_group": ".*",
+            "$scale_set": ".*",
+            **self.selection,
+        }
+        for name, value in macros.items():
+            expr = expr.replace(name, value)
+        return expr
+
+    def ask(self, expr: str) -> list[Json]:
+        """Return the series of ``expr`` now."""
+        return self._get("query", query=self.expression(expr), time=f"{time.time()}")
+
+    def ask_range(self, expr: str, start: float, end: float, step: float) -> list[Json]:
+        """Return the series of ``expr`` over time."""
+        return self._get("query_range", query=self.expression(expr), start=f"{start}", end=f"{end}", step=f"{step}")
+
+    def _get(self, path: str, **parameters: str) -> list[Json]:
+        answer = fetch(f"{self.prometheus.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
+        assert answer.status == 200, f"{parameters['query']}\n{answer.body.decode()}"
+        result: list[Json] = json.loads(answer.body)["data"]["result"]
+        return result
+
+    def value(self, uid: str, title: str) -> float:
+        """Return what a panel of one number shows."""
+        (series,) = self.ask(_panel(uid, title)["targets"][0]["expr"])
+        return float(series["value"][1])
+
+    def table(self, uid: str, title: str, ref: str) -> list[tuple[dict[str, str], float]]:
+        """Return the rows that one query gives to a table."""
+        target = next(target for target in _panel(uid, title)["targets"] if target["refId"] == ref)
+        return [(series["metric"], float(series["value"][1])) for series in self.ask(target["expr"])]
+
+
+def _board(uid: str) -> Json:
+    board: Json = json.loads((JSON / f"azure-scheduled-events-{uid}.json").read_text("utf-8"))
+    return board
+
+
+def _panel(uid: str, title: str) -> Json:
+    found: Json = next(panel for panel in _board(uid)["panels"] if panel["title"] == title)
+    return found
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The fleet at the end of its story."""
+    began = time.time()
+    folder = tmp_path_factory.mktemp("fleet")
+    with Fleet(folder, (WEB,), flags=("--approval.policy", "documented")) as fleet:
+        simulator, exporters = fleet.simulators[0], fleet.exporters
+
+        def current(kind: str, status: str) -> list[str]:
+            shown = exporters["web_0"].scrape().series("event_info", event_type=kind, event_status=status)
+            return [labels["event_id"] for labels, _ in shown if labels["event_source"] == "Platform"]
+
+        reboot = eventually(lambda: current("Reboot", "Scheduled"), "the reboot is announced")[0]
+        eventually(lambda: fleet.prometheus.query(f'{{event_id="{reboot}",event_status="Scheduled"}}'), "a scrape")
+        approval = json.dumps({"StartRequests": [{"EventId": reboot}]}).encode()
+        assert fetch(simulator.url + SCHEDULED_EVENTS, "POST", approval, Metadata="true").status == 200
+        eventually(lambda: current("Terminate", "Started"), "the last event starts")
+        eventually(lambda: fleet.prometheus.query('{event_type="Terminate",event_status="Started"}'), "a scrape")
+        time.sleep(SAMPLED - time.time() % SAMPLED + 2)
+        exporters["web_2"].kill()
+        eventually(lambda: fleet.prometheus.one("count(up == 0)"), "an exporter is down")
+        yield Stage(fleet.prometheus, began, {"$vm": ".+"})
+
+
+def _without_data(stage: Stage, board: Json) -> Iterator[str]:
+    now = time.time()
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            if target["instant"]:
+                found = stage.ask(target["expr"])
+            elif panel.get("interval") == "1d":
+                today = now // 86400 * 86400
+                found = stage.ask_range(target["expr"], today - 86400, today, 86400)
+            else:
+                found = stage.ask_range(target["expr"], now - 20, now, 1)
+            numbers = [float(pair[1]) for series in found for pair in series.get("values", [series.get("value")])]
+            if not any(number == number for number in numbers):  # noqa: PLR0124 - NaN is no data
+                yield f"{panel['title']} {target['refId']}"
+    for mark in board["annotations"]["list"]:
+        # What ended in the last minute is marked when that minute is over.
+        if "expr" in mark and not stage.ask_range(mark["expr"], stage.began, now + 60, 5):
+            yield f"annotation {mark['name']}"
+
+
+@pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
+def test_every_query_returns_data(stage: Stage, uid: str) -> None:
+    """No panel is empty when there is something to show."""
+    board = _board(uid)
+    chosen = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_0", "$vm": "web_0" if uid == "vm" else ".+"})
+    assert set(_without_data(chosen, board)) == set(WITHOUT_DATA)
+
+
+@pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
+def test_every_variable_has_values(stage: Stage, uid: str) -> None:
+    """There is something to choose, though a VM may be of no scale set."""
+    for variable in _board(uid)["templating"]["list"]:
+        if variable["type"] == "query":
+            selector, _, label = variable["query"]["query"].removeprefix("label_values(")[:-1].rpartition(", ")
+            assert any(series["metric"].get(label) for series in stage.ask(selector)), variable["name"]
+
+
+def test_each_event_and_each_vm_counts_once(stage: Stage) -> None:
+    """Three exporters saw an event that hits three VMs, and the one that is down left its VM unwatched."""
+    waiting = {row["event_type"]: value for row, value in stage.table("fleet", "By type", "A")}
+    vms = {row["event_type"]: value for row, value in stage.table("fleet", "By type", "B")}
+    started = {row["event_type"]: value for row, value in stage.table("fleet", "By type", "D")}
+    assert waiting == {"Freeze": 1, "Reboot": 1, "Redeploy": 0, "Preempt": 0, "Terminate": 0}
+    assert vms == {"Freeze": 3, "Reboot": 2, "Redeploy": 0, "Preempt": 0, "Terminate": 0}
+    assert started == {"Freeze": 0, "Reboot": 1, "Redeploy": 0, "Preempt": 0, "Terminate": 1}
+    assert stage.value("fleet", "VMs about to be hit") == 3
+    assert stage.value("fleet", "VMs being hit now") == 1
+    assert len(stage.table("fleet", "Events now", "A")) == 4
+    unwatched = sorted(value for _, value in stage.table("fleet", "Events now", "E"))
+    assert unwatched == [0, 0, 0, 1]
+
+
+def test_the_way_of_each_event_is_told(stage: Stage) -> None:
+    """How events ended, and who approved the current ones, follows from what Prometheus has seen."""
+    ended = {
+        outcome: {row["event_type"]: value for row, value in stage.table("fleet", "How they ended", ref)}
+        for ref, outcome in zip("ABCD", ("completed", "cancelled", "lost", "current"), strict=True)
+    }
+    assert ended == {
+        "completed": {"Freeze": 1},
+        "cancelled": {"Preempt": 1},
+        "lost": {"Redeploy": 1},
+        "current": {"Freeze": 1, "Reboot": 2, "Terminate": 1},
+    }
+    approved = {(row["event_type"], row["approved_by"]): value for row, value in stage.table("fleet", "Approvals", "A")}
+    assert approved.pop(("Freeze", "deadline")) == 1
+    assert approved == {("Reboot", "exporter"): 1, ("Reboot", "external"): 1, ("Terminate", "deadline"): 1}
+    states = sorted(value for _, value in stage.table("fleet", "Events now", "A"))
+    assert states == [1, 2, 3, 3]
+
+
+def test_a_blind_exporter_stands_out_with_its_vm(stage: Stage) -> None:
+    """An exporter that is down is counted, and named by the VM it ran on."""
+    assert stage.value("fleet", "Can I trust this?") == 1
+    ((row, reason),) = stage.table("fleet", "Exporters that cannot see", "A")
+    assert (row["vm_name"], row["scale_set"], reason) == ("web_2", "web", 1)
+    ((_, age),) = stage.table("fleet", "Exporters that cannot see", "B")
+    assert age >= 0
+
+
+def test_a_selection_narrows_what_is_counted(stage: Stage) -> None:
+    """Chosen is one VM: only it counts, and the exporter of another that is down is not its business."""
+    chosen = Stage(stage.prometheus, stage.began, {"$vm": "web_1"})
+    nobodys = 1  # the unwatched VM of its event: no query can say that it is another
+    assert chosen.value("fleet", "VMs about to be hit") == 1 + nobodys
+    assert [row["vm_name"] for row, _ in chosen.table("fleet", "VMs that are hit", "A")] == ["web_1", "web_1"]
+    assert chosen.value("fleet", "Can I trust this?") == 0
+
+
+def test_neighbours_tell_what_happens_to_a_blind_vm(stage: Stage) -> None:
+    """The dashboard of a VM whose exporter is down says so, and still shows the event that its neighbours see."""
+    blind = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_2", "$vm": "web_2"})
+    assert blind.value("vm", "Does it see?") == 1
+    assert blind.value("vm", "What happens to it") == 1
+    assert 3000 < blind.value("vm", "Next impact in") < 3600
+    ((row, _),) = blind.table("vm", "Events now", "A")
+    assert row["event_type"] == "Freeze"
+    ((_, countdown),) = blind.table("vm", "Events now", "B")
+    assert 3000 < countdown < 3600
+
+
+def test_silence_is_never_drawn_as_quiet(tmp_path: Path) -> None:
+    """With all exporters down, nothing reads as all quiet; while they see and there is nothing, it does."""
+    with Fleet(tmp_path, (Group("calm", ("1",), ({"type": "Freeze", "announced_at": "1h"},)),)) as fleet:
+        stage = Stage(fleet.prometheus, time.time(), {"${vm:regex}": "calm_0", "$vm": ".+"})
+        mine = Stage(fleet.prometheus, time.time(), {"${vm:regex}": "calm_0", "$vm": "calm_0"})
+        quiet = {"Can I trust this?": 0, "Next impact in": 1e10, "VMs about to be hit": 0, "VMs being hit now": 0}
+        eventually(lambda: stage.value("fleet", "Can I trust this?") == 0, "all see")
+        assert {title: stage.value("fleet", title) for title in quiet} == quiet
+        assert mine.value("vm", "What happens to it") == 0
+        fleet.simulators[0].inject("503", 60)
+        eventually(lambda: stage.value("fleet", "Can I trust this?") == 1, "IMDS fails")
+        assert [reason for _, reason in stage.table("fleet", "Exporters that cannot see", "A")] == [2]
+        nothing_seen = ("Next impact in", "VMs about to be hit", "VMs being hit now")
+        assert {stage.value("fleet", title) for title in nothing_seen} == {UNKNOWN}
+        fleet.exporters["calm_0"].kill()
+        eventually(lambda: fleet.prometheus.one("count(up == 0)"), "it is down")
+        assert stage.value("fleet", "Can I trust this?") == 1
+        assert {stage.value("fleet", title) for title in nothing_seen} == {UNKNOWN}
+        assert mine.value("vm", "What happens to it") == UNKNOWN
+        assert mine.value("vm", "Does it see?") == 1

@@ -1,0 +1,86 @@
+"""A team tries its own paging with the command drill."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from alerts import Settings, resolve
+from alerts.rules import alerts
+from azure_scheduled_events_exporter import drill
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.simulator import Scenario, shipped
+from paging import Alertmanager, Receiver, Stack, receivers
+from programs import free_port
+
+FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "group.interval": "1s"}
+
+
+def run(*flags: str) -> int:
+    """Run the command as the command line does."""
+    parser = argparse.ArgumentParser()
+    drill.add_arguments(parser)
+    return drill.run(parser.parse_args(flags))
+
+
+def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A drill pages once, says that it is one, tells how long it took, and ends."""
+    with Receiver() as receiver, Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager:
+        assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
+    (told, *_) = receiver.notifications
+    assert told.alerts() == [("AzureScheduledEventPreempt", "critical", "firing")]
+    assert told.body["commonLabels"]["drill"] == "true"
+    assert "drill" in told.body["commonAnnotations"]["description"]
+    assert told.body["commonLabels"]["resources"] == "DRILL-vmss_0"
+    assert " s: Alertmanager has told: webhook" in capsys.readouterr().out
+
+
+def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A simulated eviction goes through exporter, Prometheus and Alertmanager to the pager."""
+    port = free_port()
+    with Stack(tmp_path, FAST, [f"127.0.0.1:{port}"]) as stack:
+        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "4s")
+        assert run("--alertmanager", stack.alertmanager.url, "--timeout", "30s", *address) == 0
+        assert stack.receiver.told("/pager")[0] == ("AzureScheduledEventPreempt", "critical", "firing")
+    assert "Preempt of DRILL-vmss_0 announced" in capsys.readouterr().out
+
+
+def test_receiver_is_broken(tmp_path: Path) -> None:
+    """A drill whose page nobody takes fails, and says so."""
+    dead = f"http://127.0.0.1:{free_port()}"
+    settings = resolve({**receivers(dead), **FAST})
+    with Alertmanager(tmp_path, settings) as team, pytest.raises(ExporterError, match="telling failed: webhook"):
+        run("--alertmanager", team.url, "--timeout", "5s")
+
+
+def test_info_reaches_nobody(tmp_path: Path) -> None:
+    """A drill of what only shows says that nobody was told, and why."""
+    with (
+        Receiver() as receiver,
+        Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager,
+        pytest.raises(ExporterError, match="an info only shows"),
+    ):
+        run("--alertmanager", alertmanager.url, "--timeout", "2s", "--scenario", "live-migration")
+    assert receiver.notifications == []
+
+
+def test_no_alertmanager() -> None:
+    """A wrong address is said in one line."""
+    with pytest.raises(ExporterError, match="cannot be reached"):
+        run("--alertmanager", f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(UsageError, match="is no address"):
+        run("--alertmanager", "alerts:9093")
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--timeout", "soon"), ("--scenario", "all"), ("--scenario", "flood")])
+def test_impossible_flags(flag: str, value: str) -> None:
+    """What cannot be is refused before anything is sent."""
+    with pytest.raises(UsageError):
+        run("--alertmanager", "http://127.0.0.1:1", flag, value)
+
+
+@pytest.mark.parametrize("scenario", shipped(), ids=lambda scenario: scenario.name)
+def test_alert_is_the_rules_own(scenario: Scenario) -> None:
+    """A drill raises an alert by the name and the severity that the shipped rules have."""
+    alert = drill.alert_of(scenario.events[0])
+    assert (alert.name, alert.severity) in {(each.name, each.severity) for each in alerts(Settings())}

@@ -1,0 +1,96 @@
+"""The settings of the alerts, and what they change."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts import SETTINGS, Settings, load, render, resolve
+from alerts.rules import alerts
+from azure_scheduled_events_exporter.errors import UsageError
+
+
+def test_defaults_are_possible() -> None:
+    """Every default passes its own check."""
+    assert resolve({}).values == Settings().values
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("overdue.afer", "5m", "'overdue.afer' is no setting of the alerts; there are: job, "),
+        ("overdue.after", "soon", "overdue.after: 'soon' is no duration"),
+        ("overdue.after", "2d", "overdue.after: 2d is out of range: 1s to 1d"),
+        ("hit.share", "1.5", "hit.share: 1.5 is out of range: 0.01 to 1"),
+        ("hit.share", "half", "hit.share: 'half' is no number"),
+        ("hit.share", "nan", "hit.share: nan is out of range"),
+        ("freeze.severity", "page", "freeze.severity: 'page' is none of critical, warning, info"),
+        ("job", 'a"} or up{job="b', "job: quotes, backslashes, braces and line breaks cannot stand in it"),
+        ("pager.webhook-url", "http://a\nb", "pager.webhook-url: quotes, backslashes"),
+    ],
+)
+def test_impossible_values_are_refused(name: str, value: str, complaint: str) -> None:
+    """A value that would make nonsense of a rule is refused by the setting's name."""
+    with pytest.raises(UsageError) as caught:
+        resolve({name: value})
+    assert complaint in str(caught.value)
+
+
+def test_values_file(tmp_path: Path) -> None:
+    """A values file may nest its keys, and what is set by hand wins over it."""
+    file = tmp_path / "values.yaml"
+    file.write_text("overdue: {after: 20m}\nhit.share: 0.5\n")
+    settings = load(file, {"hit.share": "0.75"})
+    assert (settings.text("overdue.after"), settings.number("hit.share")) == ("20m", "0.75")
+
+
+def test_values_file_is_wrong(tmp_path: Path) -> None:
+    """A complaint about a values file names its line."""
+    file = tmp_path / "values.yaml"
+    file.write_text("hit.share: 0.5\noverdue.after: 9d\n")
+    with pytest.raises(UsageError, match=r"values\.yaml:2: overdue\.after: 9d is out of range"):
+        load(file)
+
+
+def test_shipped_values_file_says_the_defaults(tmp_path: Path) -> None:
+    """The values file that people copy changes nothing until they do."""
+    file = tmp_path / "values.yaml"
+    file.write_text(render(grafana=False)["values.yaml"])
+    assert load(file).values == Settings().values
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if not name.startswith("grafana.")])
+def test_every_setting_changes_something(name: str) -> None:
+    """No setting is without effect."""
+    setting = SETTINGS[name]
+    other = {"DURATION": "2m1s", "NUMBER": "0.5", "SEVERITY": "info", "TEXT": "another"}[setting.kind.name]
+    candidates = [other, "1", "warning", "7s", "critical"]
+    for value in candidates:
+        if value == setting.default:
+            continue
+        try:
+            changed = resolve({name: value})
+        except UsageError:
+            continue
+        assert render(changed, grafana=False) != render(grafana=False)
+        return
+    pytest.fail(f"no value for {name}")
+
+
+def test_severity_moves_an_alert_to_another_receiver() -> None:
+    """Who does not want to be paged for a Reboot says so in one setting."""
+    changed = {alert.name: alert.severity for alert in alerts(resolve({"reboot.severity": "warning"}))}
+    assert changed["AzureScheduledEventReboot"] == "warning"
+    assert changed["AzureScheduledEventPreempt"] == "critical"
+
+
+def test_thresholds_stand_in_the_rules() -> None:
+    """A changed threshold is the one that Prometheus compares with."""
+    text = render(resolve({"overdue.after": "90s"}), grafana=False)["prometheus/prometheus-rules.yml"]
+    (rule,) = [
+        rule
+        for group in yaml.safe_load(text)["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "AzureScheduledEventOverdue"
+    ]
+    assert rule["expr"] == "azure_scheduled_events:event_seconds_left < -90"
