@@ -87,7 +87,7 @@ class Approvals:
             answer = _no_need(life)
             if life is None or answer:
                 answers[ask.seq] = answer
-            else:
+            elif self._may_try(life, now):
                 due.setdefault(life.event_id, Due(life, Approver.OPERATOR, ask.who, ask.seq))
         for life in current.values():
             rule = self._rule(life, vm_name, now) if life.event_id not in due else None
@@ -130,7 +130,11 @@ class Approvals:
             return None
         retry = self._retries.get(life.event_id)
         self.words[life.event_id] = f"rule '{rule}' approves it" + ("; IMDS has not accepted yet" if retry else "")
-        return rule if retry is None or now.monotonic >= retry.at else None
+        return rule if self._may_try(life, now) else None
+
+    def _may_try(self, life: Lifecycle, now: Instant) -> bool:
+        retry = self._retries.get(life.event_id)
+        return retry is None or now.monotonic >= retry.at
 
     def _say(self, life: Lifecycle, message: str, rule: str, *, said: str, decision: str | None = None) -> bool:
         """Log what a rule does with an event, when that is news."""

@@ -24,6 +24,7 @@ from .lifecycle import Lifecycle, State
 from .text_table import table
 
 _LOOK_SECONDS = 0.1
+_THROTTLED_SECONDS = 1.0
 _PATIENCE_SECONDS = 15.0  # behind the time of one request: the exporter looks for wishes at every poll
 
 
@@ -75,13 +76,18 @@ def _alone(exporter: daemon.Exporter, event_ids: Sequence[str], *, yes: bool) ->
     if not _agreed(chosen, yes=yes):
         return 1
     numbers = exporter.journal.ask([life.event_id for life in chosen], _operator(), time.time())
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     try:
         _poll(exporter)
-    except ExporterError:
+        while len(exporter.journal.answers(numbers)) < len(numbers) and time.monotonic() < deadline:
+            time.sleep(_THROTTLED_SECONDS)  # IMDS throttles, which is no answer
+            _poll(exporter)
+    finally:
         # Else the exporter that starts next would fulfil a wish of which the operator was told that it failed.
-        exporter.journal.answer(dict.fromkeys(numbers, "withdrawn: IMDS could not be asked"))
-        raise
-    return _report(chosen, numbers, exporter.journal.answers(numbers))
+        answers = exporter.journal.answers(numbers)
+        withdrawn = dict.fromkeys(set(numbers) - answers.keys(), "withdrawn: IMDS could not be asked")
+        exporter.journal.answer(withdrawn)
+    return _report(chosen, numbers, answers | withdrawn)
 
 
 def _poll(exporter: daemon.Exporter) -> None:

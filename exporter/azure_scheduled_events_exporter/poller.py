@@ -269,7 +269,8 @@ class Poller:
             # What was asked before without an answer may have been heard; a refusal now says nothing of that.
             names = [one.life.event_id for one in due if one.life.asked_by is None]
             self.snapshot = self._with(refused(self._known, names), ())
-        self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
+        if error.outcome is not Outcome.THROTTLED:  # which says nothing of the wish: it is sent again
+            self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
         """The current lives that are not yet in the journal as they are; one that came back keeps its ended row."""

@@ -251,6 +251,24 @@ def test_imds_refuses(
         assert exporter.scrape().value("approval_requests_total", outcome="rejected") == (1 if running else 0)
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_imds_throttles(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """A 429 says nothing of the wish, so it is sent again until IMDS answers, and the operator waits for that."""
+    with Gate(simulator.url, 429, Way.PASS) as gate:
+        exporter = start(start_exporter, gate.url, state) if running else None
+        event_id = event_ids(simulator)["Reboot"]
+        done = approve(gate.url, state, event_id, "--yes")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{event_id}: accepted"), done.stderr
+        assert len(gate.posts) == 2
+        exporter = exporter or start(start_exporter, gate.url, state)
+        assert exporter.scrape().transitions(event_type="Reboot")["approved"] == 1
+
+
 def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
     """When no answer came, the operator is told so, and that is not the same as a refusal."""
     with Gate(simulator.url, Way.HANG) as gate:
