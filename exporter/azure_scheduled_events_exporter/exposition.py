@@ -1,7 +1,8 @@
 """A scrape's body: the metrics as text, in the format and compression that the scraper asked for.
 
 prometheus_client writes the text. What stays the same between scrapes is written and compressed once per revision
-of the snapshot; only the rest, some fifty lines and a countdown per event, is written per scrape.
+of the snapshot, the figures of polling are written once per poll; only those of the process and a countdown per event
+are written per scrape.
 """
 
 import struct
@@ -13,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from .metrics import announced, countdown, momentary, settled
+from .metrics import announced, countdown, of_process, polled, settled
 from .snapshot import Snapshot
 
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
@@ -60,6 +61,7 @@ class Exposition:
         self._read = read
         self._wall = wall
         self._kept: dict[bool, _Kept] = {}
+        self._of_poll: dict[bool, tuple[Snapshot, bytes]] = {}
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Rendering:
         """Return the body for a scraper with these request headers: OpenMetrics if it is named, gzip if accepted."""
@@ -87,11 +89,19 @@ class Exposition:
             self._kept[is_openmetrics] = kept
         return kept
 
+    def _polled(self, snapshot: Snapshot, *, is_openmetrics: bool) -> bytes:
+        of, text = self._of_poll.get(is_openmetrics, (None, b""))
+        if of is not snapshot:
+            text = _text(polled(snapshot), is_openmetrics=is_openmetrics)
+            self._of_poll[is_openmetrics] = (snapshot, text)
+        return text
+
     def _momentary(self, snapshot: Snapshot, kept: _Kept, *, is_openmetrics: bool) -> bytes:
         now = self._wall()
         lines = [kept.countdown_head]
         lines += [b"%b%.3f\n" % (line, not_before - now) for line, not_before in kept.countdowns]
-        lines.append(_text(momentary(snapshot), is_openmetrics=is_openmetrics))
+        lines.append(self._polled(snapshot, is_openmetrics=is_openmetrics))
+        lines.append(_text(of_process(), is_openmetrics=is_openmetrics))
         if is_openmetrics:
             lines.append(_OPENMETRICS_END)
         return b"".join(lines)

@@ -1,8 +1,8 @@
 """The metrics: one table of what they are, and one collector that reads them off a snapshot.
 
-A scrape never calls IMDS and never waits for a poll. Two groups, because they age differently: :func:`settled`
-changes only with a document, an identity or a transition, so its rendering can be kept; :func:`momentary` is new
-at every scrape.
+A scrape never calls IMDS and never waits for a poll. Three groups, because they age differently and so their
+renderings can be kept for different times: :func:`settled` changes with a document, an identity or a transition,
+:func:`polled` with every poll, :func:`countdown` and :func:`of_process` with every scrape.
 """
 
 import platform
@@ -133,7 +133,8 @@ class Collector(PrometheusCollector):
         snapshot = self._read()
         yield from settled(snapshot)
         yield countdown(snapshot, self._wall())
-        yield from momentary(snapshot)
+        yield from polled(snapshot)
+        yield from of_process()
 
 
 def settled(snapshot: Snapshot) -> Iterator[Metric]:
@@ -172,8 +173,8 @@ def announced(lives: Iterable[Lifecycle]) -> Iterator[tuple[Lifecycle, float]]:
             yield life, life.event.not_before
 
 
-def momentary(snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield the metrics that change with every poll, and those of the process."""
+def polled(snapshot: Snapshot) -> Iterator[Metric]:
+    """Yield the metrics that change with every poll."""
     polls = snapshot.polls
     yield _metric("up", [((), polls.up)])
     yield _metric("polls_total", (((str(outcome),), count) for outcome, count in polls.outcomes.items()))
@@ -185,7 +186,11 @@ def momentary(snapshot: Snapshot) -> Iterator[Metric]:
     spans = ((SpanOutcome.EXPORTED, deliveries.exported), (SpanOutcome.FAILED, deliveries.failed))
     yield _metric("spans_total", (((str(outcome),), count) for outcome, count in spans))
     yield _metric("spans_queued", [((), deliveries.queued)])
-    yield from ProcessCollector(registry=None).collect()
+
+
+def of_process() -> Iterable[Metric]:
+    """Return the figures of this process: CPU time, memory, descriptors, start."""
+    return ProcessCollector(registry=None).collect()
 
 
 def _metric(name: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
