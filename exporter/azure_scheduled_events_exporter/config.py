@@ -257,7 +257,11 @@ SETTINGS = (
     Setting("web.listen-address", ":10169", parse_listen_address, "Where to serve metrics.", "[HOST]:PORT"),
     Setting("web.telemetry-path", "/metrics", _path, "Path of the metrics.", "PATH"),
     Setting(
-        "web.config.file", "", _web_config, "TLS and basic auth, in the Prometheus exporter-toolkit's format.", "FILE"
+        "web.config.file",
+        "",
+        _web_config,
+        "TLS and basic auth, in the Prometheus exporter-toolkit's format; not in this version, so it is refused.",
+        "FILE",
     ),
     Setting(
         "journal.path",
