@@ -20,7 +20,7 @@ from .approvals import Approvals
 from .clock import Clock, system_clock
 from .config import DISCOVER, Config
 from .connection import Request, Response
-from .errors import ExporterError
+from .errors import ExporterError, UsageError
 from .events_api import events_json
 from .exposition import Exposition
 from .identity import parse_identity
@@ -37,6 +37,7 @@ _IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one ag
 _IDENTITY_HEAD_START = 1.0
 """The first poll waits so long for this VM's name, so that the first transitions are counted with the right scope."""
 
+_TRACE_AGAIN_SECONDS = 60.0
 _STOP_SECONDS = 1.5
 _LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
 _HTML = "text/html; charset=utf-8"
@@ -75,8 +76,7 @@ class Exporter:
 
     def start(self) -> None:
         """Begin to ask who this VM is, to poll, and to deliver spans."""
-        tracing = [self._tracer.run] if self._tracer else []
-        for work in (self._learn_identity, self._poll, *tracing):
+        for work in (self._learn_identity, self._poll, self._trace):
             thread = threading.Thread(target=self._guarded, args=(work,), name=work.__name__.strip("_"), daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -110,6 +110,19 @@ class Exporter:
         if not self._knows_name:
             self._name_asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()
+
+    def _trace(self) -> None:
+        """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
+        while self._tracer is not None:
+            try:
+                self._tracer.run()
+            except Exception:  # noqa: BLE001 - whatever it is
+                self._log.exception(
+                    "delivering spans failed; it is tried again", extra=facts(seconds=_TRACE_AGAIN_SECONDS)
+                )
+                if not self._wait(_TRACE_AGAIN_SECONDS):
+                    continue
+            return
 
     def identify(self) -> str:
         """Ask once who this VM is; return why that failed, or ``""``.
@@ -145,7 +158,11 @@ def _tracer(config: Config, journal: Journal, log: logging.Logger) -> Tracer | N
         return None
     from .otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
 
-    return Tracer(journal, OtlpSender(config.otlp_endpoint), log)
+    try:
+        sender = OtlpSender(config.otlp_endpoint)
+    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
+        raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None
+    return Tracer(journal, sender, log)
 
 
 def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
