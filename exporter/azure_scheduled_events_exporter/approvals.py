@@ -57,6 +57,7 @@ class Due:
 class _Retry:
     at: float
     pause: float
+    throttled: bool
 
 
 class Approvals:
@@ -87,7 +88,7 @@ class Approvals:
             answer = _no_need(life)
             if life is None or answer:
                 answers[ask.seq] = answer
-            elif self._may_try(life, now):
+            elif self._may_ask(life, now):
                 due.setdefault(life.event_id, Due(life, Approver.OPERATOR, ask.who, ask.seq))
         for life in current.values():
             rule = self._rule(life, vm_name, now) if life.event_id not in due else None
@@ -101,13 +102,13 @@ class Approvals:
         for one in approved:
             self._retries.pop(one.life.event_id, None)
 
-    def failed(self, attempted: Sequence[Due], now: Instant, *, is_refusal: bool) -> None:
-        """Take note that IMDS refused a request for these, or that no answer came."""
+    def failed(self, attempted: Sequence[Due], now: Instant, *, is_refusal: bool, throttled: bool = False) -> None:
+        """Take note that IMDS refused a request for these, if only for now (``throttled``), or that no answer came."""
         self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
         for one in attempted:
             before = self._retries.get(one.life.event_id)
             pause = _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
-            self._retries[one.life.event_id] = _Retry(now.monotonic + pause, pause)
+            self._retries[one.life.event_id] = _Retry(now.monotonic + pause, pause, throttled)
 
     def _rule(self, life: Lifecycle, vm_name: str | None, now: Instant) -> str | None:
         """The rule that wants ``life`` approved now, if any; tells when one only would, or waits."""
@@ -132,6 +133,11 @@ class Approvals:
         self.words[life.event_id] = f"rule '{rule}' approves it" + ("; IMDS has not accepted yet" if retry else "")
         return rule if self._may_try(life, now) else None
 
+    def _may_ask(self, life: Lifecycle, now: Instant) -> bool:
+        """Whether an operator's wish may be sent: a policy's failures are not his, but throttling is everybody's."""
+        retry = self._retries.get(life.event_id)
+        return retry is None or not retry.throttled or now.monotonic >= retry.at - retry.pause + _FIRST_RETRY_SECONDS
+
     def _may_try(self, life: Lifecycle, now: Instant) -> bool:
         retry = self._retries.get(life.event_id)
         return retry is None or now.monotonic >= retry.at
@@ -147,7 +153,7 @@ class Approvals:
 
     def _together(self, due: list[Due]) -> list[Due]:
         """All of them in one request; but what was refused goes alone, since one bad id may spoil it for all."""
-        fresh = [one for one in due if one.life.event_id not in self._retries]
+        fresh = [one for one in due if one.ask is not None or one.life.event_id not in self._retries]
         return fresh or due[:1]
 
 

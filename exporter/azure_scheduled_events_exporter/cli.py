@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sqlite3
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExporterError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_status
+    except sqlite3.Error as error:
+        print(f"{PROGRAM}: the journal cannot be read: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our output has seen enough

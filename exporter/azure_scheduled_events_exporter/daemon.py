@@ -35,7 +35,8 @@ from .tracing import Tracer, is_on
 
 _IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one again and again
 _IDENTITY_HEAD_START = 1.0
-"""The first poll waits so long for this VM's name, so that the first transitions are counted with the right scope."""
+"""The first poll waits so long for this VM's name, so that the first transitions are counted with the right scope; the
+first spans too, so that they say whose they are."""
 
 _TRACE_AGAIN_SECONDS = 60.0
 _STOP_SECONDS = 1.5
@@ -113,6 +114,7 @@ class Exporter:
 
     def _trace(self) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
+        self._name_asked.wait(_IDENTITY_HEAD_START)  # spans of the time before a restart belong to this VM too
         while self._tracer is not None:
             try:
                 self._tracer.run()

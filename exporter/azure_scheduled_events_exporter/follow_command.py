@@ -41,13 +41,17 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
     path = None if config.journal_path == MEMORY else Path(config.journal_path)
     told: dict[tuple[object, ...], None] = {}
     for seq, record in _transitions(config, path, None if since is None else int(since)):
-        if (not mine or record["scope"] == Scope.SELF) and _is_news(record, told):
+        if (not mine or record["scope"] == Scope.SELF) and _is_news(seq, record, told):
             print(json.dumps({"seq": seq, **record}), flush=True)
     return 0
 
 
-def _is_news(record: Record, told: dict[tuple[object, ...], None]) -> bool:
-    """Whether this follower has not told it yet: what it saw by itself, the journal of an exporter tells again."""
+def _is_news(seq: int | None, record: Record, told: dict[tuple[object, ...], None]) -> bool:
+    """Whether this follower has not told it yet: what it saw by itself (no ``seq``), an exporter's journal tells again.
+
+    And the other way round when the exporter ends: its journal's lines are remembered as well, but for changes of
+    NotBefore, which come again and again.
+    """
     transition = record["transition"]
     key: tuple[object, ...] = (record["event_id"], transition)
     if transition == Transition.RESCHEDULED:
@@ -55,8 +59,11 @@ def _is_news(record: Record, told: dict[tuple[object, ...], None]) -> bool:
     elif record["outcome"] is not None:  # one may have seen how it ended, the other only that it did
         key = (record["event_id"], "ended")
     if key in told:
+        if seq is not None and transition == Transition.RESCHEDULED:
+            del told[key]
         return False
-    told[key] = None
+    if seq is None or transition != Transition.RESCHEDULED:
+        told[key] = None
     if len(told) > _REMEMBERED:
         del told[next(iter(told))]
     return True

@@ -30,6 +30,9 @@ MEMORY = "memory"
 _NOTHING = Entry()
 _RETRY_SECONDS = 5.0
 _PRUNE_SECONDS = 3600.0
+_PRUNE_MEMORY_SECONDS = 60.0
+_KEPT_IN_MEMORY = 1000
+"""Transitions that a journal without a file remembers one by one; its sums count them all."""
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNREADABLE = (sqlite3.Error, OSError, ValueError, KeyError, TypeError)
@@ -136,9 +139,12 @@ class Journal:
         with self._lock:
             if self._path is not None and self._disk is None:
                 return
-            if self._pruned is not None and now.monotonic - self._pruned < _PRUNE_SECONDS:
+            pause = _PRUNE_SECONDS if self._path is not None else _PRUNE_MEMORY_SECONDS
+            if self._pruned is not None and now.monotonic - self._pruned < pause:
                 return
             self._pruned = now.monotonic
+            if self._path is None:
+                self._memory.keep_newest(_KEPT_IN_MEMORY)
             try:
                 self._store.prune(now.wall - self._retention)
             except _UNREADABLE as error:

@@ -51,15 +51,14 @@ class OtlpSender:
         self._exporter = OTLPSpanExporter(endpoint=url, session=self._session)
         self._ids = _Ids()
         self._identity: Identity | None = None
-        self._provider: TracerProvider | None = None
+        # Made at once, so that an impossible OTEL_* variable is heard of at start and not in mid event.
+        self._provider = self._provider_for(None)
 
     def send(self, spans: Sequence[SpanFacts], identity: Identity | None, timeout: float | None) -> Verdict:
         """Send ``spans`` of the VM ``identity``, within ``timeout`` seconds (None: as configured); judge the answer."""
-        if self._provider is None or identity != self._identity:
+        if identity != self._identity:
             self._identity = identity
-            self._provider = TracerProvider(
-                id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False
-            )
+            self._provider = self._provider_for(identity)
         made = [span for span in map(self._make, spans) if span is not None]
         unsampled = len(spans) - len(made)
         if not made:
@@ -73,9 +72,11 @@ class OtlpSender:
         )
         return replace(verdict, unsampled=unsampled)
 
+    def _provider_for(self, identity: Identity | None) -> TracerProvider:
+        return TracerProvider(id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False)
+
     def _make(self, facts: SpanFacts) -> ReadableSpan | None:
         """The SDK's span for ``facts``, by its own limits; None if the configured sampler drops the trace."""
-        assert self._provider is not None  # noqa: S101 - send() has made it
         self._ids.trace, self._ids.span = int(facts.trace_id, 16), int(facts.span_id, 16)
         # A sampler sees the trace id alone, so all spans of a trace, on all VMs, are kept or dropped together.
         sampled = self._provider.sampler.should_sample(None, self._ids.trace, facts.name).decision != Decision.DROP

@@ -31,7 +31,7 @@ from .lifecycle import (
 )
 from .pace import Pace
 from .snapshot import Deliveries, Polls, Snapshot
-from .spans import SpanFacts, detected, finished, is_traced, unfinished
+from .spans import SpanFacts, finished, is_traced, so_far, unfinished
 from .store import RECENT, Entry
 from .tally import measure
 from .teller import Teller
@@ -91,10 +91,14 @@ class Poller:
         self._log = log
         self._teller = Teller(log)
         self._approved = False
+        # A user who polls less often than that has decided that it is often enough.
+        self._watched_within = max(WATCHED_WITHIN_SECONDS, 2 * settings.interval)
         self._body: bytes | None = None
         self._document: Document | None = None
         self._watched: Instant | None = None
         self._identity: Identity | None = None
+        if tracer is not None and settings.vm_name is not None:
+            tracer.identity = Identity(settings.vm_name)
         restored = journal.restore()
         self._known: Lifecycles = restored.lifecycles
         # What was known before the restart stands until a document says otherwise.
@@ -111,7 +115,7 @@ class Poller:
         """Take note of who this VM is; the next poll looks at the events with that knowledge. Any thread may call."""
         self._identity = identity
         if self._tracer is not None:
-            self._tracer.identity = identity
+            self._tracer.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
@@ -181,7 +185,7 @@ class Poller:
     def _take_in(self, document: Document) -> None:
         """Turn what is new in ``document`` into transitions, journal them, and tell them."""
         now = self._clock.now()
-        watched = self._watched is not None and now.since(self._watched) <= WATCHED_WITHIN_SECONDS
+        watched = self._watched is not None and now.since(self._watched) <= self._watched_within
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
         # The objects themselves: an unchanged body was not parsed again.
         if document is self._document and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
@@ -264,12 +268,13 @@ class Poller:
         is_refusal = error.status != 0
         what = "approval refused" if is_refusal else "approval without an answer"
         self._log.warning(what, extra=request_facts(due, error=error))
-        self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal)
+        throttled = error.outcome is Outcome.THROTTLED
+        self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
         if is_refusal:
             # What was asked before without an answer may have been heard; a refusal now says nothing of that.
             names = [one.life.event_id for one in due if one.life.asked_by is None]
             self.snapshot = self._with(refused(self._known, names), ())
-        if error.outcome is not Outcome.THROTTLED:  # which says nothing of the wish: it is sent again
+        if not throttled:  # which says nothing of the wish: it is sent again
             self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
@@ -284,9 +289,10 @@ class Poller:
         """What could not be told while this VM's name was not known."""
         before = self._known.current
         return [
-            detected(life)
+            span
             for event_id, life in known.current.items()
             if event_id in before and self._traced(life) and not self._traced(before[event_id])
+            for span in so_far(before[event_id], life)
         ]
 
     def _keep_journal(self, now: Instant) -> None:
@@ -294,6 +300,8 @@ class Poller:
         found = self._journal.try_disk_again(now)
         if found is not None:
             self._known = rejoined(self._known, found.lifecycles)
+            if self._tracer is not None:  # for spans that waited on the disk
+                self._tracer.wake()
             # The next document is looked at anew, with the lives that the disk remembered.
             self._document = self._watched = None
             self.snapshot = replace(self.snapshot, revision=self.snapshot.revision + 1, tally=found.tally)
@@ -308,6 +316,8 @@ class Poller:
             last_success=ended.wall if outcome is Outcome.OK else before.last_success,
             failure=failure,
         )
+        if self._identity is not self.snapshot.identity:  # known, though no document has come yet
+            self.snapshot = replace(self.snapshot, identity=self._identity, revision=self.snapshot.revision + 1)
         deliveries = Deliveries()
         if self._tracer is not None:
             deliveries = Deliveries(self._tracer.exported, self._tracer.failed, self._journal.spans_queued())

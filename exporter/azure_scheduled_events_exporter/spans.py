@@ -8,7 +8,7 @@ twice is the same span.
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .events import ScheduledEvent, Scope, comparable_name
 from .instant import Instant, iso_time
@@ -81,6 +81,15 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
 def detected(life: Lifecycle) -> SpanFacts:
     """Return the span that is told at once, so that the trace exists before the VM goes away."""
     return _span(life, "detected", life.first_seen, life.first_seen)
+
+
+def so_far(before: Lifecycle, life: Lifecycle) -> tuple[SpanFacts, ...]:
+    """Return the spans of ``life`` that were complete ``before`` this VM knew its own name, and so could tell none."""
+    named = replace(before, vm_name=life.vm_name)
+    spans = [detected(named), *_until_started(named)]
+    if before.approved_at is not None and before.approved_by is not Approver.DEADLINE:
+        spans.append(_span(named, "approval", before.first_seen, before.approved_at))
+    return tuple(spans)
 
 
 def unfinished(lives: Iterable[Lifecycle], now: Instant) -> tuple[SpanFacts, ...]:

@@ -179,6 +179,19 @@ class Store:
             self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
             self._db.execute("DELETE FROM asks WHERE wall < ?", (before,))
 
+    def keep_newest(self, count: int) -> None:
+        """Forget all but the ``count`` newest transitions, and ended lives without any; the sums keep counting."""
+        with self._db:
+            newest = "SELECT seq FROM transitions ORDER BY seq DESC LIMIT 1 OFFSET ?"
+            row = self._db.execute(newest, (count,)).fetchone()
+            if row is None:
+                return
+            base = self._base().plus(self._measured("WHERE seq <= ?", row))
+            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(base),))
+            self._db.execute("DELETE FROM transitions WHERE seq <= ?", row)
+            told = "SELECT event_id FROM transitions"
+            self._db.execute(f"DELETE FROM lives WHERE ended IS NOT NULL AND event_id NOT IN ({told})")
+
     def spans(self, limit: int) -> list[SpanFacts]:
         """Return undelivered spans, the newest first: they tell of what is about to happen; -1 stands for all."""
         rows = self._db.execute("SELECT span FROM spans ORDER BY seq DESC LIMIT ?", (limit,))

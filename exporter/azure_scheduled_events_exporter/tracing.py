@@ -27,6 +27,7 @@ BATCH = 128
 ALL = 1 << 30
 """More spans than any batch has."""
 
+_LOOK_AGAIN_SECONDS = 60.0
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0
@@ -101,7 +102,7 @@ class Tracer:
                 break
             batch = self._journal.spans(BATCH)
             if not batch:
-                self._news.wait()
+                self._news.wait(_LOOK_AGAIN_SECONDS)  # a journal that could not be read says nothing of itself
                 continue
             verdict = self._deliver(batch, None)
             if verdict.settled:

@@ -190,7 +190,8 @@ def test_follower_outlives_the_exporter(
     exporter.shows("both", lambda scrape: scrape.total("event_info") == 2)
     simulator.set_document([event("A"), event("B"), event("C")])
     follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
-    assert [line["seq"] for line in follower.told] == [1, None, 3]
+    # The last one by itself or from the journal: it looks for an exporter once a second.
+    assert [line["seq"] for line in follower.told] in ([1, None, 3], [1, None, None])
     assert exporter.process.poll() is None
 
 

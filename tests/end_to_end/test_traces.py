@@ -134,7 +134,7 @@ def test_two_vms_one_trace(collector: Collector, imds: Simulator, start_exporter
         for exporter in exporters:
             exporter.shows(transition, lambda scrape, what=transition: what in scrape.transitions())  # type: ignore[misc]
     eventually(lambda: len(collector.spans(TRACE)) == 10, "five spans of each")
-    spans = {(span.resource["azure.vm.name"], span.name): span for span in collector.spans(TRACE).values()}
+    spans = {(str(span.resource["azure.vm.name"]).lower(), span.name): span for span in collector.spans(TRACE).values()}
     assert spans.keys() == {(vm, name) for vm in ("vmss_0", "vmss_1") for name in WHOLE}
     first, second = spans["vmss_0", "scheduled_event"], spans["vmss_1", "scheduled_event"]
     assert first.parent_id == ""

@@ -12,9 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.events import ScheduledEvent, Scope
+from azure_scheduled_events_exporter.events import Document, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.lifecycle import Change, Lifecycle, Lifecycles, State, Transition
+from azure_scheduled_events_exporter.lifecycle import (
+    Change,
+    Lifecycle,
+    Lifecycles,
+    State,
+    Transition,
+    Vantage,
+    observe,
+)
 from azure_scheduled_events_exporter.records import Record, change_record
 from azure_scheduled_events_exporter.spans import SpanFacts
 from azure_scheduled_events_exporter.store import APPLICATION_ID, SCHEMA_VERSION, Entry, Restored, Store
@@ -288,3 +296,18 @@ class TestSchema:
         with closing(Store(sqlite3.connect(path))) as store:
             store.record(Entry(lives=[life("A")]))
             assert list(store.history()) == [life("A")]
+
+
+def test_what_is_kept_in_memory_is_bounded_and_counts_on() -> None:
+    """A journal without a file forgets old transitions and ended lives, and no counter falls."""
+    store = Store(sqlite3.connect(":memory:"))
+    known = Lifecycles()
+    for number in range(60):
+        for events in ((ScheduledEvent(f"E{number}", "Reboot", "Started", resources=("vm",)),), ()):
+            known, changes = observe(known, Document(number, events), Vantage(Instant(number), "vm"))
+            store.record(Entry(changes, [change.lifecycle for change in changes]))
+    before = store.restore().tally
+    store.keep_newest(30)
+    assert len(store.told()) == 30
+    assert len(list(store.history())) == 10
+    assert store.restore().tally == before
