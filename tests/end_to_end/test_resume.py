@@ -188,6 +188,30 @@ class TestReboot:
         assert spans["scheduled_event"].end - spans["detected"].start == 960 * 10**9
         assert spans["scheduled"].end == spans["started"].start
 
+    def test_a_collector_away_for_an_hour(self, machine: Machine, collector: Collector) -> None:
+        """A collector away from before an event until an hour after its end gets every span, with its times."""
+        collector.stop()
+        machine.polls(0, event())
+        machine.polls(900, event(status="Started"))
+        machine.polls(1500)
+        self.attempt(machine)
+        assert not collector.names()
+        machine.dies()
+        machine.polls(1500 + 3600)
+        collector.start()
+        self.deliver(machine)
+        times = {
+            s.name: ((s.start - START * 10**9) / 1e9, (s.end - START * 10**9) / 1e9) for s in collector.spans().values()
+        }
+        assert times == {
+            "detected": (0, 0),
+            "scheduled": (0, 900),
+            "approval": (0, 900),
+            "started": (900, 1500),
+            "scheduled_event": (0, 1500),
+        }
+        assert machine.spans == {}
+
     def test_before_the_name_is_known_again(self, machine: Machine) -> None:
         """The trace gets its end also when IMDS does not tell this VM's name in time after the reboot."""
         machine.polls(0, event())
@@ -197,8 +221,8 @@ class TestReboot:
         machine.polls(960)
         assert set(machine.spans) == {"detected", "scheduled", "started", "scheduled_event"}
 
-    def deliver(self, machine: Machine) -> None:
-        """Let the exporter deliver what is in its journal."""
+    def attempt(self, machine: Machine) -> None:
+        """Let the exporter try to deliver what is in its journal."""
         assert machine.exporter
         tracer = machine.exporter._tracer
         assert tracer
@@ -207,6 +231,11 @@ class TestReboot:
         tracer.wake()
         tracer.stop([], 10.0)
         thread.join(10.0)
+
+    def deliver(self, machine: Machine) -> None:
+        """Let the exporter deliver all that is in its journal."""
+        self.attempt(machine)
+        assert machine.exporter
         assert machine.exporter.journal.spans_queued() == 0
 
     def test_still_started_afterwards(self, machine: Machine) -> None:
