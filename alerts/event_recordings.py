@@ -116,11 +116,20 @@ def memory_group(settings: Settings) -> Group:
 
 
 def _event() -> str:
-    """The scale set is named if any reporter knows it: one that cannot read its own name must not make a second row."""
+    """A row keeps the labels that it began with as long as its event is reported so.
+
+    The scale set is named if any reporter knows it at the beginning. Learnt later, or forgotten by an exporter that
+    comes back from the very reboot that it reports, it would make a second row, and that a second page. It is looked
+    up for new rows only: that join is the dearest of all rules.
+    """
     return expression(f"""
+        {EVENT} * 0
+        + on (event_id, event_type, event_source, resources) group_left ()
+        sum without (event_status) ({LIVE})
+        or on (event_id)
         (
           count by (event_id, event_type, event_source, resources, scale_set) (
-            {INFO}
+            ({INFO} unless on (event_id, event_type, event_source, resources) {EVENT})
             * {SAME_TARGET} group_left (scale_set)
             azure_scheduled_events_instance_info{{scale_set!=""}}
           )

@@ -42,10 +42,13 @@ def impact_group(settings: Settings) -> Group:
     return Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules)
 
 
-def approval_group(settings: Settings) -> Group:
-    """Return the group of approvals."""
-    rules = (_not_approved(settings), _approval_refused())
-    return Group("azure-scheduled-events-approvals", settings.duration("evaluation.watcher-interval"), rules)
+def approval_groups(settings: Settings) -> tuple[Group, Group]:
+    """Return the groups of approvals that are missing and that were refused."""
+    interval = settings.duration("evaluation.watcher-interval")
+    return (
+        Group("azure-scheduled-events-approvals", interval, (_not_approved(settings),)),
+        Group("azure-scheduled-events-refusals", interval, (_approval_refused(),)),
+    )
 
 
 def _notice(settings: Settings) -> Recording:

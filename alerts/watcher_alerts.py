@@ -18,11 +18,16 @@ _SUCCESS = "azure_scheduled_events_last_success_timestamp_seconds"
 
 
 def watcher_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups of the exporters' own health; several, since a group is evaluated by one core."""
+    """Return the groups of the exporters' own health.
+
+    They are many, since a group is evaluated by one core, at once, and none of these needs another.
+    """
     interval = settings.duration("evaluation.watcher-interval")
     groups = {
-        "imds": (_imds_unreachable(settings), _document_invalid(settings), _never_ready(settings)),
-        "exporters": (_exporter_down(settings), _throttled(settings)),
+        "imds": (_imds_unreachable(settings), _never_ready(settings)),
+        "documents": (_document_invalid(settings),),
+        "throttling": (_throttled(settings),),
+        "exporters": (_exporter_down(settings),),
         "upkeep": (_journal(settings), _spans(settings)),
         "clock": (_clock(settings),),
     }
@@ -53,7 +58,7 @@ def _exporter_down(settings: Settings) -> Alert:
 def _imds_unreachable(settings: Settings) -> Alert:
     return _alert(
         "ImdsUnreachable",
-        f"{_UP} == 0 and {_SUCCESS} > 0",
+        f"{_UP} == 0 unless {_SUCCESS} == 0",
         "The metadata service does not answer an exporter.",
         "{{ $labels.instance }} gets no answer from IMDS: new events are not seen, and the last known ones stay shown.",
         settings.duration("imds.for"),
@@ -101,7 +106,7 @@ def _never_ready(settings: Settings) -> Alert:
 def _journal(settings: Settings) -> Alert:
     return _alert(
         "JournalNotOnDisk",
-        "azure_scheduled_events_journal_up == 0 and azure_scheduled_events_journal_errors_total > 0",
+        "azure_scheduled_events_journal_errors_total > 0 and azure_scheduled_events_journal_up == 0",
         "An exporter cannot write its journal.",
         "{{ $labels.instance }} keeps its journal in memory because the disk fails: "
         "a restart loses the history of events and the spans that wait.",

@@ -87,7 +87,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Exporter:
-    """One exporter: ``down`` are times without a scrape, ``fresh`` times before its first successful poll.
+    """One exporter: ``down`` are times without a scrape, ``fresh`` before its first successful poll.
+
+    While it is ``nameless`` it does not know which VM it runs on.
 
     ``more`` replaces series by name (and outcome), such as ``{"polls_total throttled": …}``.
     """
@@ -98,6 +100,7 @@ class Exporter:
     zone: str = "1"
     down: tuple[tuple[int, int], ...] = ()
     fresh: tuple[tuple[int, int], ...] = ()
+    nameless: tuple[tuple[int, int], ...] = ()
     more: Mapping[str, Value] = field(default_factory=dict)
 
     def _in(self, spans: tuple[tuple[int, int], ...], now: int) -> bool:
@@ -121,7 +124,7 @@ class Exporter:
         yield (
             "instance_info",
             {"vm_name": self.vm, "scale_set": self.scale_set, "zone": self.zone, "location": "westeurope"},
-            constant(1),
+            lambda now: None if self._in(self.nameless, now) else 1,
         )
         for outcome in OUTCOMES:
             yield "polls_total", {"outcome": outcome}, (lambda now: now) if outcome == "ok" else constant(0)

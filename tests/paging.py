@@ -200,9 +200,10 @@ class Stack:
         self.receiver.__exit__(kind, error, trace)
 
     def wait_for_targets(self, count: int) -> None:
-        """Wait until ``count`` targets are scraped and have had an answer."""
-        sighted = "count(azure_scheduled_events_last_success_timestamp_seconds > 0) or vector(0)"
-        eventually(lambda: self.prometheus.query(sighted)[0][1] >= count, f"{count} exporters are scraped", 60)
+        """Wait until ``count`` targets are scraped, have had an answer, and know which VM they are on."""
+        seeing = "azure_scheduled_events_last_success_timestamp_seconds > 0"
+        ready = f"count(azure_scheduled_events_instance_info and on (job, instance) {seeing}) or vector(0)"
+        eventually(lambda: self.prometheus.query(ready)[0][1] >= count, f"{count} exporters are scraped", 120)
 
     def check_rules(self) -> None:
         """Assert that every rule has been evaluated without an error."""

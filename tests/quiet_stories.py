@@ -106,6 +106,18 @@ QUIET = (
         steady={REBOOT: (60, 900)},
     ),
     Story(
+        "an exporter back from the reboot does not know its VM yet",
+        one(Seen(started=900, not_before=900, gone=1300), down=((905, 1000),), nameless=((1000, 1100),)),
+        quiet=REBOOT_ONLY,
+        steady={REBOOT: (30, 1290)},
+    ),
+    Story(
+        "an exporter learns its VM's name after the event",
+        one(Seen(), nameless=((0, 300),)),
+        quiet=REBOOT_ONLY,
+        steady={REBOOT: (30, 900)},
+    ),
+    Story(
         "nobody here approves anything", one(Seen(not_before=630)), quiet={"AzureScheduledEventNotApproved": MANY[:21]}
     ),
     Story(
