@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from . import yaml_file
 from .address import ListenAddress, parse_listen_address
 from .approval import BUILT_IN, Policy
-from .approval import load as load_policy
 from .durations import parse_duration
 from .errors import UsageError
 from .events import API_VERSIONS
@@ -131,6 +129,8 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
     """Every setting of the file by its flag, whether written ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
+    from . import yaml_file  # noqa: PLC0415 - most run by flags alone, and its library takes 1.3 MiB
+
     found = yaml_file.load(path).flat()
     known = [setting.flag for setting in SETTINGS]
     for key, (_, line) in found.items():
@@ -211,13 +211,11 @@ def _path(text: str) -> str:
 
 def _policy(text: str) -> Policy:
     text = text or "off"
-    return BUILT_IN[text] if text in BUILT_IN else load_policy(Path(text))
+    if text in BUILT_IN:
+        return BUILT_IN[text]
+    from .policy_file import load  # noqa: PLC0415 - as for the configuration file
 
-
-def _web_config(text: str) -> str | None:
-    if text:
-        raise ValueError("TLS and basic auth are not in this version: put a proxy in front, or listen on 127.0.0.1")
-    return None
+    return load(Path(text))
 
 
 def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
@@ -259,8 +257,8 @@ SETTINGS = (
     Setting(
         "web.config.file",
         "",
-        _web_config,
-        "TLS and basic auth, in the Prometheus exporter-toolkit's format; not in this version, so it is refused.",
+        _optional,
+        "TLS and basic auth, in the Prometheus exporter-toolkit's format; read again when it changes.",
         "FILE",
     ),
     Setting(

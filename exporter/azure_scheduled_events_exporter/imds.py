@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 
-import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from . import __version__
 from .errors import ExporterError
+from .lean_requests import requests
 from .pace import Budget
 
 LARGEST_BODY = 1 << 20
@@ -274,7 +273,7 @@ class _DeadlineSocket(socket.socket):
         return count
 
 
-class _DeadlineAdapter(HTTPAdapter):
+class _DeadlineAdapter(requests.adapters.HTTPAdapter):
     """Opens connections whose sockets keep ``deadline``; never retries, since the next poll does."""
 
     def __init__(self, deadline: _Deadline) -> None:

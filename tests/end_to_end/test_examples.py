@@ -14,7 +14,8 @@ from typing import Self
 
 import pytest
 
-from azure_scheduled_events_exporter.approval import Action, load
+from azure_scheduled_events_exporter.approval import Action
+from azure_scheduled_events_exporter.policy_file import load
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from programs import COMMAND, PATIENCE, TESTS, Exporter, environment, eventually
 

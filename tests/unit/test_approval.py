@@ -15,11 +15,11 @@ from azure_scheduled_events_exporter.approval import (
     Policy,
     Range,
     Rule,
-    covered,
 )
 from azure_scheduled_events_exporter.events import EventSource, EventType, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.instant import Instant
 from azure_scheduled_events_exporter.lifecycle import Approver, Lifecycle, State
+from azure_scheduled_events_exporter.policy_file import covered
 
 VMS = ("vmss_0", "vmss_1", "vmss_2", "vmss_3", "vmss_4")
 BEGAN = Instant(wall=1_000_000.0, monotonic=500.0, boot_id="boot")

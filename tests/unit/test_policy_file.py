@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.approval import BUILT_IN, DOCUMENTED, OFF, Action, Match, Policy, Range, Rule, load
+from azure_scheduled_events_exporter.approval import BUILT_IN, DOCUMENTED, OFF, Action, Match, Policy, Range, Rule
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.events import EventSource, EventType, Scope
+from azure_scheduled_events_exporter.policy_file import load
 
 TESTS = Path(__file__).parent.parent
 BAD = TESTS / "bad_policy"
