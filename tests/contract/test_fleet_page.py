@@ -1,0 +1,262 @@
+"""docs/fleet.md and docs/kubernetes.md say what is true, and their configurations are taken as they stand there."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from azure_scheduled_events_exporter import __version__
+from benchmarks.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
+from programs import COMMAND, PATIENCE, TESTS, debian
+
+ROOT = TESTS.parent
+FLEET = (ROOT / "docs" / "fleet.md").read_text()
+KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text()
+CHART = ROOT / "deploy" / "helm" / "azure-scheduled-events-exporter"
+ROLLOUT = ROOT / "deploy" / "examples" / "rollout"
+RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the page's blocks of code in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def tool(*arguments: str) -> str:
+    """Run a tool that must be content; return what it said."""
+    program, *rest = arguments
+    done = subprocess.run(
+        [debian(program), *rest], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_series_are_as_the_page_says(tmp_path: Path) -> None:
+    """The numbers of series and samples on the page are those of real exporters, exactly."""
+    said = FLEET.partition(BEGIN)[2].partition(END)[0]
+    measured = tables(measure_all(tmp_path, kept_by_alerts(FLEET)))
+    assert said == measured, "run: PYTHONPATH=tests .venv/bin/python -m benchmarks.cardinality --update"
+
+
+def test_alerts_keep_what_they_need() -> None:
+    """Every metric of the exporter that a rule reads passes the filter for those who only want alerts."""
+    kept = re.compile(kept_by_alerts(FLEET))
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    expressions = "\n".join(rule["expr"] for group in groups for rule in group["rules"])
+    read = set(re.findall(r"(?<![\w:])azure_scheduled_events_\w+", expressions))
+    assert len(read) > 10
+    assert [name for name in sorted(read) if not kept.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_prometheus_takes_the_configurations(number: int, tmp_path: Path) -> None:
+    """Every configuration of the page is good to Prometheus, the agent's in agent mode."""
+    shown = blocks(FLEET, "yaml")
+    assert len(shown) == 3
+    text = shown[number]
+    (tmp_path / "prometheus.yml").write_text(text)
+    (tmp_path / "prometheus-rules.yml").write_text(RULES.read_text())
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "fleet.json").write_text('[{"targets": ["127.0.0.1:10169"]}]')
+    agent = ["--agent"] if text.startswith("# agent\n") else []
+    (tmp_path / "prometheus.yml").write_text(text.replace("/etc/prometheus/", f"{tmp_path}/"))
+    (tmp_path / "mimir-password").write_text("secret")
+    assert "SUCCESS" in tool("promtool", "check", "config", *agent, str(tmp_path / "prometheus.yml"))
+
+
+def test_values_of_the_page_are_good(tmp_path: Path) -> None:
+    """Every example of values on the page, and the command that installs the chart, is taken by the chart."""
+    shown = blocks(KUBERNETES, "yaml")
+    assert len(shown) == 2
+    for number, text in enumerate(shown):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        tool("helm", "template", "events", str(CHART), "--values", str(tmp_path / f"{number}.yaml"))
+    for page in (KUBERNETES, (CHART / "README.md").read_text()):
+        command = shlex.split(blocks(page, "sh")[0].replace("\\\n", " ").partition("\nkubectl")[0])
+        assert command[:4] == ["helm", "install", "events", str(CHART.relative_to(ROOT))]
+        flags = [word for word in command[2:] if word != "--create-namespace"]
+        assert "kind: PrometheusRule" in tool("helm", "template", *flags)
+
+
+def test_queries_of_the_page(tmp_path: Path) -> None:
+    """The queries of the page lead from VM names to nodes and their pods, and find a node that is not cordoned."""
+    names, pods, late = (query.strip() for query in blocks(KUBERNETES, "promql"))
+    node, vm = "aks-nodepool1-21922338-vmss00001b", "aks-nodepool1-21922338-vmss_47"
+    assert int(node[-6:], 36) == int(vm.rpartition("_")[2])
+    own = f'node="{node}", job="azure-scheduled-events-exporter"'
+    event = f'event_id="E", event_type="Preempt", scope="self", {own}'
+    series = {
+        f'azure_scheduled_events_instance_info{{vm_name="{vm}", scale_set="pool", zone="1", {own}}}': 1,
+        f"azure_scheduled_events_event_info{{{event}}}": 1,
+        f"azure_scheduled_events_event_seconds_until_not_before{{{event}}}": 5,
+        f'kube_pod_info{{pod="web", node="{node}"}}': 1,
+        'kube_pod_info{pod="db", node="other"}': 1,
+        f'kube_node_spec_unschedulable{{node="{node}"}}': 0,
+        'kube_node_spec_unschedulable{node="other"}': 0,
+    }
+    expected = {
+        names: (f'{{node="{node}", vm_name="{vm}", scale_set="pool", zone="1"}}', 1),
+        pods: (f'{{pod="web", node="{node}", event_type="Preempt"}}', 1),
+        late: (f'kube_node_spec_unschedulable{{node="{node}"}}', 0),
+    }
+    test = {
+        "tests": [
+            {
+                "interval": "5s",
+                "input_series": [{"series": name, "values": f"{value}"} for name, value in series.items()],
+                "promql_expr_test": [
+                    {"expr": query, "eval_time": "0s", "exp_samples": [{"labels": labels, "value": value}]}
+                    for query, (labels, value) in expected.items()
+                ],
+            }
+        ]
+    }
+    (tmp_path / "test.yml").write_text(yaml.safe_dump(test))
+    assert "SUCCESS" in tool("promtool", "test", "rules", str(tmp_path / "test.yml"))
+
+
+def test_cloud_init() -> None:
+    """The custom data is a cloud-config that writes the script as it is, and runs it for this version."""
+    text = (ROLLOUT / "cloud-init.yaml").read_text()
+    assert text.startswith("#cloud-config\n")
+    config = yaml.safe_load(text)
+    assert config.keys() == {"write_files", "runcmd"}
+    files = {each["path"]: each for each in config["write_files"]}
+    assert all(each.keys() == {"path", "permissions", "content"} for each in files.values())
+    ((program, version),) = config["runcmd"]
+    assert files[program]["content"] == (ROLLOUT / "install").read_text()
+    assert (files[program]["permissions"], version) == ("0755", __version__)
+    variables = files["/etc/azure-scheduled-events-exporter/environment"]["content"].split()
+    done = subprocess.run(
+        [COMMAND, "check-config"],
+        env={**os.environ, **dict(each.split("=") for each in variables)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def strings(node: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a JSON document
+    """Yield every text in a part of a JSON document."""
+    if isinstance(node, str):
+        yield node
+    for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from strings(each)
+
+
+def used(node: Any) -> set[str]:  # noqa: ANN401 - any part of a JSON document
+    """Return the names of the parameters that it uses."""
+    return {name for text in strings(node) for name in re.findall(r"parameters\('(\w+)'\)", text)}
+
+
+def check_template(template: dict[str, Any], kind: str) -> None:
+    """A deployment template declares the parameters that it uses, and installs the extension that runs the script."""
+    assert re.fullmatch(r"https://schema\.management\.azure\.com/.*/deploymentTemplate\.json#", template["$schema"])
+    assert template["contentVersion"] == "1.0.0.0"
+    assert used(template["resources"]) == set(template["parameters"])
+    (resource,) = template["resources"]
+    assert resource["type"] == kind
+    extension = resource["properties"]
+    assert (extension["publisher"], extension["type"]) == ("Microsoft.Azure.Extensions", "CustomScript")
+    assert extension["settings"] == {
+        "fileUris": ["[parameters('installUrl')]"],
+        "commandToExecute": "[concat('sh install ', parameters('exporterVersion'))]",
+    }
+
+
+def test_vm_extension() -> None:
+    """The template for scale sets is whole, and the command on the page gives it all its parameters."""
+    template = json.loads((ROLLOUT / "vm-extension.json").read_text())
+    check_template(template, "Microsoft.Compute/virtualMachineScaleSets/extensions")
+    (command,) = [block for block in blocks(FLEET, "sh") if "deployment group" in block]
+    assert set(re.findall(r"(\w+)=\S+", command)) == set(template["parameters"])
+
+
+def test_azure_policy() -> None:
+    """The policy is whole: what it uses is declared, handed on to its template, and given by the page's command."""
+    policy = json.loads((ROLLOUT / "azure-policy.json").read_text())["properties"]
+    assert policy["mode"] == "Indexed"
+    rule = policy["policyRule"]
+    assert rule.keys() == {"if", "then"}
+    details = rule["then"]["details"]
+    deployment = details["deployment"]["properties"]
+    check_template(deployment["template"], details["type"])
+    assert set(deployment["parameters"]) == set(deployment["template"]["parameters"])
+    outside = {**rule, "then": {**rule["then"], "details": {**details, "deployment": deployment["parameters"]}}}
+    assert used(outside) == set(policy["parameters"])
+    assert details["roleDefinitionIds"]
+    template_properties = deployment["template"]["resources"][0]["properties"]
+    for condition in details["existenceCondition"]["allOf"]:
+        key = condition["field"].rpartition("/")[2]
+        assert condition["field"].startswith(f"{details['type']}/")
+        assert key == "provisioningState" or template_properties[key] == condition["equals"]
+    (command,) = [block for block in blocks(FLEET, "sh") if "policy assignment" in block]
+    given = json.loads(re.search(r"--params '(.*)'", command)[1])  # type: ignore[index]  # found, or the test fails
+    assert set(given) == {name for name, each in policy["parameters"].items() if "defaultValue" not in each}
+    tag = yaml.safe_load((ROOT / "alerts" / "generated" / "prometheus" / "prometheus-azure-sd.yml").read_text())
+    (found,) = [each for each in tag["scrape_configs"][0]["relabel_configs"] if each.get("action") == "keep"]
+    assert found["source_labels"] == ["__meta_azure_machine_tag_azure_scheduled_events"]
+    assert {"field": "tags['azure_scheduled_events']", "equals": found["regex"]} in rule["if"]["allOf"]
+
+
+# Stands in for Python on a VM: makes a virtual environment of stand-ins; its pip writes down what it was asked.
+PYTHON = """\
+#!/bin/sh
+case "$1" in
+-c) exit 0 ;;
+-m) mkdir -p "$3/bin"
+    printf '#!/bin/sh\\necho pip "$@" >>"%s"\\n' "$CALLS" >"$3/bin/pip"
+    exporter=$3/bin/azure-scheduled-events-exporter
+    printf '#!/bin/sh\\nmkdir -p "$3/systemd"\\ncp "%s"/* "$3/systemd/"\\n' "$UNITS" >"$exporter"
+    chmod +x "$3"/bin/* ;;
+esac
+"""
+
+
+def test_install(tmp_path: Path) -> None:
+    """The script installs the version it is told and its unit, and restarts that; run again, it upgrades."""
+    for folder in ("bin", "opt", "etc/systemd/system"):
+        (tmp_path / folder).mkdir(parents=True)
+    calls = tmp_path / "calls"
+    for name, text in {"python3": PYTHON, "systemctl": f'#!/bin/sh\necho systemctl "$@" >>"{calls}"\n'}.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    script = (ROLLOUT / "install").read_text()
+    assert (ROLLOUT / "install").stat().st_mode & 0o111
+    script = script.replace("=/opt/", f"={tmp_path}/opt/").replace("=/etc/", f"={tmp_path}/etc/")
+    env = {
+        "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
+        "CALLS": str(calls),
+        "UNITS": str(ROOT / "deploy" / "systemd"),
+    }
+    unit = "azure-scheduled-events-exporter.service"
+    for version in ("1.2.3", "1.2.4"):
+        calls.write_text("")
+        subprocess.run(["/bin/sh", "-c", script, "install", version], env=env, check=True)
+        assert calls.read_text().splitlines() == [
+            f"pip install --quiet --disable-pip-version-check azure-scheduled-events-exporter=={version}",
+            "systemctl daemon-reload",
+            f"systemctl enable --quiet {unit}",
+            f"systemctl restart {unit}",
+        ]
+        installed = tmp_path / "etc" / "systemd" / "system" / unit
+        assert installed.read_text() == (ROOT / "deploy" / "systemd" / unit).read_text()
+    done = subprocess.run(["/bin/sh", "-c", script, "install"], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "usage: install VERSION" in done.stderr
+
+
+def test_the_unit_runs_what_is_installed() -> None:
+    """The unit starts the program from the folder that the script installs it into."""
+    unit = (ROOT / "deploy" / "systemd" / "azure-scheduled-events-exporter.service").read_text()
+    (home,) = re.findall(r"^home=(.*)$", (ROLLOUT / "install").read_text(), re.MULTILINE)
+    assert f"ExecStart={home}/bin/azure-scheduled-events-exporter run\n" in unit
