@@ -1,0 +1,220 @@
+"""The phone of the engineer on call: a webhook that prints each page as a line and shows all of them on a web page.
+
+A program of the demo alone, of nothing but the standard library. It keeps what it is told in memory, and tells nobody.
+"""  # noqa: INP001 - a program, no package
+
+import argparse
+import html
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+_KINDS = {"/pager": "PAGE", "/tickets": "TICKET"}
+_PREFIX = re.compile("^AzureScheduledEvents?")
+_RUNBOOK = re.compile(r"/runbooks/([A-Za-z]+\.md)")
+_LONGEST = 1 << 20
+_KEPT = 200
+_STYLE = """
+:root { color-scheme: light dark; --page: #f4f6f8; --card: #fff; --text: #15191d; --soft: #515a63; --line: #c9d0d7;
+  --link: #0b5cad; --rings: #b3182d; --works: #e69f00; --over: #0b7a5e; }
+@media (prefers-color-scheme: dark) { :root { --page: #101418; --card: #1a2026; --text: #eef1f4; --soft: #a9b3bd;
+  --line: #3b4550; --link: #8cc0ff; --rings: #f2707f; --over: #35c79f; } }
+body { margin: 0 auto; padding: 1rem; max-width: 64rem; font: 1rem/1.5 system-ui, "DejaVu Sans", sans-serif;
+  background: var(--page); color: var(--text); overflow-wrap: anywhere; }
+h1, h2, p, ul { margin: 0; padding: 0; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; } a { color: var(--link); }
+ul { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.25rem; margin: .5rem 0 1rem; font-size: .875rem; }
+article { margin: 1rem 0; padding: .75rem 1rem; background: var(--card); border: 1px solid var(--line);
+  border-left: .5rem solid var(--over); border-radius: .5rem; }
+article.PAGE { border-left-color: var(--rings); } article.TICKET { border-left-color: var(--works); }
+article.over { border-left-color: var(--line); } article.over h2 { color: var(--soft); }
+.when { color: var(--soft); font-size: .875rem; } .when + .when { margin-bottom: .5rem; }
+"""
+
+
+@dataclass(slots=True)
+class Page:
+    """One thing that somebody was told, from its first word to the news that it is over; times in Unix seconds."""
+
+    kind: str
+    what: str
+    text: str
+    links: tuple[tuple[str, str], ...]
+    told_at: float
+    times: int = 1
+    over_at: float | None = None
+
+    def line(self) -> str:
+        """Return what there is to say about it now, as one line."""
+        if self.over_at is not None:
+            return f"{_clock(self.over_at)} {'over':<6} {self.what}"
+        again = f" (told {self.times} times)" if self.times > 1 else ""
+        return f"{_clock(self.told_at)} {self.kind:<6} {self.what}{again}: {self.text}"
+
+
+@dataclass(slots=True)
+class Phone:
+    """Everything that it was told, newest last; safe to use from many threads."""
+
+    shown: tuple[str, ...] = ()
+    pages: list[Page] = field(default_factory=list)
+    _current: dict[tuple[str, str], Page] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def told(self, kind: str, notification: Mapping[str, Any], now: float) -> str:
+        """Take one notification of Alertmanager's webhook; return the line that says it."""
+        key = kind, str(notification.get("groupKey"))
+        with self._lock:
+            page = self._current.get(key)
+            if notification.get("status") == "resolved":
+                page = self._current.pop(key, None) or self._begin(kind, notification, now)
+                page.over_at = now
+            elif page is not None:
+                page.times += 1
+            else:
+                page = self._current[key] = self._begin(kind, notification, now)
+            return page.line()
+
+    def _begin(self, kind: str, notification: Mapping[str, Any], now: float) -> Page:
+        alerts = notification.get("alerts") or [{}]
+        labels, texts = notification.get("commonLabels", {}), alerts[0].get("annotations", {})
+        name = _PREFIX.sub("", labels.get("alertname", f"{len(alerts)} alerts"))
+        of = labels.get("resources") or labels.get("scale_set") or labels.get("instance")
+        of = of or (f"{len(alerts)} of them" if len(alerts) > 1 else "")
+        links = (
+            ("Runbook", texts.get("runbook_url", "")),
+            ("Dashboard", texts.get("dashboard_url", "")),
+        )
+        mine = tuple(link for link in links if link[1].startswith(self.shown))
+        what = f"{name}: {of.replace(',', ', ')}" if of else name
+        page = Page(kind, _line(what), _line(texts.get("description", "no description")), mine, now)
+        self.pages.append(page)
+        del self.pages[:-_KEPT]
+        return page
+
+    def recent(self) -> list[Page]:
+        """Return what it was told, newest first."""
+        with self._lock:
+            return self.pages[::-1]
+
+
+def page_of(pages: list[Page], addresses: list[tuple[str, str]]) -> str:
+    """Return the web page: what was told, newest first, and where else to look."""
+    elsewhere = "".join(f'<li><a href="{html.escape(url)}">{html.escape(text)}</a></li>' for url, text in addresses)
+    told = "".join(map(_article, pages)) or "<p>Nobody has been told anything yet.</p>"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Pages</title>'
+        '<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="3">'
+        f"<style>{_STYLE}</style></head><body><h1>What the engineer on call is told</h1>"
+        f"<ul>{elsewhere}</ul>{told}</body></html>"
+    )
+
+
+def _article(page: Page) -> str:
+    links = " · ".join(f'<a href="{html.escape(url)}">{name}</a>' for name, url in page.links)
+    over = f", over at {_clock(page.over_at)}" if page.over_at is not None else ""
+    again = f", told {page.times} times" if page.times > 1 else ""
+    return (
+        f'<article class="{page.kind}{" over" if over else ""}"><h2>{html.escape(page.what)}</h2>'
+        f'<p class="when">{page.kind.capitalize()} at {_clock(page.told_at)}{again}{over} (UTC)</p>'
+        f"<p>{html.escape(page.text)}</p><p>{links}</p></article>"
+    )
+
+
+def _line(text: str) -> str:
+    """Return ``text`` as one line that no terminal takes for a command."""
+    return "".join(each if each.isprintable() else " " for each in text)
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(moment))
+
+
+def handler_of(phone: Phone, addresses: list[tuple[str, str]], runbooks: Path | None) -> type[BaseHTTPRequestHandler]:
+    """Return what answers the requests."""
+
+    class _Handler(BaseHTTPRequestHandler):
+        timeout = 10
+
+        def do_POST(self) -> None:
+            length = self.headers.get("Content-Length", "")
+            kind = _KINDS.get(self.path)
+            if kind is None or not length.isdigit() or int(length) > _LONGEST:
+                self._answer(HTTPStatus.BAD_REQUEST, "Post to /pager or /tickets, as Alertmanager does.\n", "plain")
+                return
+            try:
+                line = phone.told(kind, json.loads(self.rfile.read(int(length))), time.time())
+            except (ValueError, AttributeError, LookupError, TypeError) as error:
+                self._answer(HTTPStatus.BAD_REQUEST, f"This is no notification of Alertmanager: {error}\n", "plain")
+                return
+            say(line)
+            self._answer(HTTPStatus.OK, "", "plain")
+
+        def do_GET(self) -> None:
+            found = _RUNBOOK.fullmatch(self.path)
+            if self.path == "/":
+                self._answer(HTTPStatus.OK, page_of(phone.recent(), addresses), "html")
+            elif found and runbooks is not None and (runbooks / found[1]).is_file():
+                self._answer(HTTPStatus.OK, (runbooks / found[1]).read_text("utf-8"), "plain")
+            else:
+                self._answer(HTTPStatus.NOT_FOUND, "There is / and /runbooks/NAME.md here.\n", "plain")
+
+        def _answer(self, status: HTTPStatus, text: str, form: str) -> None:
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", f"text/{form}; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+            """Say nothing: only pages are worth a line."""
+
+    return _Handler
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Listen until told to end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="where; ':PORT' for all interfaces")
+    parser.add_argument("--runbooks", type=Path, metavar="DIR", help="runbooks to serve at /runbooks/NAME.md")
+    arguments = parser.parse_args()
+    host, _, port = arguments.listen.rpartition(":")
+    lines = [line.split(maxsplit=1) for line in os.environ.get("ADDRESSES", "").splitlines() if line.strip()]
+    addresses = [(line[0], line[-1]) for line in lines]
+    # A link to something that is not running here would only annoy.
+    origins = tuple("/".join(url.split("/", 3)[:3]) + "/" for url, _ in addresses)
+    handler = handler_of(Phone(origins), addresses, arguments.runbooks)
+    server = ThreadingHTTPServer((host, int(port)), handler)
+    server.daemon_threads = True
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    say("Look at:")
+    for url, text in addresses:
+        say(f"  {url:<42} {text}")
+    say("Pages and tickets, in UTC:")
+    try:
+        server.serve_forever(0.2)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+
+
+if __name__ == "__main__":
+    main()

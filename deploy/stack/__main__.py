@@ -1,0 +1,104 @@
+"""``make stack``: the demo of ``deploy/compose/`` without containers, until Ctrl-C or SIGTERM.
+
+What has no Debian package (Grafana, Tempo) is not part of it.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from types import FrameType
+
+from azure_scheduled_events_exporter.errors import ExporterError
+
+from . import compose
+from .part import ROOT, Part
+from .stack import Stack
+
+COMPOSE = ROOT / "deploy" / "compose" / "compose.yaml"
+_LOOK = 0.1  # seconds between looks into the logs
+
+
+def main() -> int:
+    """Return the exit status: 0 when told to end, 1 when a part fails."""
+    parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
+    parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
+    parser.add_argument("--file", type=Path, default=COMPOSE, metavar="FILE", help="another compose file of this form")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep logs and data (default: temporary)")
+    arguments = parser.parse_args()
+    ended = threading.Event()
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        ended.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, handle)
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
+    try:
+        run(arguments.file, folder, ended, free_ports=arguments.free_ports)
+    except ExporterError as error:  # the logs are kept: somebody will want to read them
+        sys.stderr.write(f"stack: {error}\n")
+        if arguments.folder is None and not any(folder.iterdir()):
+            folder.rmdir()
+        return error.exit_status
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if arguments.folder is None:
+        shutil.rmtree(folder)
+    return 0
+
+
+def run(file: Path, folder: Path, ended: threading.Event, *, free_ports: bool) -> None:
+    """Run what ``file`` says until ``ended`` is set; leave no process behind.
+
+    Raises:
+        ExporterError: a part cannot be started, or ends.
+    """
+    stack = Stack(compose.read(file, os.environ), folder, free_ports=free_ports)
+    try:
+        say(f"Starting {', '.join(stack.parts)}. Logs: {folder / 'logs'}")
+        stack.start(ended)
+        if not ended.is_set():
+            without = ", without what Debian has no package of: " + ", ".join(stack.absent) if stack.absent else ""
+            say(f"Everything is up{without}. Ctrl-C ends it.")
+            _follow(stack, ended)
+    finally:
+        stack.stop()
+
+
+def _follow(stack: Stack, ended: threading.Event) -> None:
+    """Print what the parts for people say, each line with the part's name, until ``ended`` is set."""
+    shown = sorted((part for part in stack.parts.values() if part.service.shown), key=_talkative)
+    width = max(len(part.service.name) for part in shown)
+    files = [(part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown]
+    half: dict[str, str] = {}
+    try:
+        while not ended.is_set():
+            for name, file in files:
+                *lines, half[name] = (half.get(name, "") + file.read()).split("\n")
+                for line in lines:
+                    say(f"{name:<{width}} | {line}")
+            stack.check()
+            ended.wait(_LOOK)
+    finally:
+        for _, file in files:
+            file.close()
+
+
+def _talkative(part: Part) -> bool:
+    """Whether it has much to say before it says where to look, which is to stand last and stay in sight."""
+    return "ADDRESSES" in part.service.environment
+
+
+def say(text: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

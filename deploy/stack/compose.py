@@ -1,0 +1,109 @@
+"""What the compose file says, as far as programs without containers need it. Starts nothing, writes nothing.
+
+The rest, such as how a container is sealed off, is for a container engine alone.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from azure_scheduled_events_exporter.errors import UsageError
+
+_VARIABLE = re.compile(r"\$\{([A-Z_]+):-([^}]*)\}")
+
+_PORT = re.compile(r"127\.0\.0\.1:(?P<outside>\d+):(?P<inside>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Something at ``target`` in a container: a file beside the compose file, a named volume, or one of its own."""
+
+    target: str
+    file: Path | None = None
+    volume: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One service.
+
+    Attributes:
+        command: the arguments of ``entrypoint``, or of the image's own where that is empty.
+        ports: what it listens on, each with the port of 127.0.0.1 where that is published.
+        needs: the services that it waits for, each with the condition.
+        health: the command that ends with 0 when it is well; None where the image brings one, or none.
+        shown: whether people are to see what it prints.
+    """
+
+    name: str
+    image: str
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    ports: Mapping[int, int]
+    needs: Mapping[str, str]
+    health: tuple[str, ...] | None
+    shown: bool
+
+
+def read(path: Path, variables: Mapping[str, str]) -> dict[str, Service]:
+    """Return the services of the compose file at ``path``, in an order in which each comes after what it needs.
+
+    Raises:
+        UsageError: a service needs one that is not there, or itself, or publishes a port to others.
+    """
+    text = _VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], path.read_text("utf-8"))
+    written = yaml.safe_load(text)["services"]
+    services = {name: _service(path.parent, name, body) for name, body in written.items()}
+    return {name: services[name] for name in _in_order(services)}
+
+
+def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
+    return Service(
+        name=name,
+        image=body["image"],
+        entrypoint=tuple(body.get("entrypoint", ())),
+        command=tuple(map(str, body.get("command", ()))),
+        environment={key: str(value) for key, value in body.get("environment", {}).items()},
+        mounts=tuple(_mount(folder, str(volume)) for volume in body.get("volumes", ())),
+        ports=dict(_port(name, str(port)) for port in body.get("ports", ())),
+        needs={needed: how["condition"] for needed, how in body.get("depends_on", {}).items()},
+        health=tuple(body.get("healthcheck", {}).get("test", ()))[1:] or None,
+        shown=body.get("attach", True),
+    )
+
+
+def _port(name: str, text: str) -> tuple[int, int]:
+    found = _PORT.fullmatch(text)
+    if found is None:
+        raise UsageError(f"{name}: port '{text}' is not for this machine alone: write 127.0.0.1:OUTSIDE:INSIDE")
+    return int(found["inside"]), int(found["outside"])
+
+
+def _mount(folder: Path, volume: str) -> Mount:
+    source, colon, rest = volume.partition(":")
+    if not colon:
+        return Mount(source)
+    target = rest.partition(":")[0]
+    if source.startswith("."):
+        return Mount(target, file=folder / source)
+    return Mount(target, volume=source)
+
+
+def _in_order(services: Mapping[str, Service]) -> Iterator[str]:
+    waiting = dict(services)
+    while waiting:
+        ready = [name for name, service in waiting.items() if not service.needs.keys() & waiting.keys()]
+        for name in ready:
+            unknown = services[name].needs.keys() - services.keys()
+            if unknown:
+                raise UsageError(f"{name}: needs {', '.join(sorted(unknown))}, which is no service")
+            del waiting[name]
+            yield name
+        if not ready:
+            raise UsageError(f"{', '.join(sorted(waiting))}: each waits for another of them")

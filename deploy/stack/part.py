@@ -1,0 +1,149 @@
+"""One service as a process of this machine: what stands for its image here, how it is started, asked and ended."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import ExporterError
+
+from .compose import Service
+from .wiring import Wiring
+
+ROOT = Path(__file__).parent.parent.parent
+OURS = "azure-scheduled-events-exporter"
+_DEBIAN = {"docker.io/prom/prometheus": "prometheus", "docker.io/prom/alertmanager": "prometheus-alertmanager"}
+# Debian builds both without web pages for people: what stands there is had from their APIs.
+_PAGES = {
+    "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
+    "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
+}
+_HEALTHCHECK = ROOT / "deploy" / "container" / "healthcheck.py"
+_TOOLS = ROOT / ".tools" / "usr" / "bin"
+_HEALTH_SECONDS = 10.0
+
+
+def program_of(service: Service) -> list[str] | None:
+    """Return what stands for the service's image (and entrypoint) on this machine; None if nothing does.
+
+    Raises:
+        ExporterError: it should be here, and is not.
+    """
+    image = _without_tag(service.image)
+    if image == OURS:
+        return [sys.executable, "-m", OURS.replace("-", "_")]
+    if image not in _DEBIAN:
+        return None
+    name = _DEBIAN[image]
+    found = shutil.which(name, path=f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}")
+    if found is None:
+        raise ExporterError(
+            f"{name} is not here: run scripts/prometheus and scripts/alertmanager, or put it on the PATH"
+        )
+    return [found]
+
+
+def pages_of(service: Service) -> Mapping[str, str]:
+    """Return what to look at here instead of the pages that its image has, by path."""
+    return _PAGES.get(_without_tag(service.image), {})
+
+
+def _without_tag(image: str) -> str:
+    return image.rpartition(":")[0]
+
+
+class Part:
+    """A service that runs here, and its log."""
+
+    def __init__(self, service: Service, wiring: Wiring, program: list[str], folder: Path) -> None:
+        self.service = service
+        self.log = folder / "logs" / f"{service.name}.log"
+        self._wiring = wiring
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it in a process group of its own, so that Ctrl-C reaches it in order and through us alone."""
+        self._wiring.prepare(self.service)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - the commands of this project's compose file
+                [*_dies_with_us(), *self._command(self._wiring.command(self.service), *self._program)],
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def ended(self) -> int | None:
+        """The exit status, None while it runs or has not been started."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing of it runs."""
+        return self._process is None or self._process.poll() is not None
+
+    @property
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+    def healthy(self) -> bool:
+        """Ask it, as its container would be asked."""
+        check = self._wiring.health(self.service)
+        if check is None:
+            check = [sys.executable, str(_HEALTHCHECK)]
+        if check[0] == "wget":
+            return _answers(check[-1])
+        try:
+            done = subprocess.run(  # noqa: S603 - the commands of this project's compose file
+                self._command(check), env=self._environment(), capture_output=True, timeout=_HEALTH_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
+
+    def tell_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send a signal to the whole group."""
+        if self._process is not None and not self.gone:
+            os.killpg(self._process.pid, number)
+
+    def _command(self, arguments: list[str], *program: str) -> list[str]:
+        """Return a command with what is on the PATH of the image as it is called here."""
+        match arguments:
+            case ["python3", *rest]:
+                return [sys.executable, *rest]
+            case [name, *rest] if name == OURS:
+                return [*self._program, *rest]
+        return [*program, *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        return {**_inherited(os.environ), **self._wiring.environment(self.service)}
+
+
+def _inherited(variables: Mapping[str, str]) -> dict[str, str]:
+    """Our own variables without settings of an exporter or of tracing, which no container would see."""
+    return {name: value for name, value in variables.items() if not name.startswith(("AZURE_", "OTEL_"))}
+
+
+def _dies_with_us() -> list[str]:
+    """What makes the kernel end a program when we are killed without a chance to do so."""
+    found = shutil.which("setpriv")
+    return [found, "--pdeathsig", "TERM", "--"] if found else []
+
+
+def _answers(url: str) -> bool:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=_HEALTH_SECONDS):
+            return True
+    except OSError:
+        return False

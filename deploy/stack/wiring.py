@@ -1,0 +1,113 @@
+"""How what stands in containers reads outside of them: names become addresses of 127.0.0.1, mounts become files.
+
+Decides; the only thing that it writes is the files that a service mounts, translated. A line that names a service
+which is not here is left out.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from .compose import Mount, Service
+
+_LISTEN = re.compile(r"(--[\w.-]+=|)(?:0\.0\.0\.0)?:(\d+)")
+
+
+class Wiring:
+    """Knows where everything is.
+
+    Args:
+        services: all that the compose file has.
+        absent: the names of those that do not run here.
+        ports: the port of 127.0.0.1 that stands for each published one.
+        pages: by service, the paths that others stand for here.
+        folder: where volumes and translated files lie.
+    """
+
+    def __init__(
+        self,
+        services: Mapping[str, Service],
+        absent: frozenset[str],
+        ports: Mapping[int, int],
+        pages: Mapping[str, Mapping[str, str]],
+        folder: Path,
+    ) -> None:
+        self._folder = folder
+        self._ports = ports
+        self._addresses: dict[str, str] = {}
+        gone = []
+        for name, service in services.items():
+            published = {f"127.0.0.1:{outside}": outside for outside in service.ports.values()}
+            if name in absent:
+                gone += [*map(re.escape, published), rf"{re.escape(name)}:\d+"]
+                continue
+            self._addresses |= {address: self._local(port) for address, port in published.items()}
+            self._addresses |= {
+                f"{address}{path}": f"{self._local(port)}{other}"
+                for address, port in published.items()
+                for path, other in pages.get(name, {}).items()
+            }
+            self._addresses |= {f"{name}:{inside}": self._local(port) for inside, port in service.ports.items()}
+        self._gone = re.compile(rf"(?<![\w.-])(?:{'|'.join(gone)})(?!\d)") if gone else None
+
+    def command(self, service: Service) -> list[str]:
+        """Return entrypoint and arguments of ``service``."""
+        return self._arguments(service, (*service.entrypoint, *service.command))
+
+    def health(self, service: Service) -> list[str] | None:
+        """Return its health check; what is 127.0.0.1 there is the container itself."""
+        if service.health is None:
+            return None
+        own = {f"127.0.0.1:{inside}": self._local(port) for inside, port in service.ports.items()}
+        return [self._replace(each, self._paths(service) | self._addresses | own) for each in service.health]
+
+    def environment(self, service: Service) -> dict[str, str]:
+        """Return its variables, without those that are about an absent service."""
+        found = {name: self._arguments(service, (value,)) for name, value in service.environment.items()}
+        return {name: values[0] for name, values in found.items() if values}
+
+    def prepare(self, service: Service) -> None:
+        """Make the folders of its volumes, and write the files that it mounts, translated."""
+        for mount in service.mounts:
+            path = self._path(service, mount)
+            if mount.file is None:
+                path.mkdir(parents=True, exist_ok=True)
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(self._text(service, mount.file.read_text("utf-8")), "utf-8")
+
+    def _arguments(self, service: Service, texts: tuple[str, ...]) -> list[str]:
+        kept = []
+        for text in texts:
+            listens = _LISTEN.fullmatch(text)
+            if listens and int(listens[2]) in service.ports:
+                kept.append(f"{listens[1]}{self._local(service.ports[int(listens[2])])}")
+                continue
+            found = self._text(service, text)
+            if found or not text:
+                kept.append(found)
+        return kept
+
+    def _text(self, service: Service, text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        if self._gone is not None:
+            lines = [line for line in lines if not self._gone.search(line)]
+        return self._replace("".join(lines), self._paths(service) | self._addresses)
+
+    @staticmethod
+    def _replace(text: str, by: Mapping[str, str]) -> str:
+        if not by:
+            return text
+        longest_first = "|".join(sorted(map(re.escape, by), key=len, reverse=True))
+        return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-])", lambda found: by[found[0]], text)
+
+    def _paths(self, service: Service) -> dict[str, str]:
+        return {mount.target: str(self._path(service, mount)) for mount in service.mounts}
+
+    def _path(self, service: Service, mount: Mount) -> Path:
+        if mount.volume is not None:
+            return self._folder / "volumes" / mount.volume
+        return self._folder / service.name / mount.target.lstrip("/")
+
+    def _local(self, published: int) -> str:
+        return f"127.0.0.1:{self._ports[published]}"

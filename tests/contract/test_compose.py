@@ -1,0 +1,296 @@
+"""Every file of the demo stack, by the tools that own it, and whether the files agree with each other."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts import settings
+from azure_scheduled_events_exporter.cli import main
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.simulator import find
+from deploy.stack import compose
+from deploy.stack.compose import Service
+from deploy.stack.part import OURS, pages_of, program_of
+from deploy.stack.wiring import Wiring
+from programs import COMMAND, TESTS, debian, environment
+
+ROOT = TESTS.parent
+FOLDER = ROOT / "deploy" / "compose"
+FILE = FOLDER / "compose.yaml"
+SERVICES = compose.read(FILE, {})
+WRITTEN: dict[str, Any] = yaml.safe_load(FILE.read_text())["services"]
+VALUES = settings.load(FOLDER / "values.yaml")
+(STORY,) = find(str(FOLDER / "story.yaml"))
+EXPORTERS = [name for name, service in SERVICES.items() if service.command == ("run",)]
+ADDRESSES = [line.split(maxsplit=1) for line in SERVICES["pages"].environment["ADDRESSES"].splitlines()]
+
+
+def load(name: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return a file's data."""
+    return yaml.safe_load((FOLDER / name).read_text())
+
+
+def tool(*arguments: str) -> None:
+    """Run a tool that must be content."""
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_specification() -> None:
+    """The compose file is one by the Compose Specification's own schema."""
+    checker = str(Path(sys.executable).parent / "check-jsonschema")
+    tool(checker, "--builtin-schema", "vendor.compose-spec", str(FILE))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_sealed_off(name: str) -> None:
+    """No container can write to its root file system, has a capability or can get one."""
+    service = WRITTEN[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert "privileged" not in service
+    assert "network_mode" not in service
+
+
+def test_images() -> None:
+    """Our image is built once from this tree, and every other one is named with its registry and version."""
+    assert [name for name, service in WRITTEN.items() if "build" in service] == ["assets"]
+    assert (FOLDER / WRITTEN["assets"]["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
+    for service in SERVICES.values():
+        assert service.image == f"{OURS}:demo" or re.fullmatch(r"docker\.io/[a-z/]+:v?\d+\.\d+\.\d+", service.image)
+
+
+def test_published_ports() -> None:
+    """Nobody else on the network can reach anything, and no two services want one port."""
+    written = [port for service in WRITTEN.values() for port in service.get("ports", ())]
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in written)
+    published = [port for service in SERVICES.values() for port in service.ports.values()]
+    assert len(set(published)) == len(published) == len(written)
+
+
+def test_health_is_known() -> None:
+    """Whoever is waited for can be asked; only Tempo's image has nothing to ask with."""
+    of_image = {"web-0", "web-1", "web-2", "web-3", "web-4"}
+    assert {name for name, service in SERVICES.items() if service.health is None} - of_image == {"assets", "tempo"}
+    assert "HEALTHCHECK" in (ROOT / "Dockerfile").read_text()
+    for service in SERVICES.values():
+        for needed, condition in service.needs.items():
+            ends = condition == "service_completed_successfully"
+            assert ends == (needed == "assets")
+
+
+def test_mounted_files() -> None:
+    """Every file that is mounted is there, and cannot be changed from inside."""
+    mounted = [mount.file for service in SERVICES.values() for mount in service.mounts if mount.file]
+    assert len(mounted) == 7
+    assert [path for path in mounted if not path.is_file()] == []
+    shared = [volume for service in WRITTEN.values() for volume in service.get("volumes", ()) if ":" in volume]
+    assert [volume for volume in shared if not volume.endswith(":ro")] == ["assets:/assets"]
+
+
+def test_every_file_is_used() -> None:
+    """Nothing lies there that no service reads."""
+    mounted = {mount.file.resolve() for service in SERVICES.values() for mount in service.mounts if mount.file}
+    there = {path for path in FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert there - mounted == {FILE, FOLDER / "README.md"}
+
+
+def _mentioned() -> Iterator[tuple[str, int]]:
+    """Yield every host and port that a command, a variable or a mounted file names."""
+    for service in SERVICES.values():
+        texts = chain(service.command, service.environment.values(), service.health or ())
+        files = (mount.file.read_text() for mount in service.mounts if mount.file)
+        for text in chain(texts, files):
+            for host, port in re.findall(r"(?:https?://|\")([\w.-]+):(\d+)", text):
+                yield host, int(port)
+
+
+def test_names_are_services() -> None:
+    """Every address that stands somewhere is a service and listens there."""
+    listening = {(name, port) for name, service in SERVICES.items() for port in service.ports}
+    published = {("127.0.0.1", port) for service in SERVICES.values() for port in service.ports.values()}
+    tempo = load("tempo.yaml")
+    otlp = tempo["distributor"]["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
+    listening |= {("tempo", tempo["server"]["http_listen_port"]), ("tempo", int(otlp.rpartition(":")[2]))}
+    mentioned = set(_mentioned())
+    assert len(mentioned) > 20
+    assert mentioned - published - listening == set()
+
+
+def test_every_vm_is_watched() -> None:
+    """Each VM of the story has its exporter, is scraped and stands in the list of addresses."""
+    vms = [vm.name for vm in STORY.vms]
+    assert vms == EXPORTERS
+    for vm in vms:
+        assert SERVICES[vm].environment["AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT"] == f"http://simulator:10170/vm/{vm}"
+    (job,) = load("prometheus.yml")["scrape_configs"]
+    (targets,) = job["static_configs"]
+    assert targets["targets"] == [f"{vm}:10169" for vm in vms]
+    status = {f"http://127.0.0.1:{SERVICES[vm].ports[10169]}/" for vm in vms}
+    assert status <= {url for url, _ in ADDRESSES}
+
+
+@pytest.mark.parametrize("name", EXPORTERS)
+def test_exporters_settings(name: str) -> None:
+    """The exporter knows every variable that it is given."""
+    done = subprocess.run(
+        [COMMAND, "check-config"],
+        env=environment(**SERVICES[name].environment),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("[environment variable") == len(SERVICES[name].environment)
+
+
+def test_story_and_thresholds() -> None:
+    """No event of the story is said to come at short notice, and somebody is paged in the first minute."""
+    planned = [event for event in STORY.events if event.starts != "at once"]
+    for event in planned:
+        assert event.notice > VALUES.seconds(f"notice.{event.event_type.lower()}")
+    (first, *_) = STORY.events
+    assert (first.event_type, first.notice) == ("Preempt", 30.0)
+    assert first.announced_at + first.notice + first.started_for <= 60
+
+
+def test_intervals() -> None:
+    """Prometheus scrapes and evaluates as often as the rules are told."""
+    config = load("prometheus.yml")
+    assert config["global"]["scrape_interval"] == VALUES.duration("scrape.interval")
+    assert config["global"]["evaluation_interval"] == VALUES.duration("evaluation.interval")
+    assert config["scrape_configs"][0]["job_name"] == OURS
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Prometheus and Alertmanager are given, with the volume as `assets export` fills it."""
+    folder = tmp_path_factory.mktemp("stack")
+    absent = frozenset({"tempo", "grafana"})
+    wiring = Wiring(SERVICES, absent, {port: port for s in SERVICES.values() for port in s.ports.values()}, {}, folder)
+    for service in SERVICES.values():
+        wiring.prepare(service)
+    assert main(wiring.command(SERVICES["assets"])) == 0
+    return folder
+
+
+def test_promtool_accepts_prometheus(translated: Path) -> None:
+    """Prometheus takes its configuration and the rules that it finds in the volume."""
+    config = translated / "prometheus" / "etc" / "prometheus" / "prometheus.yml"
+    assert str(translated / "volumes" / "assets" / "alerts") in config.read_text()
+    tool(debian("promtool"), "check", "config", str(config))
+
+
+def test_amtool_accepts_alertmanager(translated: Path) -> None:
+    """Alertmanager takes what it finds in the volume, and tells the pages' webhook and nobody else."""
+    config = translated / "volumes" / "assets" / "alerts" / "alertmanager" / "alertmanager.yml"
+    tool(debian("amtool"), "check-config", str(config))
+    told = [receiver for receiver in yaml.safe_load(config.read_text())["receivers"] if receiver["name"] != "show"]
+    for receiver, path in zip(told, ("pager", "tickets"), strict=True):
+        assert receiver.keys() == {"name", "webhook_configs"}
+        assert receiver["webhook_configs"][0]["url"] == f"http://127.0.0.1:9099/{path}"
+
+
+def test_grafana_datasources() -> None:
+    """Grafana has one data source of each kind that the dashboards choose from, with the uid that the alerts name."""
+    sources = load("grafana/datasources.yaml")
+    assert sources["apiVersion"] == 1
+    kinds = {source["type"]: source for source in sources["datasources"]}
+    wanted = {
+        variable["query"]
+        for path in (ROOT / "dashboards" / "json").glob("*.json")
+        for variable in json.loads(path.read_text())["templating"]["list"]
+        if variable["type"] == "datasource"
+    }
+    assert kinds.keys() == wanted == {"prometheus", "tempo"}
+    assert kinds["prometheus"]["uid"] == VALUES.text("grafana.datasource")
+    assert kinds["prometheus"]["isDefault"] is True
+    assert kinds["prometheus"]["jsonData"]["timeInterval"] == VALUES.duration("scrape.interval")
+    for source in kinds.values():
+        assert source.keys() - {"isDefault", "jsonData"} == {"name", "uid", "type", "access", "url", "editable"}
+
+
+def test_grafana_dashboards(translated: Path) -> None:
+    """Grafana finds the exported dashboards, as the shipped provisioning has it but for the folder."""
+    provided = load("grafana/dashboards.yaml")
+    shipped = yaml.safe_load((ROOT / "dashboards" / "json" / "provisioning.yaml").read_text())
+    path = provided["providers"][0]["options"].pop("path")
+    shipped["providers"][0]["options"].pop("path")
+    assert provided == shipped
+    home = SERVICES["grafana"].environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    volume = translated / "volumes"
+    assert (volume / home.lstrip("/")).is_file()
+    assert len(list((volume / path.lstrip("/")).glob("*.json"))) == 3
+
+
+def test_addresses() -> None:
+    """The README has the list of addresses that the stack prints, which has everything that is published."""
+    text = (FOLDER / "README.md").read_text()
+    assert re.findall(r"^\| <(http://127\.0\.0\.1:[^>]+)> \|", text, re.MULTILINE) == [url for url, _ in ADDRESSES]
+    published = {f"127.0.0.1:{port}" for service in SERVICES.values() for port in service.ports.values()}
+    assert {url.split("/")[2] for url, _ in ADDRESSES} == published
+
+
+def wiring(services: dict[str, Service], folder: Path) -> Wiring:
+    """Return how ``services`` are wired here, each published port one higher."""
+    here = {name: program_of(service) for name, service in services.items()}
+    absent = frozenset(name for name, program in here.items() if program is None)
+    ports = {port: port + 1 for service in services.values() for port in service.ports.values()}
+    return Wiring(services, absent, ports, {name: pages_of(service) for name, service in services.items()}, folder)
+
+
+def test_without_containers(tmp_path: Path) -> None:
+    """Names become addresses of this machine, mounts become files, and what is about Grafana and Tempo is left out."""
+    here = wiring(SERVICES, tmp_path)
+    assert here.environment(SERVICES["web-2"]) == {
+        "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": "http://127.0.0.1:10171/vm/web-2",
+        "AZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS": "127.0.0.1:10183",
+        "AZURE_SCHEDULED_EVENTS_JOURNAL_PATH": f"{tmp_path}/web-2/var/lib/{OURS}",
+    }
+    assert here.command(SERVICES["alertmanager"]) == [
+        f"--config.file={tmp_path}/volumes/assets/alerts/alertmanager/alertmanager.yml",
+        f"--storage.path={tmp_path}/alertmanager/alertmanager",
+        "--web.listen-address=127.0.0.1:9094",
+        "--web.external-url=http://127.0.0.1:9094/",
+        "--cluster.listen-address=",
+    ]
+    assert here.health(SERVICES["prometheus"]) == ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:9091/-/ready"]
+    addresses = here.environment(SERVICES["pages"])["ADDRESSES"]
+    assert "3000" not in addresses
+    assert "http://127.0.0.1:9091/api/v1/alerts " in addresses
+    here.prepare(SERVICES["assets"])
+    values = (tmp_path / "assets" / "etc" / "demo" / "values.yaml").read_text()
+    assert "pager.webhook-url: http://127.0.0.1:9100/pager\n" in values
+    assert "dashboards.url" not in values
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "complaint"),
+    [
+        ("127.0.0.1:9093:", "9093:", "alertmanager: port '9093:9093' is not for this machine alone"),
+        ("assets: {condition", "asset: {condition", "prometheus: needs asset, which is no service"),
+        ("simulator: {condition", "web-0: {condition", "web-4: each waits for another of them"),
+    ],
+)
+def test_impossible_files(before: str, after: str, complaint: str, tmp_path: Path) -> None:
+    """A compose file that cannot be run is refused in one line that names the service."""
+    path = tmp_path / "compose.yaml"
+    path.write_text(FILE.read_text().replace(before, after))
+    with pytest.raises(UsageError, match=re.escape(complaint)):
+        compose.read(path, {})
+
+
+def test_variables() -> None:
+    """What may be set from outside has a default, and the speed reaches the simulator."""
+    assert set(re.findall(r"\$\{?\w+[^}]*\}?", FILE.read_text())) == {"${SPEED:-1}"}
+    assert "--speed=1" in SERVICES["simulator"].command
+    assert "--speed=60" in compose.read(FILE, {"SPEED": "60"})["simulator"].command

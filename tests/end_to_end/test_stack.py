@@ -1,0 +1,240 @@
+"""The demo stack without containers, as ``make stack`` runs it, and the webhook that shows the pages."""
+
+import json
+import re
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psutil
+import pytest
+import yaml
+
+from programs import PATIENCE, TESTS, Program, eventually, fetch
+
+ROOT = TESTS.parent
+STACK = str(ROOT / "scripts" / "stack")
+PAGES = str(ROOT / "deploy" / "compose" / "pages.py")
+LISTENING = r"(http://127\.0\.0\.1:\d+)"
+
+
+def children(program: Program) -> list[psutil.Process]:
+    """Return the processes that ``program`` has started."""
+    return psutil.Process(program.process.pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    """Whether none of them runs any more."""
+    return all(map(ended, processes))
+
+
+def ended(process: psutil.Process) -> bool:
+    """Whether it runs no more, also while nobody has asked for its exit status."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def ask(url: str) -> Any:  # noqa: ANN401 - whatever is answered
+    """Return the JSON that ``url`` answers."""
+    answer = fetch(url)
+    assert answer.status == 200, answer
+    return json.loads(answer.body)
+
+
+def query(prometheus: str, expression: str) -> list[dict[str, Any]]:
+    """Return the instant vector of ``expression``."""
+    found: list[dict[str, Any]] = ask(f"{prometheus}/api/v1/query?query={quote(expression)}")["data"]["result"]
+    return found
+
+
+def test_preempt_is_paged(tmp_path: Path) -> None:
+    """A simulated eviction pages the engineer on call once, whoever sees it; at the end nothing is left running."""
+    # The story stands still until all five exporters are watched, then goes four times as fast as in life.
+    flags = ["--free-ports", "--folder", str(tmp_path / "stack")]
+    with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:
+        pages = stack.wait_for_line(LISTENING + "/ +Pages: ")[1]
+        prometheus = stack.wait_for_line(LISTENING + "/api/v1/alerts +Prometheus: ")[1]
+        alertmanager = stack.wait_for_line(LISTENING + "/api/v2/alerts +Alertmanager: ")[1]
+        simulator = stack.wait_for_line(LISTENING + "/simulator/record +Simulator: ")[1]
+        assert "without what Debian has no package of: tempo, grafana" in stack.log
+        assert "Grafana:" not in stack.log
+        watched = "azure_scheduled_events_last_success_timestamp_seconds>0"
+        eventually(lambda: len(query(prometheus, watched)) == 5, "five exporters are scraped")
+
+        play = fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 4}')
+        assert play.status == 200, play
+        stack.wait_for_line(r"pages +\| [\d:]{8} PAGE   Preempt: web-4: web-4 of scale set web is evicted\.")
+        assert {each["labels"]["alertname"] for each in ask(f"{alertmanager}/api/v2/alerts")} >= {
+            "AzureScheduledEventPreempt"
+        }
+        page = fetch(f"{pages}/").body.decode()
+        assert '<article class="PAGE"><h2>Preempt: web-4</h2>' in page
+        runbook = fetch(re.search(rf'"({pages}/runbooks/\w+\.md)">Runbook', page)[1])  # type: ignore[index]  # else it fails here
+        assert runbook.body.startswith(b"# AzureScheduledEventPreempt")
+        seen = 'count(azure_scheduled_events_event_info{event_type="Preempt"})==5'
+        eventually(lambda: query(prometheus, seen), "all five exporters see it")
+        stack.wait_for_line(r"pages +\| [\d:]{8} over   Preempt: web-4")
+        assert len(stack.lines("PAGE ")) == 1
+        assert stack.lines("TICKET ") == []
+
+        started = children(stack)
+        assert len(started) == 9
+        assert stack.terminate() == 0
+        assert gone(started)
+        ports = {int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", stack.log)}
+        assert len(ports) == 9
+        for port in ports:
+            with socket.socket() as probe:
+                assert probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def small(folder: Path, *second: str) -> Path:
+    """Write a compose file of two simulators, the ``second`` with these arguments."""
+    port = {"first": 10170, "second": 10171}
+    health = ["CMD", "azure-scheduled-events-exporter", "events", "--imds.endpoint=http://127.0.0.1:10170"]
+    services = {
+        name: {
+            "image": "azure-scheduled-events-exporter:demo",
+            "command": ["simulate", "--web.listen-address=:10170", *more],
+            "ports": [f"127.0.0.1:{port[name]}:10170"],
+            "healthcheck": {"test": health},
+        }
+        for name, more in (("first", ()), ("second", second))
+    }
+    path = folder / "compose.yaml"
+    path.write_text(yaml.safe_dump({"services": services}))
+    return path
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Program]:
+    """A stack of two simulators that is up."""
+    flags = ["--free-ports", "--file", str(small(tmp_path)), "--folder", str(tmp_path / "stack")]
+    with Program([STACK, *flags], tmp_path / "out.log") as stack:
+        stack.wait_for_line(r"Everything is up\. Ctrl-C ends it\.")
+        yield stack
+
+
+def test_a_part_dies(two: Program) -> None:
+    """When a part dies, one line says which and where its log is, and the rest is ended."""
+    first, second = children(two)
+    second.kill()
+    assert two.process.wait(PATIENCE) == 1
+    assert gone([first])
+    (line,) = two.lines("stack: ")
+    assert re.fullmatch(r"stack: second ended with status -9: .* \[.*/stack/logs/second\.log\]", line)
+
+
+def test_killed(two: Program) -> None:
+    """Even when it is killed, its parts do not outlive it."""
+    started = children(two)
+    assert len(started) == 2
+    two.kill()
+    eventually(lambda: gone(started), "the parts have ended")
+
+
+def test_interrupted(two: Program) -> None:
+    """Ctrl-C ends it with all of its parts."""
+    started = children(two)
+    two.process.send_signal(signal.SIGINT)
+    assert two.process.wait(PATIENCE) == 0
+    assert gone(started)
+
+
+def test_a_part_cannot_start(tmp_path: Path) -> None:
+    """A part that refuses its flags is named with its own complaint."""
+    flags = ["--free-ports", "--file", str(small(tmp_path, "--speed=0")), "--folder", str(tmp_path / "stack")]
+    with Program([STACK, *flags], tmp_path / "out.log") as stack:
+        assert stack.process.wait(PATIENCE) == 1
+        (line,) = stack.lines("stack: ")
+        assert line.startswith(
+            "stack: second ended with status 2: azure-scheduled-events-exporter: --speed: 0 cannot be"
+        )
+
+
+def test_port_is_taken(tmp_path: Path) -> None:
+    """When an address cannot be had, nothing is started, and the line says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        path = small(tmp_path)
+        path.write_text(path.read_text().replace("10171", str(port)).replace(":10170:", ":0:"))
+        with Program([STACK, "--file", str(path)], tmp_path / "out.log") as stack:
+            assert stack.process.wait(PATIENCE) == 1
+            said = (
+                f"stack: 127.0.0.1:{port} cannot be had: Address already in use; end what listens there, or take any "
+            )
+            assert stack.log == said + "free ports: make stack STACK=--free-ports\n"
+
+
+def notification(status: str, key: str = "k", **annotations: str) -> bytes:
+    """Return what Alertmanager posts."""
+    labels = {"alertname": "AzureScheduledEventReboot", "resources": "<b>,vmss_1"}
+    alert = {"status": status, "labels": labels, "annotations": {"description": "It reboots.", **annotations}}
+    return json.dumps({"status": status, "groupKey": key, "commonLabels": labels, "alerts": [alert]}).encode()
+
+
+@pytest.fixture
+def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
+    """The webhook and its address."""
+    (tmp_path / "secret.md").write_text("secret")
+    (tmp_path / "runbooks").mkdir()
+    (tmp_path / "runbooks" / "Known.md").write_text("# Known")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    addresses = f"http://{address}/  the pages\n"
+    command = [sys.executable, PAGES, f"--listen={address}", f"--runbooks={tmp_path / 'runbooks'}"]
+    with Program(command, tmp_path / "out.log", ADDRESSES=addresses) as program:
+        program.wait_for_line("Pages and tickets")
+        yield program, f"http://{address}"
+
+
+def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
+    """Each word of Alertmanager is a line: a page, a ticket, the same again, and that it is over."""
+    program, url = phone
+    told = [("/pager", "firing"), ("/pager", "firing"), ("/tickets", "firing"), ("/pager", "resolved")]
+    for path, status in told:
+        assert fetch(f"{url}{path}", "POST", notification(status)).status == 200
+    assert [line[9:] for line in program.lines("<b>")] == [
+        "PAGE   Reboot: <b>, vmss_1: It reboots.",
+        "PAGE   Reboot: <b>, vmss_1 (told 2 times): It reboots.",
+        "TICKET Reboot: <b>, vmss_1: It reboots.",
+        "over   Reboot: <b>, vmss_1",
+    ]
+    page = fetch(f"{url}/").body.decode()
+    assert page.index('<article class="TICKET"><h2>Reboot: &lt;b&gt;, vmss_1') < page.index(
+        '<article class="PAGE over">'
+    )
+    assert "<b>" not in page
+
+
+def test_links_lead_somewhere(phone: tuple[Program, str]) -> None:
+    """A page links to a runbook that is here, and not to a dashboard that is not."""
+    _, url = phone
+    links = {"runbook_url": f"{url}/runbooks/Known.md", "dashboard_url": "http://127.0.0.1:1/d/x"}
+    fetch(f"{url}/pager", "POST", notification("firing", **links))
+    page = fetch(f"{url}/").body.decode()
+    assert f'<a href="{url}/runbooks/Known.md">Runbook</a>' in page
+    assert "Dashboard" not in page
+    assert fetch(f"{url}/runbooks/Known.md").body == b"# Known"
+    assert [fetch(f"{url}/runbooks/{name}").status for name in ("Unknown.md", "../secret.md", "%2e%2e/secret.md")] == [
+        404,
+        404,
+        404,
+    ]
+
+
+def test_what_is_no_page(phone: tuple[Program, str]) -> None:
+    """What Alertmanager would not send is refused, and the next page still arrives."""
+    program, url = phone
+    for path, body in (("/", b"{}"), ("/pager", b"[]"), ("/pager", b"{"), ("/pager", b'{"alerts": 1}')):
+        assert fetch(f"{url}{path}", "POST", body).status == 400
+    assert fetch(f"{url}/pager", "POST", b"", Content_Length=str(1 << 30)).status == 400
+    assert fetch(f"{url}/pager", "POST", notification("firing")).status == 200
+    assert len(program.lines("PAGE ")) == 1
