@@ -1,0 +1,60 @@
+"""The container's HEALTHCHECK beside exporters that listen in all the ways that they can be told to."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from certificates import Authority
+from programs import TESTS, Exporter, environment, free_port
+
+PROGRAM = TESTS.parent / "deploy/container/healthcheck.py"
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
+Start = Callable[..., Exporter]
+
+
+def check(**variables: str) -> str:
+    """Run it with these settings in its environment; return what it complains of, ``""`` if it finds health."""
+    own = {f"AZURE_SCHEDULED_EVENTS_{name}": text for name, text in variables.items()}
+    command = [sys.executable, str(PROGRAM)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(**own), timeout=60)
+    assert done.returncode == (1 if done.stderr else 0), done
+    return done.stderr
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A simulator in which nothing happens."""
+    with Simulator(QUIET) as running:
+        yield running
+
+
+def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """It finds the exporter by the environment or by the configuration file, and says so when there is none."""
+    exporter = start_exporter(simulator.url)
+    assert not check(WEB_LISTEN_ADDRESS=f":{exporter.port}")
+    file = tmp_path / "config.yaml"
+    file.write_text(f"web: {{listen-address: '0.0.0.0:{exporter.port}'}}\n")
+    assert not check(CONFIG_FILE=str(file))
+    assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}")
+
+
+@pytest.mark.parametrize("client_auth", ["NoClientCert", "RequireAndVerifyClientCert"])
+@pytest.mark.parametrize("version", ["TLS12", "TLS13"])
+def test_tls(client_auth: str, version: str, simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """With TLS it needs no certificate, not even where clients do: to be asked for one is an answer."""
+    authority = Authority(tmp_path)
+    pair = authority.server()
+    ca = f", client_ca_file: {authority.own.certificate}" if client_auth != "NoClientCert" else ""
+    file = tmp_path / "web.yaml"
+    file.write_text(
+        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}, "
+        f"client_auth_type: {client_auth}{ca}, max_version: {version}}}\n"
+    )
+    exporter = start_exporter(simulator.url, "--web.config.file", str(file))
+    assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file))
+    assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}")
+    assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}", WEB_CONFIG_FILE=str(file))
