@@ -1,12 +1,21 @@
-"""The README says what the code does."""
+"""The README says what the code does, and every link of every page leads somewhere."""
 
 import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
 
+import pytest
+
+from azure_scheduled_events_exporter.cli import _parser
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.metrics import SPECS
-from programs import TESTS
+from documented import ROOT, pages
 
-README = (TESTS.parent / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
+PAGES = pages()
+DOCS = ROOT / "docs"
 
 
 def rows(columns: int, first: str) -> list[tuple[str, ...]]:
@@ -30,8 +39,70 @@ def test_every_flag_is_documented_as_it_is() -> None:
     assert rows(3, r"`--[a-z.-]+`") == expected
 
 
+def test_every_command_is_documented() -> None:
+    """The table of commands names all there are, and no other."""
+    table = README.partition("| command | |\n")[2].partition("\n\n")[0]
+    named = set(re.findall(r"(?m)^\| `([a-z-]+)", table))
+    [commands] = [action.choices for action in _parser([])._actions if action.choices]
+    assert named == set(commands)
+
+
 def test_the_first_screen_says_how_to_try_and_to_test() -> None:
-    """A newcomer finds the two commands before scrolling."""
+    """A newcomer sees a picture and finds the two commands before scrolling; there are no badges."""
     first_screen = README.splitlines()[:25]
-    assert any(line.startswith("make demo") for line in first_screen)
-    assert any(line.startswith("make test") for line in first_screen)
+    commands = [number for number, line in enumerate(first_screen) if line.startswith(("make demo", "make test"))]
+    [picture] = [number for number, line in enumerate(first_screen) if line.startswith("![")]
+    assert len(commands) == 2
+    assert picture < commands[0]
+    assert not re.search(r"!\[[^]]*\]\(https?:", README)
+
+
+def test_the_readme_has_its_order() -> None:
+    """Run, see, configure, metrics, alerts, deploy, develop: where people look for them."""
+    assert [title.split()[0] for title in re.findall(r"(?m)^## (.+)$", README)] == [
+        *("Run", "See", "Configure", "Metrics", "Alerts", "Deploy", "Develop")
+    ]
+
+
+def test_the_contents_page_has_every_page() -> None:
+    """No page of docs/ is left out of its contents."""
+    contents = (DOCS / "README.md").read_text()
+    for page in DOCS.glob("*.md"):
+        assert page.name == "README.md" or f"]({page.name})" in contents, page.name
+
+
+def prose(text: str) -> str:
+    """The page without its blocks of code and its inline code, in which brackets are no links."""
+    return re.sub(r"`[^`\n]*`", lambda found: "c" * len(found[0]), re.sub(r"(?ms)^ *```.*?^ *```$", "", text))
+
+
+def links(page: Path) -> Iterator[str]:
+    """Where the links and pictures of a page lead, without those that leave the project."""
+    for target in re.findall(r"\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)\)", prose(page.read_text())):
+        if not re.match(r"[a-z]+:", target):
+            yield target
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
+    found: dict[str, int] = {}
+    names = set()
+    for title in re.findall(r"(?m)^#+ +(.+?) *$", text):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title).lower()
+        kept = "".join(c for c in plain if c in " -_" or unicodedata.category(c)[0] in "LNM")
+        name = kept.replace(" ", "-")
+        names.add(f"{name}-{found[name]}" if name in found else name)
+        found[name] = found.get(name, 0) + 1
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    """Each relative link of the page names a file of the project, and a heading that it has."""
+    for target in links(page):
+        name, _, anchor = unquote(target).partition("#")
+        place = (page.parent / name).resolve() if name else page
+        assert place.exists(), f"{target}: there is no {place}"
+        assert place.is_relative_to(ROOT), f"{target} leaves the project"
+        assert not anchor or anchor in anchors(place), f"{target}: {place.name} has {sorted(anchors(place))}"

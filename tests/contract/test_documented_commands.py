@@ -1,0 +1,316 @@
+"""Everything that README and docs tell people to type or to write is run, or at least read by the program it is for."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+import yaml
+
+from azure_scheduled_events_exporter.cli import PROGRAM, _parser
+from azure_scheduled_events_exporter.config import SETTINGS
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.metrics import SPECS
+from documented import ROOT, Block, Command, blocks, commands, in_prose, pages, typed
+from programs import TESTS, debian, environment
+
+PAGES = pages()
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+SHELL = [block for block in BLOCKS if block.language in {"sh", "bash", "console"}]
+COMMANDS = [command for block in SHELL for command in commands(block)]
+PROSE = [command for page in PAGES for command in in_prose(page, PROGRAM, "make")]
+TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+
+# Programs of others that pages name. What is not here is a slip, or is to be thought about first.
+OF_THE_SYSTEM = re.compile(
+    r"apt-get|cat|cd|chmod|chown|chronyc|cp|curl|date|df|dnf|dpkg|echo|export|findmnt|getent|grep|head|hostname|id|install"
+    r"|ip|jq|journalctl|kill|ls|mkdir|mktemp|mount|mv|nft|openssl|printf|rm|sed|sh|sleep|sort|ss|stat|systemctl"
+    r"|systemd-analyze|systemd-run|tail|tar|tee|test|timedatectl|touch|tr|true|umask|useradd|wget"
+    r"|\[|alias|break|case|continue|exit|false|for|in|local|pwd|read|return|set|shift|source|trap|wait"
+)
+OF_OTHERS = {
+    "amtool": "Alertmanager",
+    "az": "Azure",
+    "azcopy": "Azure",
+    "buildah": "Debian",
+    "docker": "Docker",
+    "gh": "GitHub",
+    "git": "git",
+    "helm": "Kubernetes",
+    "htpasswd": "Apache",
+    "kubectl": "Kubernetes",
+    "pip": "Python",
+    "podman": "Podman",
+    "pre-commit": "pre-commit",
+    "prometheus": "Prometheus",
+    "promtool": "Prometheus",
+    "python": "Python",
+    "python3": "Python",
+}
+# Which port on a local address is whose; and what is served behind ours.
+PORTS = {
+    "10169": "the exporter",
+    "10170": "the simulator",
+    "3000": "Grafana",
+    "4317": "a collector, gRPC",
+    "4318": "a collector",
+    "9090": "Prometheus",
+    "9093": "Alertmanager",
+}
+# Those that the demo stack opens on this machine, of whichever part.
+OF_THE_STACK = set(re.findall(r"127\.0\.0\.1:(\d+):\d+", (ROOT / "deploy/compose/compose.yaml").read_text()))
+PATHS = re.compile(r"(/|/metrics|/api/v1/events|/-/healthy|/-/ready)?")
+LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|\bVM):(\d{2,5})(/[^\s`'\"<>)|,;]*)?")
+
+
+def places(found: list[Block]) -> list[object]:
+    """The blocks as parameters of a test, by their place."""
+    return [pytest.param(block, id=block.place) for block in found]
+
+
+def of(*languages: str) -> list[object]:
+    """The blocks in ``languages``, as parameters."""
+    return places([block for block in BLOCKS if block.language in languages])
+
+
+def by(*programs: str) -> Iterator[Command]:
+    """The documented commands of ``programs``."""
+    return (command for command in COMMANDS if command.program in programs)
+
+
+def parse_ini(text: str) -> None:
+    """Read a unit or an INI file; a key may come again, as in units."""
+    ConfigParser(strict=False, interpolation=None, delimiters=("=",)).read_string(text)
+
+
+def parse_as_is(text: str) -> None:
+    """For what nobody reads but people, and for what only its own program could read."""
+    assert text.strip()
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "ini": parse_ini,
+    "json": json.loads,
+    "python": lambda text: compile(text, "block", "exec"),
+    "text": parse_as_is,
+    "toml": tomllib.loads,
+    "yaml": lambda text: list(yaml.safe_load_all(text)),
+}
+CHECKED_BELOW = {"sh", "bash", "console", "promql"}
+
+
+class TestBlocks:
+    """Each block is what it calls itself."""
+
+    @pytest.mark.parametrize("block", places(BLOCKS))
+    def test_language(self, block: Block) -> None:
+        """A block in a language that nothing here can read is not let in; output of programs is `text`."""
+        assert block.language in READERS.keys() | CHECKED_BELOW, f"{block.place}: '{block.language}'"
+
+    @pytest.mark.parametrize("block", of(*READERS))
+    def test_readable(self, block: Block) -> None:
+        """Its own parser reads it."""
+        READERS[block.language](block.text)
+
+    def test_expressions(self, tmp_path: Path) -> None:
+        """Prometheus can read every expression, one a line unless indented, and each metric in it exists."""
+        rules = [
+            {"record": "documented", "labels": {"place": block.place, "number": str(number)}, "expr": expression}
+            for block in BLOCKS
+            if block.language == "promql"
+            for number, expression in enumerate(
+                re.split(r"\n(?=[^\s)])", re.sub(r"(?m)^#.*\n|^\n", "", block.text).strip())
+            )
+        ]
+        assert rules
+        file = tmp_path / "rules.yml"
+        file.write_text(yaml.safe_dump({"groups": [{"name": "documented", "rules": rules}]}))
+        done = run([debian("promtool"), "check", "rules", str(file)], tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        recorded = re.findall(r"record: (\S+)", (ROOT / "alerts/generated/prometheus/prometheus-rules.yml").read_text())
+        ours = {
+            f"azure_scheduled_events_{spec.name}{end}"
+            for spec in SPECS.values()
+            for end in ("", "_bucket", "_count", "_sum")
+        }
+        for rule in rules:
+            for name in re.findall(r"azure_scheduled_events[:_][\w:]+", str(rule["expr"])):
+                assert name in ours | set(recorded), f"{rule['labels']}: {name}"
+
+    @pytest.mark.parametrize("block", [each for each in of("yaml") if "scrape_configs:" in str(each)])
+    def test_prometheus_configuration(self, block: Block, tmp_path: Path) -> None:
+        """Prometheus takes the documented scrape configuration."""
+        (tmp_path / "prometheus.yml").write_text(block.text)
+        done = run([debian("promtool"), "check", "config", "--syntax-only", "prometheus.yml"], tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @pytest.mark.parametrize("block", of("yaml"))
+    def test_our_own_files(self, block: Block, tmp_path: Path) -> None:
+        """A documented configuration or approval policy is one that the exporter takes."""
+        content = next(yaml.safe_load_all(block.text))
+        keys = set(content) if isinstance(content, dict) else set()
+        flags = {setting.flag for setting in SETTINGS}
+        file = tmp_path / "file.yaml"
+        file.write_text(block.text)
+        if keys and keys <= flags | {flag.split(".")[0] for flag in flags}:
+            option = "--config.file"
+        elif keys == {"rules"} and "action:" in block.text:
+            option = "--approval.policy"
+        else:
+            return
+        done = run([Path(sys.executable).parent / PROGRAM, "check-config", option, file], tmp_path)
+        assert done.returncode == 0, done.stderr
+
+
+class TestShell:
+    """What is typed can be typed."""
+
+    @pytest.mark.parametrize("block", places(SHELL))
+    def test_syntax(self, block: Block) -> None:
+        """A shell reads it, and a console block has something behind a prompt."""
+        assert typed(block).strip(), "a console block shows what is typed behind '$ ' or '# '"
+        done = subprocess.run(["bash", "-n"], input=typed(block), text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    @pytest.mark.parametrize("block", places(SHELL))
+    def test_programs_are_known(self, block: Block) -> None:
+        """No program is misspelt: each is of this project, or in the tables above."""
+        for command in commands(block):
+            program = command.program
+            if program.startswith((".venv/bin/", "scripts/", "./")):
+                assert (ROOT / program).exists(), f"{command.place}: {program}"
+            elif program not in {PROGRAM, "make"} | OF_OTHERS.keys() and not OF_THE_SYSTEM.fullmatch(program):
+                defined = re.findall(r"(?m)^\s*(\w+) ?\(\)", block.text)
+                assert program in {"drain", *defined}, f"{command.place}: unknown program {program!r}"
+
+    def test_our_own_commands(self) -> None:
+        """Every documented command line of ours is one that the program takes: command, flags and values."""
+        ours = [command for command in [*COMMANDS, *PROSE] if command.program == PROGRAM]
+        assert len(ours) > 40
+        for command in [*ours, *in_containers()]:
+            check_ours(command)
+
+    def test_units_exist(self) -> None:
+        """Every unit that one is told to start or to look at is one of this project."""
+        units = {path.stem for path in (ROOT / "deploy").rglob("*.service")} | {PROGRAM}
+        for command in by("systemctl", "journalctl"):
+            words = command.arguments
+            named = {word for word in words if word.endswith(".service")}
+            named |= {words[n + 1] for n, word in enumerate(words[:-1]) if word in {"-u", "status", "restart", "stop"}}
+            assert {name.removesuffix(".service") for name in named if not name.startswith("-")} <= units, command
+
+    def test_make_targets(self) -> None:
+        """Every documented target exists, and make can say what it would do."""
+        targets = {
+            arguments[0] for each in [*by("make"), *PROSE] if each.program == "make" and (arguments := each.arguments)
+        }
+        assert {"demo", "test"} <= targets <= TARGETS, targets - TARGETS
+        subprocess.run(["make", "-n", *sorted(targets)], cwd=ROOT, check=True, capture_output=True)
+
+    def test_modules(self) -> None:
+        """Every `python -m` is a module of this project or of Python."""
+        for command in by("python", "python3"):
+            if command.arguments[0] == "-m":
+                name = command.arguments[1]
+                path = ROOT / name.replace(".", "/")
+                assert path.with_suffix(".py").exists() or path.is_dir() or name in {"venv", "pip"}, command
+
+    def test_programs_of_prometheus(self) -> None:
+        """The tools of Prometheus have the documented commands and flags."""
+        for command in by("promtool", "amtool"):
+            words = [word for word in command.arguments if re.fullmatch(r"[a-z-]+", word) and not word.startswith("-")]
+            said = run([debian(command.program), *words[:2], "--help"], ROOT)
+            text = said.stdout + said.stderr
+            for flag in re.findall(r"--[a-z][a-z.-]*", " ".join(command.arguments)):
+                assert flag in text or flag.replace("--", "--[no-]") in text, f"{command.place}: {flag}"
+
+
+class TestAddresses:
+    """Local addresses lead to what they are said to lead to."""
+
+    @pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
+    def test_ports_and_paths(self, page: Path) -> None:
+        """A port on a local address is that of a program of the page, and ours serves the path behind it."""
+        for port, path in LOCAL.findall(page.read_text()):
+            assert port in PORTS.keys() | OF_THE_STACK, f"{page.relative_to(ROOT)}: port {port}"
+            if PORTS.get(port) == "the exporter":
+                assert PATHS.fullmatch(path.rstrip(".")), f"{page.name}: nothing is served at {path}"
+
+    def test_ports_are_the_defaults(self) -> None:
+        """The exporter's port is its default."""
+        [address] = [setting.default for setting in SETTINGS if setting.flag == "web.listen-address"]
+        assert PORTS[address.lstrip(":")] == "the exporter"
+
+
+SAFE = re.compile(
+    r"(python -m (alerts|dashboards) .*|(promtool|amtool) check\S* .*"
+    rf"|{PROGRAM} (assets|check-config|simulate --list|\S+ --help).*)"
+)
+
+
+def runnable(block: Block) -> bool:
+    """Whether each line is a command that needs no network, no root and no file of a machine, and ends by itself."""
+    lines = [line.strip() for line in typed(block).splitlines() if line.strip()]
+    return all(SAFE.fullmatch(line) and "/etc/" not in line for line in lines)
+
+
+class TestRun:
+    """What can be run here is run, in a folder of its own."""
+
+    @pytest.mark.parametrize("block", places([block for block in SHELL if runnable(block)]))
+    def test_block(self, block: Block, tmp_path: Path) -> None:
+        """The commands succeed, one after the other, with the files that the page gives for them."""
+        for other in blocks(block.page):
+            if other.file_name:
+                (tmp_path / other.file_name).write_text(other.text)
+        script = typed(block).replace("/tmp/", f"{tmp_path}/")  # noqa: S108 - what pages name, made ours
+        path = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / ".tools/usr/bin"), os.environ["PATH"]])
+        env = environment(PATH=path, PYTHONPATH=os.pathsep.join(map(str, (TESTS / "guard", ROOT))))
+        done = subprocess.run(
+            ["bash", "-e"], input=script, cwd=tmp_path, env=env, text=True, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def test_some_are(self) -> None:
+        """The rule above still finds blocks to run."""
+        assert len([block for block in SHELL if runnable(block)]) > 2
+
+
+def run(arguments: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end."""
+    assert shutil.which(arguments[0]), arguments[0]
+    return subprocess.run(arguments, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+
+
+def in_containers() -> Iterator[Command]:
+    """What is run by our image: the words behind its name."""
+    for command in by("docker", "podman"):
+        if command.arguments[:1] == ("run",):
+            words = command.arguments
+            images = [n for n, word in enumerate(words) if re.fullmatch(rf"(\S+/)?{PROGRAM}(:\S+)?", word)]
+            if images and words[images[-1] + 1 :]:
+                yield Command(command.place, PROGRAM, words[images[-1] + 1 :])
+
+
+def check_ours(command: Command) -> None:
+    """Parse as the program does, and each setting as it does; a word in capitals stands for a value."""
+    try:
+        parsed, unknown = _parser(command.arguments[:1]).parse_known_args(command.arguments)
+    except SystemExit:  # --help and --version
+        return
+    except UsageError as error:
+        if command in PROSE and "required" in str(error):
+            return  # `assets export`, in a sentence
+        raise AssertionError(f"{command.place}: {error}") from None
+    assert not unknown, f"{command.place}: {unknown}"
+    for setting in SETTINGS:
+        text = vars(parsed).get(setting.flag)
+        if text is not None and not re.search(r"[A-Z]{2}|…|\$|^/", text):
+            setting.parse(text)

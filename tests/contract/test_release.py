@@ -1,0 +1,213 @@
+"""``make release``: everything that names the version agrees, or one line says what does not."""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tarfile
+import zipfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from programs import TESTS, environment
+
+ROOT = TESTS.parent
+PACKAGE = "exporter/azure_scheduled_events_exporter"
+VERSION = "7.8.9"
+TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
+LEFT_OUT = (".git", ".venv", ".tools", ".hypothesis", "*_cache", "__pycache__", "dist", "build", "images", "payloads")
+
+
+class Checkout:
+    """A repository of its own with this tree, ready for the release of VERSION."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        (folder / ".venv").symlink_to(ROOT / ".venv")
+        self.replace(f"{PACKAGE}/__init__.py", r'__version__ = ".*"', f'__version__ = "{VERSION}"')
+        self.replace("CHANGELOG.md", r"(?m)\A(.*?)^## [^\n]*", rf"\1## {VERSION} - {TODAY}")
+        chart = folder / "deploy" / "helm" / "azure-scheduled-events-exporter" / "Chart.yaml"
+        chart.parent.mkdir(parents=True, exist_ok=True)
+        chart.write_text(f'apiVersion: v2\nname: x\nversion: 0.0.1\nappVersion: "{VERSION}"\n')
+        self.git("init", "-q", "-b", "main")
+        (folder / ".git" / "info" / "exclude").write_text("/.venv\n")
+        self.commit()
+
+    def git(self, *arguments: str) -> str:
+        """Run git here, as nobody in particular."""
+        who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "core.hooksPath=/dev/null")
+        done = subprocess.run(
+            ["git", *who, *arguments], cwd=self.folder, env=environment(), check=True, capture_output=True, text=True
+        )
+        return done.stdout
+
+    def commit(self) -> None:
+        """Commit all of the tree."""
+        self.git("add", "--all")
+        self.git("commit", "-q", "--allow-empty", "-m", "all of it")
+
+    def replace(self, name: str, pattern: str, by: str) -> None:
+        """Change a file; the pattern has to be in it."""
+        path = self.folder / name
+        text, count = re.subn(pattern, by, path.read_text(), count=1, flags=re.DOTALL)
+        assert count == 1, f"{pattern} is not in {name}"
+        path.write_text(text)
+
+    def release(self, version: str = VERSION, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run the script as make does."""
+        names = ("GIT_AUTHOR", "GIT_COMMITTER")
+        nobody = {
+            f"{name}_{key}": value for name in names for key, value in (("NAME", "n"), ("EMAIL", "n@example.org"))
+        }
+        return subprocess.run(
+            [self.folder / "scripts" / "release", version],
+            env=environment(**nobody, **env),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """The repository that all tests begin with."""
+    return Checkout(tmp_path_factory.mktemp("release") / "checkout")
+
+
+@pytest.fixture
+def checkout(pristine: Checkout) -> Checkout:
+    """The repository as it was made, whatever a test before has done to it."""
+    pristine.git("reset", "-q", "--hard", pristine.git("rev-list", "--max-parents=0", "HEAD").strip())
+    pristine.git("clean", "-q", "-ffdx", "--exclude", "/.venv")
+    for tag in pristine.git("tag").split():
+        pristine.git("tag", "-d", tag)
+    return pristine
+
+
+def version_in_package(checkout: Checkout) -> None:
+    """The package was forgotten."""
+    checkout.replace(f"{PACKAGE}/__init__.py", VERSION, "7.8.8")
+
+
+def version_in_changelog(checkout: Checkout) -> None:
+    """The changelog tells of another version."""
+    checkout.replace("CHANGELOG.md", f"## {VERSION}", "## 7.8.8")
+
+
+def unreleased(checkout: Checkout) -> None:
+    """The changelog was forgotten."""
+    checkout.replace("CHANGELOG.md", f"## {VERSION} - {TODAY}", "## Unreleased")
+
+
+def no_date(checkout: Checkout) -> None:
+    """The day does not exist."""
+    checkout.replace("CHANGELOG.md", TODAY, "2026-02-30")
+
+
+def date_to_come(checkout: Checkout) -> None:
+    """The day is still to come."""
+    checkout.replace("CHANGELOG.md", TODAY, f"{datetime.now(UTC) + timedelta(days=3):%Y-%m-%d}")
+
+
+def nothing_to_tell(checkout: Checkout) -> None:
+    """The section is empty."""
+    checkout.replace("CHANGELOG.md", rf"(## {VERSION} - {TODAY}\n).*", r"\1\n## 0.0.1 - 2020-01-01\n\n- Old.\n")
+
+
+def version_in_chart(checkout: Checkout) -> None:
+    """The Helm chart was forgotten."""
+    checkout.replace("deploy/helm/azure-scheduled-events-exporter/Chart.yaml", VERSION, "7.8.8")
+
+
+class TestDisagreement:
+    """Nothing is built, and one line says what to change."""
+
+    @pytest.mark.parametrize(
+        ("spoil", "words"),
+        [
+            (version_in_package, ("__init__.py", "7.8.8")),
+            (version_in_changelog, ("CHANGELOG.md", "7.8.8")),
+            (unreleased, ("CHANGELOG.md", "Unreleased", f"{VERSION} - ")),
+            (no_date, ("CHANGELOG.md", "2026-02-30")),
+            (date_to_come, ("CHANGELOG.md", "still to come")),
+            (nothing_to_tell, ("CHANGELOG.md", "nothing")),
+            (version_in_chart, ("Chart.yaml", "7.8.8")),
+        ],
+        ids=lambda value: value.__name__ if callable(value) else "",
+    )
+    def test_files(self, checkout: Checkout, spoil: object, words: tuple[str, ...]) -> None:
+        """A file that names another version, or a changelog that tells nothing, stops the release."""
+        assert callable(spoil)
+        spoil(checkout)
+        checkout.commit()
+        self.assert_refused(checkout, *words)
+
+    def test_uncommitted(self, checkout: Checkout) -> None:
+        """What is not committed would not be in the tag: it stops the release."""
+        (checkout.folder / "forgotten.py").touch()
+        self.assert_refused(checkout, "not clean", "forgotten.py")
+
+    def test_tag_elsewhere(self, checkout: Checkout) -> None:
+        """A tag of that name on another commit stops the release."""
+        checkout.git("tag", f"v{VERSION}")
+        checkout.commit()
+        self.assert_refused(checkout, f"v{VERSION}", checkout.git("rev-parse", "HEAD").strip())
+
+    @pytest.mark.parametrize("version", ["", "v7.8.9", "7.8", "7.8.9;id", "7.8.9\n7.8.9"])
+    def test_no_version(self, checkout: Checkout, version: str) -> None:
+        """What is no version is refused, with an example of one."""
+        done = checkout.release(version)
+        assert done.returncode == 1
+        assert "VERSION=1.2.3" in done.stderr
+
+    @staticmethod
+    def assert_refused(checkout: Checkout, *words: str) -> None:
+        """One line with ``words``, and nothing was built."""
+        done = checkout.release()
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(r"release: [^\n]+\n", done.stderr), done.stderr
+        for word in words:
+            assert word in done.stderr
+        assert not (checkout.folder / "dist").exists()
+
+
+class TestAgreement:
+    """Wheel, sdist, checksums and notes are made; nothing leaves the machine."""
+
+    def test_all(self, checkout: Checkout) -> None:
+        """One wheel and one sdist of the commit, the checksums of both, and the notes from the changelog."""
+        done = checkout.release()
+        assert done.returncode == 0, done.stderr
+        assert f"git push origin v{VERSION}" in done.stdout
+        assert checkout.git("tag") == ""
+        name = f"azure_scheduled_events_exporter-{VERSION}"
+        dist = checkout.folder / "dist"
+        assert {path.name for path in dist.iterdir()} == {f"{name}-py3-none-any.whl", f"{name}.tar.gz"}
+        sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in dist.iterdir()}
+        assert set((checkout.folder / "build/release/SHA256SUMS").read_text().splitlines()) == sums
+        notes = (checkout.folder / "build" / "release" / "notes.md").read_text()
+        assert notes.startswith("### ")
+        assert "\n## " not in notes
+        assert notes.strip() in (checkout.folder / "CHANGELOG.md").read_text()
+        committed = int(checkout.git("log", "-1", "--format=%ct"))
+        with zipfile.ZipFile(dist / f"{name}-py3-none-any.whl") as wheel:
+            moments = {datetime(*each.date_time, tzinfo=UTC).timestamp() for each in wheel.infolist()}
+            assert all(abs(moment - committed) <= 2 for moment in moments), "times of files are those of the commit"
+        with tarfile.open(dist / f"{name}.tar.gz") as sdist:
+            assert f"{name}/scripts/release" in sdist.getnames()
+        assert checkout.git("status", "--porcelain") == "", "what is built is ignored by git"
+
+    def test_tag_when_told(self, checkout: Checkout) -> None:
+        """The tag is made when TAG=1 says so, names this commit, and agrees from then on."""
+        done = checkout.release(TAG="1")
+        assert done.returncode == 0, done.stderr
+        assert checkout.git("rev-parse", f"v{VERSION}^{{commit}}") == checkout.git("rev-parse", "HEAD")
+
+
+def test_make_hands_the_version_on() -> None:
+    """`make release VERSION=…` runs the script with that version."""
+    said = subprocess.check_output(["make", "-n", "release", f"VERSION={VERSION}"], cwd=ROOT, text=True)
+    assert 'scripts/release "$VERSION"' in said

@@ -1,0 +1,176 @@
+"""What GitHub runs for this project: valid, pinned, with no more rights than it needs, and in step with the project."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from programs import TESTS, environment
+
+ROOT = TESTS.parent
+GITHUB = ROOT / ".github"
+WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
+# A right to write, for the jobs that cannot do without it.
+WRITES = {
+    "attest": {"id-token", "attestations"},
+    "image": {"packages"},
+    "image-tag": {"packages", "id-token", "attestations"},
+    "pypi": {"id-token"},
+    "github": {"contents"},
+}
+
+
+def content(path: Path) -> Any:  # noqa: ANN401 - YAML has any shape
+    """The parsed file; the key ``on`` stays a word, as GitHub reads it."""
+    return yaml.load(path.read_text(), Loader=yaml.BaseLoader)  # noqa: S506 - BaseLoader makes texts only
+
+
+def jobs(path: Path) -> dict[str, dict[str, Any]]:
+    """The jobs of a workflow by their id."""
+    found: dict[str, dict[str, Any]] = content(path)["jobs"]
+    return found
+
+
+def steps(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every step with the id of its job."""
+    for name, job in jobs(path).items():
+        for step in job.get("steps", ()):
+            yield name, step
+
+
+def scripts(path: Path) -> Iterator[str]:
+    """The shell text of every step that runs one."""
+    return (step["run"] for _, step in steps(path) if "run" in step)
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("vendor.github-workflows", WORKFLOWS),
+        ("custom.github-workflows-require-timeout", [GITHUB / "workflows" / "ci.yml"]),
+        ("vendor.dependabot", [GITHUB / "dependabot.yml"]),
+        ("vendor.github-issue-forms", FORMS),
+        ("vendor.github-issue-config", [GITHUB / "ISSUE_TEMPLATE" / "config.yml"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_github_can_read_them(schema: str, files: list[Path]) -> None:
+    """Every file has the form that GitHub's own schemas ask for."""
+    assert files
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, files)]
+    done = subprocess.run(check, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+class TestWorkflow:
+    """What holds for each workflow."""
+
+    def test_actions_are_pinned(self, path: Path) -> None:
+        """Nobody who moves a tag of an action gets into a run: each is a commit, with its version beside it."""
+        pinned = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+        for line in path.read_text().splitlines():
+            if found := re.search(r"uses: (.*)", line):
+                assert pinned.fullmatch(found[1]) or found[1].startswith("./.github/workflows/"), line
+
+    def test_one_commit_per_action(self, path: Path) -> None:
+        """The same action is the same commit in all workflows."""
+        uses = {line for each in WORKFLOWS for line in re.findall(r"uses: (\S+@.*)", each.read_text())}
+        names = [line.partition("@")[0] for line in uses]
+        assert len(names) == len(set(names)), sorted(uses)
+        assert path.exists()
+
+    def test_nothing_foreign_becomes_shell(self, path: Path) -> None:
+        """No title, branch or tag is pasted into a script, where it would be run: values come as variables."""
+        for script in scripts(path):
+            assert "${{" not in script
+
+    def test_rights(self, path: Path) -> None:
+        """A run may read the sources; what a job may write is named here, and has its reason beside it."""
+        assert content(path)["permissions"] == {"contents": "read"}
+        for name, job in jobs(path).items():
+            writes = {right for right, level in job.get("permissions", {}).items() if level == "write"}
+            assert writes == WRITES.get(name, set()) if path.stem == "release" else not writes, name
+        for line in path.read_text().splitlines():
+            assert ": write" not in line or re.search(r": write # \w+", line), line
+
+    def test_nothing_hangs_or_piles_up(self, path: Path) -> None:
+        """Every job ends by itself, and a newer push replaces an older one."""
+        assert content(path)["concurrency"]["group"]
+        for name, job in jobs(path).items():
+            assert "uses" in job or int(job["timeout-minutes"]) <= 45, name
+
+    def test_credentials_do_not_lie_around(self, path: Path) -> None:
+        """The token of a run is not left in the checkout, where every later step could take it."""
+        checkouts = [step for _, step in steps(path) if step.get("uses", "").startswith("actions/checkout@")]
+        assert checkouts
+        assert all(step["with"]["persist-credentials"] == "false" for step in checkouts)
+
+    def test_what_it_runs_exists(self, path: Path) -> None:
+        """Every script is valid shell, and every make target and program of ours in it is there."""
+        targets = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
+        for script in scripts(path):
+            subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+            assert set(re.findall(r"(?m)^\s*make ([a-z-]+)", script)) <= targets
+            for program in re.findall(r"(?m)(?:^|\s)(scripts/[a-z-]+)", script):
+                assert (ROOT / program).stat().st_mode & 0o111, program
+
+
+def test_every_supported_python_is_tested() -> None:
+    """The Pythons that the package names are those that tests and wheel are run on."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [found[1] for each in project["classifiers"] if (found := re.search(r":: (3\.\d+)$", each))]
+    for job in ("test", "installed"):
+        assert jobs(GITHUB / "workflows" / "ci.yml")[job]["strategy"]["matrix"]["python-version"] == named
+    assert project["requires-python"] == f">={named[0]}"
+
+
+def test_static_checks_are_run_once() -> None:
+    """Lint runs in a job of its own and not again with every Python, and a plain `make test` has it."""
+    found = jobs(GITHUB / "workflows" / "ci.yml")
+    assert any(step.get("run") == "make check" for step in found["lint"]["steps"])
+    assert any(step.get("env") == {"STATIC_CHECKS": "no"} for step in found["test"]["steps"])
+    assert '[ "${STATIC_CHECKS:-yes}" = no ] || scripts/check' in (ROOT / "scripts" / "test").read_text()
+
+
+def test_what_is_published_is_built_once() -> None:
+    """PyPI, the release and the attestations get the very files that one job has built and checked."""
+    release = GITHUB / "workflows" / "release.yml"
+    builders = {name for name, step in steps(release) if "make release" in step.get("run", "")}
+    assert builders == {"build"}
+    for job in ("attest", "pypi", "github"):
+        names = [
+            each["with"]["name"] for name, each in steps(release) if name == job and "name" in each.get("with", {})
+        ]
+        assert "dist" in names, job
+    assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}
+    assert "attest" in jobs(release)["pypi"]["needs"]
+
+
+def test_dependabot_sees_every_kind_of_dependency() -> None:
+    """Packages, actions and base images are proposed once a week, each kind in one pull request."""
+    updates = content(GITHUB / "dependabot.yml")["updates"]
+    assert {each["package-ecosystem"] for each in updates} == {"pip", "github-actions", "docker"}
+    for each in updates:
+        assert (ROOT / each["directory"].lstrip("/")).is_dir()
+        assert each["schedule"]["interval"] == "weekly"
+        assert [group["patterns"] for group in each["groups"].values()] == [["*"]]
+
+
+def test_hooks_are_the_projects_own() -> None:
+    """pre-commit downloads nothing: each hook is a program that `make setup` has brought, or git."""
+    hooks = content(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert [each["repo"] for each in hooks] == ["local"]
+    for hook in hooks[0]["hooks"]:
+        assert hook["language"] == "system"
+        program, *arguments = hook["entry"].split()
+        assert program == "git" or (ROOT / program).exists(), program
+        for argument in arguments:
+            assert not argument.startswith("tests/") or (ROOT / argument).is_file(), argument

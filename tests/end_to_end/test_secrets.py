@@ -1,0 +1,127 @@
+"""No secret that the exporter is given comes out of it again, except where it is for."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from collector import Collector, Reply
+from programs import COMMAND, Exporter, Program, eventually, fetch, free_port
+
+PASSWORD = "correct-horse-battery"  # noqa: S105 - of nobody
+TOKEN = "wgqK7sXo2vTzJ9dLbN4a"  # noqa: S105 - of nobody
+HEADERS = f"authorization=Bearer%20{TOKEN},x-more=also-{TOKEN}"
+# What people see of the secrets: as they are, and as Basic authentication writes them.
+SPELLINGS = (PASSWORD, TOKEN, base64.b64encode(f"collector:{PASSWORD}".encode()).decode())
+
+
+@pytest.fixture
+def simulator() -> Simulator:
+    """A metadata service that announces and starts events one after the other."""
+    return Simulator("live-migration", speed=60, loop=True)
+
+
+def with_password(url: str) -> str:
+    """The address of a collector that wants a user and a password."""
+    return url.replace("//", f"//collector:{PASSWORD}@")
+
+
+def assert_no_secret(where: str, text: str) -> None:
+    """No spelling of a secret stands in ``text``."""
+    for secret in SPELLINGS:
+        assert secret not in text, f"{where}: {text}"
+
+
+def shown(exporter: Exporter) -> str:
+    """All that the exporter shows over HTTP."""
+    pages = [fetch(f"{exporter.url}{path}") for path in ("/", "/metrics", "/api/v1/events", "/-/healthy", "/-/ready")]
+    return "\n".join(page.body.decode() + str(page.headers) for page in pages)
+
+
+class TestCollector:
+    """Password and token go to the collector, and nowhere else."""
+
+    @pytest.mark.parametrize(
+        "reply",
+        [Reply(), Reply(401), Reply(503), Reply(302, {"Location": "http://127.0.0.1:1/"}), Reply(rejected=1)],
+        ids=["accepts", "401", "503", "302", "rejects a part"],
+    )
+    def test_every_answer(
+        self, reply: Reply, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
+    ) -> None:
+        """Whatever the collector answers, log at its most talkative, pages, metrics and journal have no secret."""
+        journal = tmp_path / "journal"
+        with simulator, Collector(reply) as collector:
+            flags = ("--log.level", "debug", "--log.format", "json", "--poll.interval", "100ms")
+            exporter = start_exporter(
+                simulator.url,
+                *("--otlp.endpoint", with_password(collector.url), "--journal.path", str(journal), *flags),
+                OTEL_EXPORTER_OTLP_HEADERS=HEADERS,
+            )
+            told = eventually(lambda: collector.received, "a request at the collector")[0]
+            assert TOKEN in told.headers["authorization"] + told.headers["x-more"], "the collector gets what it is for"
+            exporter.shows("spans counted or waiting", lambda now: now.total("spans_total") + now.total("spans_queued"))
+            assert_no_secret("pages", shown(exporter))
+            assert exporter.terminate() == 0
+        assert_no_secret("log", exporter.log)
+        for file in journal.iterdir():
+            assert_no_secret(file.name, file.read_bytes().decode(errors="replace"))
+
+    def test_no_answer(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
+        """A collector that cannot be reached is told of without its password."""
+        with simulator:
+            exporter = start_exporter(
+                simulator.url,
+                *("--otlp.endpoint", with_password(f"http://127.0.0.1:{free_port()}"), "--log.level", "debug"),
+                OTEL_EXPORTER_OTLP_HEADERS=HEADERS,
+            )
+            exporter.wait_for_line("no answer")
+            assert_no_secret("pages", shown(exporter))
+        assert_no_secret("log", exporter.log)
+
+
+class TestCommandLine:
+    """What a command prints ends up in tickets."""
+
+    @staticmethod
+    def said(tmp_path: Path, *arguments: str, **env: str) -> str:
+        """All that a command prints, to either stream."""
+        with Program([COMMAND, *arguments], tmp_path / "said.log", **env) as program:
+            program.process.wait(30)
+            return program.log
+
+    def test_check_config(self, tmp_path: Path) -> None:
+        """`check-config` shows where the spans go, without the password and without the headers."""
+        file = tmp_path / "config.yml"
+        file.write_text(f"otlp.endpoint: {with_password('https://collector.example.org')}\n")
+        said = self.said(tmp_path, "check-config", "--config.file", str(file), OTEL_EXPORTER_OTLP_HEADERS=HEADERS)
+        assert "otlp.endpoint: https://***@collector.example.org" in said
+        assert_no_secret("check-config", said)
+
+    def test_wrong_address(self, tmp_path: Path) -> None:
+        """An address that is refused is shown without its password."""
+        said = self.said(
+            tmp_path, "check-config", "--otlp.endpoint", with_password("grpc://collector.example.org:4317")
+        )
+        assert "grpc://***@collector.example.org:4317" in said
+        assert_no_secret("complaint", said)
+
+    def test_wrong_headers(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
+        """Headers that nobody can read are not repeated in the log."""
+        with simulator, Collector() as collector:
+            exporter = start_exporter(
+                simulator.url,
+                *("--otlp.endpoint", collector.url, "--log.level", "debug"),
+                OTEL_EXPORTER_OTLP_HEADERS=f"Bearer {TOKEN}",
+            )
+            eventually(lambda: collector.received, "a request at the collector")
+        assert_no_secret("log", exporter.log)
+
+
+def test_the_guard_of_this_module() -> None:
+    """The spellings are found where they stand."""
+    for spelling in SPELLINGS:
+        with pytest.raises(AssertionError):
+            assert_no_secret("here", f"x{spelling}x")
