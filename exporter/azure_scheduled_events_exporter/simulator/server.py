@@ -20,6 +20,7 @@ from .faults import FaultPlan, Window, fault_named, parse_plan, window
 from .scenario import Scenario, find, load, shipped
 from .service import Answer, Request, Seen, Service
 from .stage import Playlist, Stage
+from .throttle import REQUESTS_PER_SECOND
 from .timeline import Happening
 from .wire import Server
 
@@ -37,8 +38,9 @@ class Simulator:
     ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
     ``first_answer_delay`` (real seconds) holds back the first answers of every VM, as IMDS does while it is being
     enabled; ``empty_body`` answers 200 without a body when there is nothing to say. With a ``seed`` the EventIds
-    are the same every time. ``tell`` is called with everything that happens, in a thread of the simulator.
-    ``clock`` gives Unix seconds and must not jump; the default follows the monotonic clock.
+    are the same every time. More ``requests_per_second`` than IMDS admits are for soaks. ``tell`` is called with
+    everything that happens, in a thread of the simulator. ``clock`` gives Unix seconds and must not jump; the default
+    follows the monotonic clock.
 
     Raises:
         UsageError: there is no such scenario or fault, or the speed cannot be.
@@ -54,6 +56,7 @@ class Simulator:
         faults: Sequence[FaultPlan | str] = (),
         first_answer_delay: float = 0.0,
         empty_body: bool = False,
+        requests_per_second: int = REQUESTS_PER_SECOND,
         seed: str | int | None = None,
         tell: Callable[[Happening], None] | None = None,
         clock: Callable[[], float] | None = None,
@@ -66,7 +69,12 @@ class Simulator:
         text = uuid.uuid4().hex if seed is None else str(seed)
         self._seed = text
         stage = Stage(self._playlist, at=self._clock(), seed=text)
-        self._service = Service(stage, first_answer_delay=first_answer_delay, empty_body=empty_body)
+        self._service = Service(
+            stage,
+            first_answer_delay=first_answer_delay,
+            empty_body=empty_body,
+            requests_per_second=requests_per_second,
+        )
         self._changed = threading.Condition()
         self._server: Server | None = None
         self._threads: tuple[threading.Thread, ...] = ()

@@ -23,7 +23,7 @@ from .document import (
 from .faults import Fault, Window, active
 from .instance import instance
 from .stage import Stage
-from .throttle import REFUSAL, Throttle
+from .throttle import REFUSAL, REQUESTS_PER_SECOND, Throttle
 
 JSON: Final = "application/json; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
@@ -113,13 +113,21 @@ _FAULTY: Final = {
 class Service:
     """Checks, throttle, faults and answers over a :class:`Stage`. One thread at a time."""
 
-    def __init__(self, stage: Stage, *, first_answer_delay: float = 0, empty_body: bool = False) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        *,
+        first_answer_delay: float = 0,
+        empty_body: bool = False,
+        requests_per_second: int = REQUESTS_PER_SECOND,
+    ) -> None:
         self.stage = stage
         self.body: bytes | None = None  # served instead of the document
         self.windows: tuple[Window, ...] = ()  # faults from outside the scenario
         self.seen: deque[Seen] = deque(maxlen=_KEPT)
         self._delay = first_answer_delay
         self._empty_body = empty_body
+        self._requests_per_second = requests_per_second
         self._enabled_at: dict[str, float] = {}
         self._throttles: dict[str, Throttle] = {}
 
@@ -139,7 +147,7 @@ class Service:
         route = self._route(request.target)
         if route is None or not route.path.startswith("/metadata/"):
             return _error(HTTPStatus.NOT_FOUND, f"Not found. VMs here: {', '.join(self.stage.vms)}")
-        if not self._throttles.setdefault(route.vm, Throttle()).admits(now):
+        if not self._throttles.setdefault(route.vm, Throttle(self._requests_per_second)).admits(now):
             return _FAULTY[Fault.THROTTLE]
         fault = active((*self.stage.windows, *self.windows), now)
         if fault in _FAULTY:

@@ -8,16 +8,16 @@ REFUSAL: Final = b"Throttle Result: Too Many Requests"
 
 
 class Throttle:
-    """The requests admitted for one VM during the last second; refused ones do not count."""
+    """The requests admitted for one VM during the last second, up to ``limit``; refused ones do not count."""
 
     __slots__ = ("_admitted",)
 
-    def __init__(self) -> None:
-        self._admitted: deque[float] = deque(maxlen=REQUESTS_PER_SECOND)
+    def __init__(self, limit: int = REQUESTS_PER_SECOND) -> None:
+        self._admitted: deque[float] = deque(maxlen=limit)
 
     def admits(self, now: float) -> bool:
         """Return whether a request at ``now`` (seconds) is answered, and count it when it is."""
-        if len(self._admitted) == REQUESTS_PER_SECOND and now - self._admitted[0] < 1:
+        if len(self._admitted) == self._admitted.maxlen and now - self._admitted[0] < 1:
             return False
         self._admitted.append(now)
         return True

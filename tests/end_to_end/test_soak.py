@@ -1,0 +1,15 @@
+"""The soak in its short form: half a minute instead of an hour."""
+
+import subprocess
+import sys
+
+from programs import TESTS, environment
+
+
+def test_a_busy_exporter_lives_and_answers() -> None:
+    """At fifty polls a second, with events, a failing collector and pruning, every scrape is answered."""
+    command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.5"]
+    env = {**environment(), "PYTHONPATH": f"{TESTS}:{TESTS / 'guard'}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300, env=env, cwd=TESTS.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "; 0 scrapes without answer" in done.stdout
