@@ -1,10 +1,13 @@
 # Every target sets up what it needs: .venv with pinned packages, and Debian's programs for the tests.
 BIN := .venv/bin
 
-.PHONY: demo test check bench torture-kills generate golden lock clean setup
+.PHONY: demo stack test check bench soak torture-kills fuzz generate golden lock image audit release help clean setup
 
 demo: setup  ## run the exporter on the built-in simulator
 	@$(BIN)/azure-scheduled-events-exporter demo $(DEMO)
+
+stack: setup  ## the whole chain: a scale set of five, Prometheus, Alertmanager and who is paged; SPEED=2 STACK=--free-ports
+	@scripts/stack $(STACK)
 
 test: setup  ## everything that CI runs; PYTEST='-k name' runs a part
 	@scripts/test $(PYTEST)
@@ -12,24 +15,43 @@ test: setup  ## everything that CI runs; PYTEST='-k name' runs a part
 check: setup  ## the static part of test: ruff and mypy
 	@scripts/check
 
-bench: setup  ## figures: journal, change to metrics, time to a page, rules of a large fleet; half an hour on a quiet machine
-	@$(BIN)/python benchmarks/journal.py
-	@$(BIN)/python benchmarks/change_latency.py
+bench: setup  ## figures beside their budgets into docs/performance.md, time to a page, rules of a fleet; 40 quiet minutes
+	@scripts/unpack prometheus-node-exporter https://prometheus.io/download/ prometheus-node-exporter
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks.budgets --write || true
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.paging
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.rules
+
+soak: setup  ## leave it running, at fifty polls a second, for MINUTES=60: what grows?
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
 
 torture-kills: setup  ## 200 SIGKILLs in mid event; KILLS=n SEED=n
 	@scripts/torture-kills
 
-generate: setup  ## write dashboards, alert rules and Alertmanager's configuration anew
+fuzz: setup  ## break parsers, files, pages and the HTTP server with made-up input for SECONDS=300
+	@scripts/fuzz --seconds $(or $(SECONDS),300)
+
+generate: setup  ## write dashboards, alert rules, Alertmanager's configuration and what the chart holds of them anew
 	@$(BIN)/python -m alerts
 	@$(BIN)/python -m dashboards
+	@scripts/chart
 
 golden: setup  ## write the golden files anew; look at the difference before committing it
 	@$(BIN)/pytest -q tests/unit/test_metrics.py --update-golden
 
 lock: setup  ## pin requirements anew from the ranges in pyproject.toml; UPGRADE=1 takes newer versions
 	@scripts/lock
+
+image: setup  ## build the container image without a registry or Docker, as CI does: Debian, root
+	@scripts/image
+
+audit:  ## ask for known vulnerabilities of what is pinned for run time; asks pypi.org
+	@scripts/audit
+
+release: setup  ## check that everything agrees about VERSION=1.2.3 and build it; TAG=1 makes the tag too
+	@scripts/release "$$VERSION"
+
+help:  ## show this
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup:
 	@scripts/setup

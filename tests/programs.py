@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
@@ -155,10 +155,12 @@ class Program:
 
 
 class Exporter(Program):
-    """``azure-scheduled-events-exporter run`` on a free port."""
+    """``azure-scheduled-events-exporter run`` on a free port; ``command`` is another way to call the program."""
 
-    def __init__(self, endpoint: str, output: Path, *flags: str, **env: str) -> None:
-        base = [COMMAND, "run", "--imds.endpoint", endpoint, "--web.listen-address", "127.0.0.1:0"]
+    def __init__(
+        self, endpoint: str, output: Path, *flags: str, command: Sequence[str] = (COMMAND,), **env: str
+    ) -> None:
+        base = [*command, "run", "--imds.endpoint", endpoint, "--web.listen-address", "127.0.0.1:0"]
         journal = [] if any(flag.startswith("--journal.path") for flag in flags) else ["--journal.path", "memory"]
         super().__init__([*base, *journal, *flags], output, **env)
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 _HIGHEST_PORT = 65535
 _PORT = re.compile(r"\d{1,5}", re.ASCII)
+_ZONE = re.compile(r"[0-9A-Za-z_.~@:-]+", re.ASCII)  # of a link-local address: an interface's name or number
 _HOST = re.compile(r"[0-9A-Za-z_.-]*", re.ASCII)
 
 
@@ -46,11 +47,12 @@ def parse_listen_address(text: str) -> ListenAddress:
 
 
 def _is_ipv6(host: str) -> bool:
+    address, percent, zone = host.partition("%")
     try:
-        socket.inet_pton(socket.AF_INET6, host.partition("%")[0])
+        socket.inet_pton(socket.AF_INET6, address)
     except (OSError, ValueError):
         return False
-    return True
+    return not percent or _ZONE.fullmatch(zone) is not None
 
 
 def listen(address: ListenAddress, backlog: int) -> socket.socket:

@@ -19,7 +19,7 @@ from .config import Config
 from .errors import ExporterError, UsageError
 from .events import Scope
 from .events_command import COLUMNS, event_row
-from .journal import MEMORY, JournalInUseError, read_only, writable
+from .journal_file import MEMORY, JournalInUseError, read_only, writable
 from .lifecycle import Lifecycle, State
 from .text_table import table
 
@@ -54,7 +54,7 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
 def _beside(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
     """Ask the running exporter."""
     path = Path(config.journal_path)
-    lives = read_only(path).restore().lifecycles.current
+    lives = read_only(path).current()
     chosen = _chosen(lives, event_ids)
     if not _agreed(chosen, yes=yes):
         return 1

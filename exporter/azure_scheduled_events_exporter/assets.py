@@ -1,4 +1,4 @@
-"""What is shipped besides the program: dashboards, alert rules, runbooks, examples. Finds and exports it.
+"""What is shipped besides the program: dashboards, alert rules, runbooks, how to deploy. Finds and exports it.
 
 In an installed wheel it lies in ``assets/`` beside this module, in a source tree where it is made.
 """
@@ -15,7 +15,9 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "dashboards": ("dashboards/json", "Grafana dashboards and their provisioning"),
     "alerts": ("alerts/generated", "Prometheus rules, Alertmanager, Grafana alerting, scrape configurations"),
     "runbooks": ("docs/runbooks", "one page per alert: what it means and what to do"),
-    "examples": ("deploy/examples", "approval policies, drain scripts and their systemd units"),
+    "systemd": ("deploy/systemd", "the systemd unit and its settings"),
+    "helm": ("deploy/helm", "the Helm chart"),
+    "examples": ("deploy/examples", "approval policies, drain scripts and their systemd units, roll-outs to a fleet"),
 }
 """Each kind with the folder that it lies in, in a source tree; pyproject.toml puts the same folders into the wheel."""
 

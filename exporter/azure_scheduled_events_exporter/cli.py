@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from . import __version__, logs
-from .config import CONFIG_FILE_FLAG, SETTINGS, Config, environment_name, resolve, unknown_variables, written
+from .config import (
+    CONFIG_FILE_FLAG,
+    SETTINGS,
+    Config,
+    environment_name,
+    resolve,
+    unknown_variables,
+    without_password,
+    written,
+)
 from .errors import ExporterError, UsageError
 
 PROGRAM = "azure-scheduled-events-exporter"
@@ -215,9 +224,13 @@ def _history(parsed: argparse.Namespace) -> int:
 
 def _check_config(parsed: argparse.Namespace) -> int:
     flags = _flags(parsed)
-    resolve(flags, os.environ)
+    config = resolve(flags, os.environ)
+    if config.web_config_file is not None:
+        from .access import check  # noqa: PLC0415 - only what a command needs is loaded
+
+        check(Path(config.web_config_file))
     for setting, text, place in written(flags, os.environ):
-        print(f"{setting.flag}: {text or '(none)'}   [{place or 'default'}]")
+        print(f"{setting.flag}: {without_password(text) or '(none)'}   [{place or 'default'}]")
     for name, meant in unknown_variables(os.environ):
         hint = f"did you mean {meant}?" if meant else "see --help"
         print(f"unknown environment variable {name}: {hint}", file=sys.stderr)

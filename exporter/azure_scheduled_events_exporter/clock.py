@@ -1,4 +1,4 @@
-"""The machine's clocks: the wall clock, the monotonic clock, and which boot this is.
+"""The machine's clocks: the wall clock, the monotonic clock, the one since boot, and which boot this is.
 
 Nothing else reads them for what happens to events: whoever needs a moment is handed a :class:`Clock`.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .instant import Instant
+from .pause import Reading
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -26,6 +27,9 @@ class Clock(Protocol):
 
         It may move when the wall clock is set right, so one boot is told from another by its id.
         """
+
+    def reading(self) -> Reading:
+        """Return what each clock says at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,11 @@ class SystemClock:
         seconds = _seconds_since_boot()
         return None if seconds is None else Instant(time.time() - seconds, time.monotonic() - seconds, self.boot_id)
 
+    def reading(self) -> Reading:
+        """Return what each clock says at this moment."""
+        wall, monotonic, since_boot = time.time(), time.monotonic(), _seconds_since_boot()
+        return Reading(wall, monotonic, monotonic if since_boot is None else since_boot, self.boot_id)
+
 
 def system_clock() -> SystemClock:
     """Return this machine's clock. The boot id is read once: it cannot change under a running process."""
@@ -58,7 +67,12 @@ def system_clock() -> SystemClock:
 
 
 def _seconds_since_boot() -> float | None:
-    """CLOCK_BOOTTIME counts suspended time too; where it is missing, monotonic clocks count from boot on Windows."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic() if sys.platform == "win32" else None
+    """By clocks that count suspended time too; None where neither of them is."""
+    if sys.platform == "win32":
+        import ctypes  # noqa: PLC0415 - only Windows pays for its memory
+
+        # Not Python's monotonic clock: only in some versions does it count from boot.
+        ticks = ctypes.windll.kernel32.GetTickCount64
+        ticks.restype = ctypes.c_ulonglong
+        return float(ticks()) / 1000
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None

@@ -45,6 +45,7 @@ class Config:
     approval_policy: Policy
     otlp_endpoint: str | None
     tracing_scope: str
+    process_user: str
     log_level: str
     log_format: str
 
@@ -119,6 +120,11 @@ def written(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterato
             yield setting, setting.default, ""
 
 
+def without_password(text: str) -> str:
+    """Return ``text`` as it may be shown and logged: an address loses the user and password that it carries."""
+    return re.sub(r"//[^/?#\s]*@", "//***@", text)
+
+
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the variables that look like ours but are none, each with the likeliest one that was meant."""
     known = [environment_name(CONFIG_FILE_FLAG), *(setting.environment for setting in SETTINGS)]
@@ -187,15 +193,30 @@ def _choice(*choices: str) -> Callable[[str], str]:
 def _collector(text: str) -> str | None:
     try:
         address = urlsplit(text)
-        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0
+        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0 and text.isprintable()
     except ValueError:
         usable = False
     if text and not usable:
-        raise ValueError(f"{text!r} is no collector: write http://HOST:4318, or https (OTLP over HTTP, not gRPC)")
+        raise ValueError(
+            f"{without_password(text)!r} is no collector: write http://HOST:4318, or https (OTLP over HTTP, not gRPC)"
+        )
     return text or None
 
 
 def _optional(text: str) -> str | None:
+    return _file(text) or None
+
+
+def _file(text: str) -> str:
+    if "\0" in text:
+        raise ValueError(f"{text!r} is no path: it has a NUL in it")
+    return text
+
+
+def _name(text: str) -> str | None:
+    # It stands in every scrape, and one character that UTF-8 does not know would be the end of them all.
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is no VM's name: it has control or broken characters in it")
     return text or None
 
 
@@ -249,9 +270,7 @@ SETTINGS = (
         "DURATION",
     ),
     Setting("poll.interval", "1s", _interval, "Time between polls; a late poll is not repeated.", "DURATION"),
-    Setting(
-        "instance.name", "", _optional, "This VM's name as it stands in Resources; asked of IMDS by default.", "NAME"
-    ),
+    Setting("instance.name", "", _name, "This VM's name as it stands in Resources; asked of IMDS by default.", "NAME"),
     Setting("web.listen-address", ":10169", parse_listen_address, "Where to serve metrics.", "[HOST]:PORT"),
     Setting("web.telemetry-path", "/metrics", _path, "Path of the metrics.", "PATH"),
     Setting(
@@ -264,7 +283,7 @@ SETTINGS = (
     Setting(
         "journal.path",
         "",
-        str,
+        _file,
         "Where transitions are kept over restarts; 'memory' keeps none.",
         "PATH",
     ),
@@ -279,6 +298,13 @@ SETTINGS = (
     Setting("otlp.endpoint", "", _collector, "OpenTelemetry collector to send a trace of each event to.", "URL"),
     Setting(
         "tracing.scope", "self", _choice("self", "all"), "Trace this VM's events, or those of other VMs too.", "SCOPE"
+    ),
+    Setting(
+        "process.user",
+        "",
+        str,
+        "User to become when started as root; without one, root gives up its powers but not its name.",
+        "USER",
     ),
     Setting("log.level", "info", _choice(*LEVELS), "Least severity of what is logged.", "LEVEL"),
     Setting("log.format", "logfmt", _choice(*FORMATS), "Form of the log.", "FORMAT"),

@@ -1,8 +1,9 @@
 """One HTTP/1.1 client: h11 speaks the protocol, the policy towards it when it is slow, idle or greedy is here.
 
 A connection holds a phase, a deadline, and no task: bytes come in, complete requests are answered on the spot, one at
-a turn of the loop. A response is written in pieces of a shared body, so a client that never reads costs one piece, not
-one body. It knows nothing of other connections (:mod:`.server`), nor of what is served.
+a turn of the loop; one that has to be checked first pauses its own connection and nobody else's. A response is written
+in pieces of a shared body, so a client that never reads costs one piece, not one body. It knows nothing of other
+connections (:mod:`.server`), nor of what is served, nor of who may come in (:class:`Door`).
 """
 
 import asyncio
@@ -10,22 +11,30 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
-from typing import cast
+from typing import TYPE_CHECKING, Protocol, cast
 from urllib.parse import unquote
 
 import h11
+
+if TYPE_CHECKING:
+    from .tls import Tls
 
 _PIECE = 32 * 1024  # bytes of a body handed to the transport at once: what a client that never reads costs
 _ABSOLUTE = re.compile(r"https?://[^/?]*", re.IGNORECASE)
 _EXPLANATIONS = {
     400: "this is no valid HTTP/1.1 request",
+    401: "a user and the right password are needed here",
+    403: "the certificate of this client has none of the names that are let in",
     404: "nothing is served at this path",
     405: "only GET and HEAD are served here",
     408: "the request was not complete in time",
+    429: "more requests than the configured rate limit",
     431: "the header of the request is too large",
     500: "answering failed; the log says why",
     501: "this transfer encoding is not supported",
+    503: "too many passwords wait to be checked; try again",
 }
 
 
@@ -59,6 +68,7 @@ class Limits:
     request_seconds: float = 10.0  # from accept, later from a request's first byte, to its complete header
     write_seconds: float = 30.0  # for one response: 1.5 MB at 50 kB/s, the slowest link worth serving
     idle_seconds: float = 120.0  # between two requests: Prometheus scrapes once a minute and misses one
+    check_seconds: float = 10.0  # for a password to be checked: as long as Prometheus waits by default
     linger_seconds: float = 1.0  # after an answer to a request unread: closing at once would destroy the answer
     connections: int = 512  # half of the usual limit of 1024 descriptors
     header_bytes: int = 16 * 1024  # more than any scraper, proxy or browser sends
@@ -71,14 +81,19 @@ def plain(status: int, *headers: tuple[str, str]) -> Response:
     return Response(status, body, "text/plain; charset=utf-8", headers)
 
 
-def head(response: Response) -> h11.Response:
-    """Return the head that h11 is to send; an unknown status or an illegal header raises what it will."""
+def head(response: Response, extra: tuple[tuple[str, str], ...] = ()) -> h11.Response:
+    """Return the head that h11 is to send; an unknown status or an illegal header raises what it will.
+
+    Headers in ``extra`` replace those of the same name.
+    """
+    replaced = {name.lower() for name, _ in extra}
     headers = [
         ("Content-Type", response.content_type),
         ("Content-Length", str(len(response.body))),
         ("X-Content-Type-Options", "nosniff"),
         *response.headers,
     ]
+    headers = [*((name, value) for name, value in headers if name.lower() not in replaced), *extra]
     reason = HTTPStatus(response.status).phrase
     return h11.Response(status_code=response.status, headers=headers, reason=reason)
 
@@ -114,19 +129,39 @@ class Phase(Enum):
 
     WAITING = auto()  # for the first byte of a request
     RECEIVING = auto()  # part of a request is here
+    CHECKING = auto()  # whether its password is right is being found out
     WRITING = auto()  # an answer is not yet with the kernel
     CLOSING = auto()  # no more requests; what still comes is dropped
 
 
+class Door(Protocol):
+    """Who may come in, and how: what it says may change at any time, and holds from then on."""
+
+    tls: "Tls | None"  # for new connections
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Headers of every answer."""
+
+    def admit(self, request: Request, client: str) -> Response | asyncio.Future[Response | None] | None:
+        """Return None for a request to let in, else the refusal; a future of it if that takes time."""
+
+    async def watch(self, retire: Callable[[], None]) -> None:
+        """Keep up to date until cancelled; call ``retire`` when open connections should be opened anew."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+
+
 @dataclass(frozen=True, slots=True)
 class House:
-    """What all connections of one server have in common."""
+    """What all connections of one server have in common; ``respond`` answers a request, or refuses it as told."""
 
     limits: Limits
     loop: asyncio.AbstractEventLoop
     inbox: memoryview
-    encrypted: bool
-    respond: Callable[[Request], tuple[h11.Response, bytes]]
+    door: Door
+    respond: Callable[[Request, Response | None], tuple[h11.Response, bytes]]
     leave: Callable[["Connection"], None]
 
 
@@ -135,9 +170,15 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_blocked",
+        "_check",
+        "_client",
         "_connected",
         "_house",
         "_http",
+        "_last",
+        "_served",
+        "_stranger",
+        "_tls",
         "_transport",
         "_unsent",
         "deadline",
@@ -146,10 +187,16 @@ class Connection(asyncio.BufferedProtocol):
         "since",
     )
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: House, tls: "Tls | None" = None) -> None:
         self._house = house
+        self._tls = tls
         self._http = h11.Connection(h11.SERVER, house.limits.header_bytes)
+        self._client = ""
         self._connected = False
+        self._stranger = False
+        self._served = False
+        self._last = False
+        self._check: asyncio.Future[Response | None] | None = None
         self._unsent = memoryview(b"")
         self._blocked = False
         self.opening: asyncio.Task[object] | None = None
@@ -162,11 +209,14 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # what asyncio gives for TCP and TLS
         self._transport.set_write_buffer_limits(high=1)  # 0 would leave its TLS transport paused for ever
         self._connected = True
+        self._client = str((transport.get_extra_info("peername") or ("",))[0])
+        self._stranger = self._tls is not None and not self._tls.knows(transport.get_extra_info("ssl_object"))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Forget the client, whatever it was doing."""
         self.phase = Phase.CLOSING
         self._unsent = memoryview(b"")
+        self._cancel_check()
         self._house.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
@@ -190,7 +240,7 @@ class Connection(asyncio.BufferedProtocol):
             return False
         self._http.receive_data(b"")
         self._proceed()
-        return not self._house.encrypted
+        return self._tls is None
 
     def pause_writing(self) -> None:
         """Hand over no further piece: the client does not read as fast as we write."""
@@ -205,12 +255,24 @@ class Connection(asyncio.BufferedProtocol):
         """End the phase that has lasted too long."""
         if self.phase is Phase.RECEIVING:
             self._refuse(408)
+        elif self.phase is Phase.CHECKING:
+            self._cancel_check()
+            self._refuse(503)
         else:
             self.abort()
+
+    def retire(self) -> None:
+        """End after the request that is due; one that has been served and waits for the next ends now."""
+        if self.phase is Phase.WAITING and self._served:
+            self.phase, self.deadline = Phase.CLOSING, self._house.loop.time() + self._house.limits.linger_seconds
+            self._transport.close()
+        else:
+            self._last = True
 
     def abort(self) -> None:
         """Close at once, without the rest of an answer."""
         self.phase = Phase.CLOSING
+        self._cancel_check()
         if self._connected:
             self._transport.abort()
         elif self.opening is not None:
@@ -241,13 +303,33 @@ class Connection(asyncio.BufferedProtocol):
         unread = _has_body(request)
         if not unread:
             self._http.next_event()  # the end of the message, which h11 has already seen
-        head, body = self._house.respond(request)
+        refusal = plain(403) if self._stranger else self._house.door.admit(request, self._client)
+        if isinstance(refusal, asyncio.Future):
+            self.phase, self._check = Phase.CHECKING, refusal
+            self.deadline = self._house.loop.time() + self._house.limits.check_seconds
+            self._transport.pause_reading()  # the next request has to wait for this one
+            refusal.add_done_callback(partial(self._checked, request, unread))
+        else:
+            self._respond(request, refusal, close=unread)
+
+    def _checked(self, request: Request, unread: bool, check: asyncio.Future[Response | None]) -> None:  # noqa: FBT001 - bound by partial
+        if self._check is check and not check.cancelled():
+            self._check = None
+            self._respond(request, check.result(), close=unread)
+
+    def _cancel_check(self) -> None:
+        check, self._check = self._check, None
+        if check is not None:
+            check.cancel()
+
+    def _respond(self, request: Request, refusal: Response | None, *, close: bool) -> None:
+        head, body = self._house.respond(request, refusal)
         bodiless = request.method == "HEAD" or head.status_code in {204, 304}
-        self._send(head, b"" if bodiless else body, close=unread)
+        self._send(head, b"" if bodiless else body, close=close or self._last)
 
     def _refuse(self, status: int) -> None:
         response = plain(status if status in _EXPLANATIONS else 400)
-        self._send(head(response), response.body, close=True)
+        self._send(head(response, self._house.door.headers), response.body, close=True)
 
     def _send(self, head: h11.Response, body: bytes, *, close: bool) -> None:
         """Write as much as the client takes; the rest follows when it reads."""
@@ -279,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
         http, limits, now = self._http, self._house.limits, self._house.loop.time()
         if http.our_state is h11.DONE and http.their_state is h11.DONE:
             http.start_next_cycle()
-            self.since = now
+            self.since, self._served = now, True
             if any(http.trailing_data):  # a pipeline: others get their turn before its next request
                 self.phase, self.deadline = Phase.RECEIVING, now + limits.request_seconds
                 transport.pause_reading()

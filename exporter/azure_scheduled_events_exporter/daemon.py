@@ -19,17 +19,21 @@ from pathlib import Path
 from .approvals import Approvals
 from .clock import Clock, system_clock
 from .config import DISCOVER, Config
-from .connection import Request, Response
+from .connection import Door, Request, Response
 from .errors import ExporterError, UsageError
 from .events_api import events_json
 from .exposition import Exposition
 from .identity import parse_identity
 from .imds import ImdsClient, Stopped
-from .journal import MEMORY, Journal
+from .journal import Journal
+from .journal_file import MEMORY
 from .logs import facts
 from .pace import Budget
 from .poller import Poller, Settings
+from .privileges import give_up
+from .sd_notify import ServiceManager, keep_telling
 from .server import Handler, Server
+from .status_line import one_line
 from .status_page import page, page_headers
 from .tracing import Tracer, is_on
 
@@ -39,6 +43,9 @@ _IDENTITY_HEAD_START = 1.0
 first spans too, so that they say whose they are."""
 
 _TRACE_AGAIN_SECONDS = 60.0
+_OPEN_PATHS = ("/-/healthy", "/-/ready")
+"""Answered without a password: what probes them has none, and they say no more than whether IMDS is read."""
+
 _STOP_SECONDS = 1.5
 _LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
 _HTML = "text/html; charset=utf-8"
@@ -48,7 +55,9 @@ _TEXT = "text/plain; charset=utf-8"
 class Exporter:
     """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`."""
 
-    def __init__(self, config: Config, log: logging.Logger, clock: Clock | None = None) -> None:
+    def __init__(
+        self, config: Config, log: logging.Logger, clock: Clock | None = None, budget: Budget | None = None
+    ) -> None:
         self._log = log
         self._ending = threading.Event()
         self._name_asked = threading.Event()
@@ -56,7 +65,7 @@ class Exporter:
         self._knows_name = config.instance_name is not None
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
-        budget = Budget()
+        budget = budget or Budget()
         clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
         self._polling_client, self._identity_client = clients
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
@@ -92,6 +101,7 @@ class Exporter:
             self._tracer.stop(self.poller.open_spans(), _LAST_WORDS_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        self.poller.leave_sign()
         self.journal.close()
 
     def _wait(self, seconds: float) -> bool:
@@ -198,13 +208,20 @@ def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
     }
 
 
-def run(config: Config, log: logging.Logger, started: Callable[[int], None] | None = None) -> int:
+def run(
+    config: Config, log: logging.Logger, started: Callable[[int], None] | None = None, budget: Budget | None = None
+) -> int:
     """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is told the port.
 
+    Only who polls something else than IMDS may hand in another ``budget`` of requests.
+
     Raises:
-        ExporterError: the endpoint cannot be discovered, or the address not be listened on.
+        ExporterError: the endpoint cannot be discovered, root not be given up, or the address not be listened on.
     """
-    return asyncio.run(_serve(found(config, log), log, started))
+    config = found(config, log)  # by DHCP, which may need root
+    journal = None if config.journal_path == MEMORY else Path(config.journal_path)
+    root = give_up(config.process_user, config.web_listen_address.port, journal)
+    return asyncio.run(_serve(config, log, started, budget, root))
 
 
 def found(config: Config, log: logging.Logger) -> Config:
@@ -222,10 +239,13 @@ def found(config: Config, log: logging.Logger) -> Config:
     return replace(config, imds_endpoint=endpoint)
 
 
-async def _serve(config: Config, log: logging.Logger, started: Callable[[int], None] | None) -> int:
+async def _serve(
+    config: Config, log: logging.Logger, started: Callable[[int], None] | None, budget: Budget | None, root: str
+) -> int:
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
-    exporter = Exporter(config, log)
+    door = _door(config, log)
+    exporter = Exporter(config, log, budget=budget)
     status = 0
 
     def failed() -> None:
@@ -235,7 +255,7 @@ async def _serve(config: Config, log: logging.Logger, started: Callable[[int], N
 
     exporter.failed = failed
     _on_signals(loop, ending.set)
-    server = Server(config.web_listen_address, routes(exporter, config.web_telemetry_path), log=log)
+    server = Server(config.web_listen_address, routes(exporter, config.web_telemetry_path), door=door, log=log)
     await server.start()
     log.info(
         "listening",
@@ -244,16 +264,29 @@ async def _serve(config: Config, log: logging.Logger, started: Callable[[int], N
             port=server.port,
             endpoint=config.imds_endpoint,
             interval_seconds=config.poll_interval,
+            **({"root": root} if root else {}),
         ),
     )
     if started:
         started(server.port)
     exporter.start()
+    manager, poller = ServiceManager(os.environ), exporter.poller
+    telling = loop.create_task(keep_telling(manager, poller.lateness, lambda: one_line(poller.snapshot)))
     await ending.wait()
+    telling.cancel()
+    manager.tell("STOPPING=1", "STATUS=ending")
     exporter.stop()
     await server.stop()
     log.info("ended")
     return status
+
+
+def _door(config: Config, log: logging.Logger) -> Door | None:
+    if config.web_config_file is None:
+        return None
+    from .access import WebAccess  # noqa: PLC0415 - who serves in plain, for everybody, does not load it
+
+    return WebAccess(Path(config.web_config_file), _OPEN_PATHS, log=log)
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from . import daemon, logs
 from .config import resolve, written
 from .errors import UsageError
-from .journal import MEMORY
+from .journal_file import MEMORY
 from .simulator import Happening, Simulator
 from .simulator.command import say
 

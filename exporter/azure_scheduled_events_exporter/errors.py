@@ -6,6 +6,13 @@ class ExporterError(Exception):
 
     exit_status = 1
 
+    def __str__(self) -> str:
+        """Return the message; what it quotes of others may hold line breaks and controls, which stand escaped."""
+        text = super().__str__()
+        if text.isprintable():
+            return text
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
 
 class UsageError(ExporterError):
     """A flag, environment variable or file says something impossible; exit status 2."""

@@ -170,10 +170,15 @@ def parse_not_before(text: str) -> float | None:
                 return None
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=UTC)
-            return moment.timestamp()
+            return _since_epoch(moment)
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
     return None
+
+
+def _since_epoch(moment: datetime) -> float | None:
+    seconds = moment.timestamp()
+    return seconds if seconds >= 0 else None  # a zone may put it before the epoch
 
 
 def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:

@@ -17,7 +17,7 @@ from .approval import OFF
 from .config import Config
 from .errors import ExporterError, UsageError
 from .events import Scope
-from .journal import MEMORY, is_written, read_only
+from .journal_file import MEMORY, is_written, read_only
 from .lifecycle import Transition
 from .records import Record
 

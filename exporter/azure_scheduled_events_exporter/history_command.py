@@ -8,12 +8,13 @@ from .config import Config
 from .durations import format_duration
 from .errors import UsageError
 from .instant import iso_time
-from .journal import MEMORY, read_only
+from .journal_file import MEMORY, read_only
 from .lifecycle import Lifecycle
 from .records import life_record, seconds_between
+from .status_words import paused
 from .text_table import table
 
-_COLUMNS = ("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Outcome", "EventId")
+_COLUMNS = ("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Outcome", "EventId")
 
 
 def run(config: Config, *, as_json: bool) -> int:
@@ -47,6 +48,7 @@ def _row(life: Lifecycle) -> tuple[str, ...]:
         "unknown" if life.notice_seconds is None else _length(life.notice_seconds),
         approval,
         _length(seconds_between(life.started_at, life.ended_at)),
+        "" if life.observed_pause is None else paused(life.observed_pause),
         str(life.outcome or f"now {life.state}"),
         life.event_id,
     )

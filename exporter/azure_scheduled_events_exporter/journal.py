@@ -1,50 +1,36 @@
 """The journal: what has been seen is on disk before it is told.
 
-Owns the file: where it is, who may write it, what to do when the disk fails. The tables are :mod:`.store`'s. Writing
+Decides what to do when the disk fails; the file is :mod:`.journal_file`'s, the tables are :mod:`.store`'s. Writing
 never raises and never waits for a lock: an exporter whose disk fails goes on in memory, says so, and takes the disk
 again when it can.
 """
 
 import contextlib
-import itertools
 import logging
-import os
 import sqlite3
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import ExporterError
 from .instant import Instant
+from .journal_file import JournalInUseError, file_path, in_memory, is_damage, on_disk, only_writer, reason, set_aside
 from .lifecycle import Lifecycles
 from .logs import facts
+from .pause import Reading
 from .records import Record
 from .spans import SpanFacts
-from .store import APPLICATION_ID, SCHEMA_VERSION, Ask, Entry, Restored, Store
+from .store import Ask, Entry, Restored, Store
 from .tally import Tally
 
-FILE_NAME = "journal.sqlite"
-MEMORY = "memory"
 _NOTHING = Entry()
 _RETRY_SECONDS = 5.0
 _PRUNE_SECONDS = 3600.0
 _PRUNE_MEMORY_SECONDS = 60.0
 _KEPT_IN_MEMORY = 1000
 """Transitions that a journal without a file remembers one by one; its sums count them all."""
-# SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
-_DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNREADABLE = (sqlite3.Error, OSError, ValueError, KeyError, TypeError)
 """What reading a journal can raise: the last three when a sound database holds nonsense."""
-
-
-class JournalInUseError(ExporterError):
-    """Another exporter writes this journal."""
-
-
-class _NotUsableError(sqlite3.DatabaseError):
-    """A file that is no journal, or none that this version can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +60,7 @@ class Journal:
         self._lock = threading.RLock()
         self._guard: sqlite3.Connection | None = None
         self._disk: Store | None = None
-        self._memory = _in_memory()
+        self._memory = in_memory()
         self._errors = 0
         self._tried: float | None = None
         self._trouble_told = False
@@ -130,16 +116,17 @@ class Journal:
                 return None
             self._includes_disk, self._trouble_told = True, False
             self._memory.close()
-            self._memory = _in_memory()
+            self._memory = in_memory()
             self._log.info("the journal is on disk again", extra=facts(path=self._path))
             return self._whole
 
     def prune(self, now: Instant) -> None:
-        """Forget what is older than the retention; once an hour is enough. What waits for the disk stays."""
+        """Forget what is older than the retention; once an hour is often enough. What waits for the disk stays."""
         with self._lock:
             if self._path is not None and self._disk is None:
                 return
             pause = _PRUNE_SECONDS if self._path is not None else _PRUNE_MEMORY_SECONDS
+            pause = min(pause, self._retention / 2)  # a short retention is there to keep the file small
             if self._pruned is not None and now.monotonic - self._pruned < pause:
                 return
             self._pruned = now.monotonic
@@ -206,6 +193,25 @@ class Journal:
             except sqlite3.Error as error:
                 self._meet(error)
 
+    def sign(self, reading: Reading | None) -> None:
+        """Lay down a sign of life for the next run to measure a pause from, or take it away; only a disk keeps it."""
+        with self._lock:
+            if self._disk is None:
+                return
+            try:
+                self._disk.sign(reading)
+            except sqlite3.Error as error:
+                self._meet(error)
+
+    def last_sign(self) -> Reading | None:
+        """Return the last sign of life of the run before this one; None if it left none or none can be read."""
+        with self._lock:
+            try:
+                return self._store.last_sign()
+            except _UNREADABLE as error:
+                self._log.warning("the last sign of life cannot be read", extra=facts(error=error))
+                return None
+
     def close(self) -> None:
         """Close the file and let others write it."""
         with self._lock:
@@ -224,12 +230,13 @@ class Journal:
     def _open(self) -> Store:
         """Take the file for writing; a damaged or foreign one is set aside and a fresh one begun."""
         assert self._path is not None  # noqa: S101 - callers have looked
-        _make_folder(self._path.parent)
-        self._guard = _only_writer(self._path)
+        if not self._path.parent.exists():
+            self._path.parent.mkdir(parents=True, mode=0o700)
+        self._guard = only_writer(self._path)
         try:
-            self._disk = _on_disk(self._path)
+            self._disk = on_disk(self._path)
         except sqlite3.Error as error:
-            if not _is_damage(error):
+            if not is_damage(error):
                 raise
             self._disk = self._fresh(error)
         return self._disk
@@ -240,7 +247,7 @@ class Journal:
         try:
             return self._merged(disk)
         except _UNREADABLE as error:
-            if not _is_damage(error):
+            if not is_damage(error):
                 raise
             self._disk = self._fresh(error)
             return self._merged(self._disk)
@@ -255,7 +262,7 @@ class Journal:
 
     def _meet(self, error: Exception, entry: Entry = _NOTHING) -> None:
         """Make the best of ``error``, met by writing ``entry``: a fresh file if the old one is damaged, else memory."""
-        if self._disk is None or not _is_damage(error):
+        if self._disk is None or not is_damage(error):
             self._failed(error)
             self._memory.record(entry)
             return
@@ -274,7 +281,7 @@ class Journal:
         if not self._trouble_told:
             self._log.error(
                 "the journal cannot be written: going on in memory until it can",
-                extra=facts(path=self._path, error=_reason(error)),
+                extra=facts(path=self._path, error=reason(error)),
             )
         self._trouble_told = True
         self._drop_disk()
@@ -286,15 +293,12 @@ class Journal:
         if self._disk is not None:
             self._disk.close()
             self._disk = None
-        aside = _free_name(self._path)
-        for suffix in ("", "-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                Path(f"{self._path}{suffix}").replace(f"{aside}{suffix}")
+        aside = set_aside(self._path)
         self._log.error(
             "the journal is damaged or not ours: set aside, a fresh one begun",
-            extra=facts(path=self._path, set_aside=aside, error=_reason(error)),
+            extra=facts(path=self._path, set_aside=aside, error=reason(error)),
         )
-        return _on_disk(self._path)
+        return on_disk(self._path)
 
     def _drop_disk(self) -> None:
         for held in (self._disk, self._guard):
@@ -302,145 +306,3 @@ class Journal:
                 with contextlib.suppress(sqlite3.Error):
                     held.close()
         self._disk = self._guard = None
-
-
-def file_path(path: Path) -> Path:
-    """Return the journal's file for what ``--journal.path`` says: a file, or a folder to put it in."""
-    try:
-        is_folder = path.is_dir() or (not path.suffix and not path.is_file())
-    except OSError:  # out of reach, which opening it will tell
-        is_folder = not path.suffix
-    return path / FILE_NAME if is_folder else path
-
-
-def read_only(path: Path) -> Store:
-    """Return the journal at ``path`` for reading beside a running exporter.
-
-    Raises:
-        ExporterError: there is none, or it cannot be read.
-    """
-    file = file_path(path)
-    try:
-        if not file.exists():
-            raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
-        _check_ours(connection)
-        return Store(connection)
-    except (sqlite3.Error, OSError) as error:
-        raise ExporterError(f"the journal {file} cannot be read: {_reason(error)}") from None
-
-
-def writable(path: Path) -> Store:
-    """Return the journal at ``path`` for laying down wishes beside a running exporter.
-
-    Raises:
-        ExporterError: it cannot be written.
-    """
-    file = file_path(path)
-    try:
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
-        connection.execute("PRAGMA synchronous = FULL")
-        _check_ours(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.rollback()
-        return Store(connection)
-    except (sqlite3.Error, OSError) as error:
-        raise ExporterError(f"the journal {file} cannot be written: {_reason(error)}; try as root") from None
-
-
-def is_written(path: Path) -> bool:
-    """Return whether an exporter is running on the journal at ``path``."""
-    try:
-        _only_writer(file_path(path)).close()
-    except JournalInUseError:
-        return True
-    except (sqlite3.Error, OSError):
-        return False
-    return False
-
-
-def _in_memory() -> Store:
-    return Store(sqlite3.connect(":memory:", check_same_thread=False))
-
-
-def _on_disk(path: Path) -> Store:
-    # SQLite gives its other files the mode of this one: what happens to VMs is nobody else's business.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    connection = sqlite3.connect(path, timeout=1, check_same_thread=False)
-    try:
-        _check_ours(connection)
-        _check_sound(connection)
-        # Not before it is known to be ours: this writes to the file.
-        connection.execute("PRAGMA journal_mode = WAL")
-        # NORMAL loses acknowledged transitions in a power cut, and an event may be one.
-        connection.execute("PRAGMA synchronous = FULL")
-        return Store(connection)
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _check_sound(connection: sqlite3.Connection) -> None:
-    problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if problem != "ok":
-        raise _NotUsableError(problem)
-
-
-def _check_ours(connection: sqlite3.Connection) -> None:
-    """Refuse a file of another program, or of a newer version of this one."""
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-    if not empty and application != APPLICATION_ID:
-        raise _NotUsableError("it is another program's SQLite file")
-    if version > SCHEMA_VERSION:
-        raise _NotUsableError(f"it is of a newer version (schema {version}, known here is {SCHEMA_VERSION})")
-
-
-def _only_writer(path: Path) -> sqlite3.Connection:
-    """Hold the lock that makes this process the journal's only writer; the system lets it go when the process ends.
-
-    SQLite locks files on every platform, so its own lock on a file beside the journal is what is used.
-    """
-    lock = path.with_name(path.name + ".lock")
-    os.close(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600))
-    # Waiting a moment: is_written() holds the lock for an instant to see whether anybody does.
-    connection = sqlite3.connect(lock, timeout=1, check_same_thread=False, isolation_level=None)
-    try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        connection.close()
-        if _code(error) != sqlite3.SQLITE_BUSY:
-            raise
-        raise JournalInUseError(
-            f"another exporter writes the journal {path}: stop that one, or give this one its own --journal.path"
-        ) from None
-    return connection
-
-
-def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        folder.mkdir(parents=True, mode=0o700)
-
-
-def _free_name(path: Path) -> Path:
-    """A name for a file that is set aside, by the time, that no other one has."""
-    stem = f"{path.name}.set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
-    more = itertools.chain([""], map(".{}".format, itertools.count(2)))
-    return next(name for name in (path.with_name(stem + suffix) for suffix in more) if not name.exists())
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the file's content is to blame; if not, the disk is, and may come back."""
-    if isinstance(error, sqlite3.Error):
-        return isinstance(error, _NotUsableError) or _code(error) in _DAMAGED
-    return not isinstance(error, OSError)
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code of ``error``."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
-def _reason(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -8,7 +8,7 @@ import sys
 import warnings
 
 _GUESSERS = [name for name in ("chardet", "charset_normalizer") if name not in sys.modules]
-sys.modules.update(dict.fromkeys(_GUESSERS))  # None: Python's word for "not installed"
+sys.modules |= dict.fromkeys(_GUESSERS)  # type: ignore[arg-type]  # None is Python's word for "not installed"
 try:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from .events import Document, EventStatus, EventType, ScheduledEvent, Scope
 from .instant import Instant
+from .pause import Evidence, Pause
 
 APPROVAL_MARGIN_SECONDS = 5.0
 """A start earlier than this before NotBefore proves an approval: the platform itself never begins early."""
@@ -127,6 +128,8 @@ class Lifecycle:
         outcome: how it ended: completed, cancelled or lost; ended_at: when that was seen.
         told: False once it came back after its end and so makes no more transitions.
         vm_name: this VM's name when it was last looked at, so that a restart need not wait for it; None while unknown.
+        observed_pause: how many seconds this VM stood still at most while the event was Started, so far; None if
+            nobody measured that from its start on, as for events of other VMs.
     """
 
     event: ScheduledEvent
@@ -144,6 +147,7 @@ class Lifecycle:
     ended_at: Instant | None = None
     told: bool = True
     vm_name: str | None = None
+    observed_pause: float | None = None
 
     @property
     def event_id(self) -> str:
@@ -183,12 +187,14 @@ class Vantage:
         watched: whether the last document before this one is so recent that no start can have been missed;
             False for the first document of a run.
         booted_at: when this VM last booted; None if that cannot be known.
+        pause: the longest one of this VM since the last document; None if nobody measured.
     """
 
     now: Instant
     vm_name: str | None = None
     watched: bool = True
     booted_at: Instant | None = None
+    pause: Pause | None = None
 
 
 def observe(known: Lifecycles, document: Document, vantage: Vantage) -> tuple[Lifecycles, tuple[Change, ...]]:
@@ -196,6 +202,7 @@ def observe(known: Lifecycles, document: Document, vantage: Vantage) -> tuple[Li
 
     The same document again changes nothing. Nothing raises, whatever the document says.
     """
+    known = stood_still(known, vantage.pause)
     current: dict[str, Lifecycle] = {}
     changes: list[Change] = []
     for event in document.events:
@@ -218,6 +225,14 @@ def observe(known: Lifecycles, document: Document, vantage: Vantage) -> tuple[Li
     for event_id in list(ended)[: max(0, len(ended) - REMEMBERED_ENDS)]:
         del ended[event_id]
     return Lifecycles(current, ended), tuple(changes)
+
+
+def stood_still(known: Lifecycles, pause: Pause | None) -> Lifecycles:
+    """Return what is known after ``pause`` of the events that were Started; ``known`` itself if that is nothing new."""
+    started = [life for life in known.current.values() if life.state is State.STARTED] if pause else []
+    longer = [(life, _paused(life, pause, begins=False)) for life in started]
+    news = [after for before, after in longer if after is not before]
+    return _changed(known, news) if news else known
 
 
 def rejoined(known: Lifecycles, found: Lifecycles) -> Lifecycles:
@@ -282,6 +297,8 @@ def _seen(before: Lifecycle | None, event: ScheduledEvent, vantage: Vantage) -> 
         life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
+    if state is State.STARTED and (before is None or before.state is not State.STARTED):
+        life = _paused(life, vantage.pause, begins=True)
     changes = []
     for transition in transitions if life.told else ():
         happened = _apply(transition, before, life, vantage.now)
@@ -337,6 +354,20 @@ def _gone(life: Lifecycle, vantage: Vantage) -> Change:
     absence = _absence(life, vantage)
     outcome = ABSENT[life.state, absence]
     if outcome is Transition.COMPLETED and life.started_at is None:
-        life = replace(life, started_at=vantage.booted_at, proven_by_boot=True)
+        life = _paused(replace(life, started_at=vantage.booted_at, proven_by_boot=True), vantage.pause, begins=False)
     after = replace(life, outcome=outcome, ended_at=vantage.now)
     return Change(outcome, after, vantage.now)
+
+
+def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
+    """Return ``life`` with ``pause`` taken into account; ``life`` itself if that is not longer than what was known.
+
+    A life whose start went unwatched stays unmeasured, for its pause may have been before we looked; only a boot is so
+    long that nothing else matters.
+    """
+    if pause is None or life.scope is not Scope.SELF or not life.told:
+        return life
+    if life.observed_pause is not None:
+        return life if pause.seconds <= life.observed_pause else replace(life, observed_pause=pause.seconds)
+    is_known = pause.evidence is Evidence.BOOT or (begins and pause.evidence is Evidence.WHOLE)
+    return replace(life, observed_pause=pause.seconds) if is_known else life

@@ -112,6 +112,12 @@ SPECS: Mapping[str, Spec] = {
             "Time from first seen to NotBefore: the warning really given.",
         ),
         ("phase_duration_seconds", "histogram", ("event_type", "phase"), "Time that events spent in a phase."),
+        (
+            "observed_pause_seconds",
+            "histogram",
+            ("event_type",),
+            "Longest time that this VM really stood still while an event of it was Started.",
+        ),
         ("approval_requests_total", "counter", ("outcome",), "Requests to approve events, by how IMDS took them."),
         ("journal_up", "gauge", (), "1 while transitions are on disk before they are told."),
         ("journal_errors_total", "counter", (), "Failed attempts to write the journal."),
@@ -154,6 +160,7 @@ def settled(snapshot: Snapshot) -> Iterator[Metric]:
     yield _histograms("approval_latency_seconds", tally.approval_latency.items())
     yield _histograms("notice_seconds", tally.notice.items())
     yield _histograms("phase_duration_seconds", tally.phases.items())
+    yield _histograms("observed_pause_seconds", tally.pauses.items())
     requests = snapshot.approval_requests.items()
     yield _metric("approval_requests_total", (((str(outcome),), count) for outcome, count in requests))
 

@@ -28,8 +28,10 @@ from .lifecycle import (
     observe,
     refused,
     rejoined,
+    stood_still,
 )
 from .pace import Pace
+from .pause_watch import PauseWatch
 from .snapshot import Deliveries, Polls, Snapshot
 from .spans import SpanFacts, finished, is_traced, so_far, unfinished
 from .store import RECENT, Entry
@@ -87,10 +89,10 @@ class Poller:
         self._journal = journal
         self._tracer = tracer
         self._clock = clock
-        self._wait = wait
         self._log = log
         self._teller = Teller(log)
         self._approved = False
+        self._back_by = clock.now().monotonic
         # A user who polls less often than that has decided that it is often enough.
         self._watched_within = max(WATCHED_WITHIN_SECONDS, 2 * settings.interval)
         self._body: bytes | None = None
@@ -99,6 +101,7 @@ class Poller:
         self._identity: Identity | None = None
         if tracer is not None and settings.vm_name is not None:
             tracer.identity = Identity(settings.vm_name)
+        self._pauses = PauseWatch(clock, wait, journal)
         restored = journal.restore()
         self._known: Lifecycles = restored.lifecycles
         # What was known before the restart stands until a document says otherwise.
@@ -120,7 +123,8 @@ class Poller:
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
         pace = Pace(self._settings.interval, self._clock.now().monotonic)
-        while not self._wait(pace.due - self._clock.now().monotonic):
+        while not self._pauses.wait(self._back_in(pace.due - self._clock.now().monotonic)):
+            self._back_in(2 * self._patience)  # a question, and maybe an approval
             try:
                 outcome = self.poll()
             except Stopped:
@@ -129,6 +133,13 @@ class Poller:
             pace.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # what comes of it may come at once
                 pace.at_once(now)
+
+    def lateness(self) -> float:
+        """Return by how many seconds :meth:`run` is later than all that it waits for explains; any thread may call.
+
+        Not above 0 while it polls, whatever IMDS does. More than some seconds: it hangs.
+        """
+        return self._clock.now().monotonic - self._back_by
 
     def poll(self) -> Outcome:
         """Ask IMDS once, take in what it says, and publish.
@@ -152,18 +163,33 @@ class Poller:
         except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
             self._teller.poll_failed("poll failed", failure, outcome, began, with_traceback=True)
+        self._pauses.attend(self._known)
         self._publish(outcome, failure, began, self._clock.now())
         return outcome
+
+    def leave_sign(self) -> None:
+        """Let the next run know until when this one lived."""
+        self._pauses.leave_sign(self._known)
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the spans of current events as they stand, for an exporter that ends in mid event."""
         lives = [life for life in self._known.current.values() if self._traced(life)]
         return unfinished(lives, self._clock.now())
 
+    @property
+    def _patience(self) -> float:
+        """How long the next request may take."""
+        timeout = self._settings.timeout
+        return timeout if self._client.reached else max(FIRST_TIMEOUT_SECONDS, timeout)
+
+    def _back_in(self, seconds: float) -> float:
+        """Take note that nothing is to be heard of this thread for ``seconds``, and return them."""
+        self._back_by = self._clock.now().monotonic + max(0.0, seconds)
+        return seconds
+
     def _ask(self) -> Outcome:
         """Fetch and take in; a failure leaves what was known as it is."""
-        timeout = self._settings.timeout if self._client.reached else max(FIRST_TIMEOUT_SECONDS, self._settings.timeout)
-        body = self._client.scheduled_events(timeout)
+        body = self._client.scheduled_events(self._patience)
         if body is None and self._document is None:
             raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever told a document")
         if self._document is not None and (body is None or body == self._body):
@@ -187,11 +213,16 @@ class Poller:
         now = self._clock.now()
         watched = self._watched is not None and now.since(self._watched) <= self._watched_within
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
+        pause = self._pauses.pause(now, self._watched, self._watched_within)
         # The objects themselves: an unchanged body was not parsed again.
         if document is self._document and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
             self._watched = now
+            known = stood_still(self._known, pause) if self._pauses.concern_us else self._known
+            if known is not self._known:
+                self.snapshot = self._with(known, ())
             return
-        known, changes = observe(self._known, document, Vantage(now, vm_name, watched, self._clock.booted_at()))
+        vantage = Vantage(now, vm_name, watched, self._clock.booted_at(), pause)
+        known, changes = observe(self._known, document, vantage)
         before, self._document, self._watched = self._document, document, now
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
         self._teller.oddities(document)

@@ -38,6 +38,7 @@ def life_record(life: Lifecycle) -> Record:
         "started": _moment(life.started_at),
         "ended": _moment(life.ended_at),
         "started_seconds": seconds_between(life.started_at, life.ended_at),
+        "observed_pause_seconds": life.observed_pause,
         "outcome": str(life.outcome) if life.outcome else None,
     }
 

@@ -1,9 +1,10 @@
 """The exporter's HTTP/1.1 server: who is let in, who has to make room, and which path is answered by whom.
 
-It knows nothing of metrics, IMDS or events: paths and their handlers are handed in. A handler runs on the event loop's
-thread, so it must be quick and must not block. One client is :mod:`.connection`'s. One sweep over all connections ends
-those past their deadline; at the cap the one that has waited longest for its request makes room: whoever sends a
-request is answered, however many others do not.
+It knows nothing of metrics, IMDS or events: paths and their handlers are handed in, and the door, which knows TLS and
+users. A handler runs on the event loop's thread, so it must be quick and must not block. One client is
+:mod:`.connection`'s; nobody else waits for its TLS handshake. One sweep over all connections ends those past their
+deadline; at the cap the one that has waited longest for its request makes room: whoever sends a request is answered,
+however many others do not.
 """
 
 import asyncio
@@ -12,13 +13,16 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from logging import Logger
-from ssl import SSLContext
+from typing import TYPE_CHECKING
 
 import h11
 
 from .address import ListenAddress, listen, why_not
-from .connection import Connection, House, Limits, Phase, Request, Response, head, plain
+from .connection import Connection, Door, House, Limits, Phase, Request, Response, head, plain
 from .errors import ExporterError
+
+if TYPE_CHECKING:
+    from .tls import Tls
 
 _INBOX = 16 * 1024  # bytes read at once; every connection reads into the same buffer
 _ACCEPT_BURST = 16  # connections accepted before those already here get their turn
@@ -27,6 +31,22 @@ _EVICTION_PAUSE = 0.005  # the same after a connection was closed for its descri
 _ACCEPT_SILENCE = 60.0  # seconds in which a failing accept is logged once
 _LIMITS = Limits()
 Handler = Callable[[Request], Response]
+
+
+class OpenDoor:
+    """Plain HTTP for everybody, as without a web configuration."""
+
+    tls: "Tls | None" = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def admit(self, request: Request, client: str) -> None:
+        """Let everybody in."""
+
+    async def watch(self, retire: Callable[[], None]) -> None:
+        """Nothing ever changes."""
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 class Server:
@@ -38,19 +58,20 @@ class Server:
         routes: Mapping[str, Handler],
         limits: Limits = _LIMITS,
         *,
-        tls: SSLContext | None = None,
+        door: Door | None = None,
         log: Logger,
     ) -> None:
         self._address = address
         self._routes = routes
         self._limits = limits
-        self._tls = tls
+        self._door = door or OpenDoor()
         self._log = log
         self._connections: set[Connection] = set()
         self._opening: set[asyncio.Task[object]] = set()
         self._broken: dict[str, type[Exception]] = {}  # paths whose handler failed when last asked
         self._listener: socket.socket | None = None
         self._acceptor: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self.port = address.port
 
@@ -72,21 +93,23 @@ class Server:
             self._limits,
             loop,
             memoryview(bytearray(_INBOX)),
-            self._tls is not None,
+            self._door,
             self._respond,
             self._connections.discard,
         )
         self._acceptor = loop.create_task(self._accept(listener, house))
+        self._watcher = loop.create_task(self._door.watch(self._retire))
 
     async def stop(self) -> None:
         """Stop listening and close every connection at once, in the middle of an answer too."""
-        if self._listener is None or self._acceptor is None:
+        if self._listener is None or self._acceptor is None or self._watcher is None:
             return
         with suppress(NotImplementedError):  # Windows' loop has no readers, and needs none removed
             asyncio.get_running_loop().remove_reader(self._listener)
         await asyncio.sleep(0)  # a connection just accepted reaches the acceptor, instead of being lost
         self._acceptor.cancel()
-        await asyncio.wait([self._acceptor])
+        self._watcher.cancel()
+        await asyncio.wait([self._acceptor, self._watcher])
         self._listener.close()
         self._listener = None
         for connection in tuple(self._connections):
@@ -96,6 +119,7 @@ class Server:
             self._sweep = None
         if self._opening:
             await asyncio.wait(self._opening)
+        self._door.close()
         for _ in range(2):  # asyncio closes sockets a turn after abort, those under TLS two
             await asyncio.sleep(0)
 
@@ -123,14 +147,15 @@ class Server:
             self._make_room()
         with suppress(OSError):  # asyncio sets it only on sockets that name TCP: without, a piece waits 40 ms
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = Connection(house)
-        timeout = self._limits.request_seconds if self._tls else None
-        closing = self._limits.linger_seconds if self._tls else None
+        tls = self._door.tls
+        connection = Connection(house, tls)
+        timeout = self._limits.request_seconds if tls else None
+        closing = self._limits.linger_seconds if tls else None
         opening: asyncio.Task[object] = house.loop.create_task(
             house.loop.connect_accepted_socket(
                 lambda: connection,
                 client,
-                ssl=self._tls,
+                ssl=tls.context if tls else None,
                 ssl_handshake_timeout=timeout,
                 ssl_shutdown_timeout=closing,
             )
@@ -155,12 +180,23 @@ class Server:
         """Close the connection that has waited longest for its request; one being answered only if all are."""
         if not self._connections:
             return False
-        min(self._connections, key=lambda one: (one.phase is Phase.WRITING, one.since)).abort()
+        min(self._connections, key=lambda one: (one.phase in {Phase.CHECKING, Phase.WRITING}, one.since)).abort()
         return True
+
+    def _retire(self) -> None:
+        """Let every client come back, so that the TLS of now holds for it."""
+        for connection in tuple(self._connections):
+            connection.retire()
 
     def _sweep_seconds(self) -> float:
         limits = self._limits
-        shortest = min(limits.request_seconds, limits.write_seconds, limits.idle_seconds, limits.linger_seconds)
+        shortest = min(
+            limits.request_seconds,
+            limits.check_seconds,
+            limits.write_seconds,
+            limits.idle_seconds,
+            limits.linger_seconds,
+        )
         return max(0.01, min(1.0, shortest))  # a deadline is kept to a second: cheaper than a timer per request
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -169,17 +205,19 @@ class Server:
             connection.expire()
         self._sweep = loop.call_later(self._sweep_seconds(), self._expire, loop) if self._connections else None
 
-    def _respond(self, request: Request) -> tuple[h11.Response, bytes]:
+    def _respond(self, request: Request, refusal: Response | None) -> tuple[h11.Response, bytes]:
         """Return head and body for ``request``; whatever its handler does, there is an answer."""
-        handler = self._routes.get(request.path)
-        if handler is None:
+        handler, extra = self._routes.get(request.path), self._door.headers
+        if refusal is not None:
+            response = refusal
+        elif handler is None:
             response = plain(404)
         elif request.method not in {"GET", "HEAD"}:
             response = plain(405, ("Allow", "GET, HEAD"))
         else:
             try:
                 response = handler(request)
-                answer = head(response)
+                answer = head(response, extra)
             except Exception as error:  # noqa: BLE001 - the server outlives any handler
                 self._tell_broken(request.path, error)
                 response = plain(500)
@@ -187,7 +225,7 @@ class Server:
                 if self._broken.pop(request.path, None):
                     self._log.info("%s answers again", request.path)
                 return answer, response.body
-        return head(response), response.body
+        return head(response, extra), response.body
 
     def _tell_broken(self, path: str, error: Exception) -> None:
         """Log a failing handler when it begins to fail, or fails in another way, not at every scrape."""

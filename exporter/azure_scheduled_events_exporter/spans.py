@@ -17,6 +17,7 @@ from .lifecycle import Approver, Change, Lifecycle, Transition
 ROOT = "scheduled_event"
 """The span of the whole life; the other names are detected, scheduled, approval and started."""
 
+_PAUSED = frozenset({"started", ROOT})  # the spans in whose time this VM may have stood still
 _GUID_LENGTH = 36  # with dashes; uuid.UUID reads other spellings too, but Azure has just one
 AttributeValue = str | float | tuple[str, ...]
 
@@ -127,7 +128,7 @@ def _span(life: Lifecycle, name: str, start: Instant, end: Instant) -> SpanFacts
         name=name,
         start=start.wall,
         end=max(start.wall, end.wall),
-        attributes=_attributes(life),
+        attributes=_attributes(life, with_pause=name in _PAUSED),
     )
 
 
@@ -137,7 +138,7 @@ def _spelling(event: ScheduledEvent, vm_name: str) -> str:
     return next((n.lstrip("_") for n in event.resources if comparable_name(n) == own), vm_name.lstrip("_"))
 
 
-def _attributes(life: Lifecycle) -> dict[str, AttributeValue]:
+def _attributes(life: Lifecycle, *, with_pause: bool) -> dict[str, AttributeValue]:
     event = life.event
     values: dict[str, AttributeValue | None] = {
         "id": event.event_id,
@@ -147,6 +148,7 @@ def _attributes(life: Lifecycle) -> dict[str, AttributeValue]:
         "resources": event.resources,
         "not_before": None if life.not_before is None else iso_time(life.not_before),
         "duration_seconds": event.duration_seconds,
+        "observed_pause_seconds": life.observed_pause if with_pause else None,
         "outcome": life.outcome and str(life.outcome),
         "approved_by": life.approved_by and str(life.approved_by),
         "notice_seconds": life.notice_seconds,

@@ -12,7 +12,7 @@ from .markup import Markup, joined, tag
 from .snapshot import Snapshot
 from .spans import trace_id
 from .status_events import in_order
-from .status_words import APPROVERS, OUTCOMES, foreign, kind, length, moment, standing
+from .status_words import APPROVERS, OUTCOMES, foreign, kind, length, moment, paused, standing
 
 _CURRENT = 20  # at most so many current ones beside those that ended
 _NARROWEST = 0.5  # per cent of a bar: a phase of seconds in a life of days is still seen
@@ -108,4 +108,6 @@ def _told(life: Lifecycle, now: float) -> list[str]:
         )
     if life.started_at is not None or life.state is State.STARTED:
         told.append(f"started for {length(end - begun)}")
+    if life.observed_pause is not None:
+        told.append(f"this VM stood still for {paused(life.observed_pause)}")
     return told

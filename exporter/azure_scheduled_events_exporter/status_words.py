@@ -10,10 +10,13 @@ from .events import EventSource, EventType, Scope
 from .instant import iso_time
 from .lifecycle import Approver, Lifecycle, State, Transition
 from .markup import Markup, tag
+from .tally import PAUSE_BOUNDS
 
 LONGEST_TEXT = 500
 """Characters of a text from IMDS that are shown; all of it stands in ``/api/v1/events``."""
 
+_MINUTE = 60.0
+_NOISE = PAUSE_BOUNDS[0]
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 # Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties)
@@ -92,6 +95,13 @@ def length(seconds: float) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return " ".join(parts[:3]) or "0s"
+
+
+def paused(seconds: float) -> str:
+    """Return how long this VM stood still: tenths of a second matter while it is short, and less is noise."""
+    if seconds < _NOISE:
+        return f"less than {_NOISE:g}s"
+    return f"{seconds:.1f}s" if seconds < _MINUTE else length(seconds)
 
 
 def left(seconds: float) -> str:

@@ -12,12 +12,22 @@ from typing import Any
 from .events import ScheduledEvent, Scope
 from .instant import Instant
 from .lifecycle import REMEMBERED_ENDS, Approver, Change, Lifecycle, Lifecycles, State, Transition
+from .pause import Reading
 from .records import Record, change_record
 from .spans import SpanFacts
-from .tally import Histogram, Measured, Tally, measure
+from .tally import (
+    LATENCY_BOUNDS,
+    NOTICE_BOUNDS,
+    PAUSE_BOUNDS,
+    PHASE_BOUNDS,
+    Histogram,
+    Measured,
+    Tally,
+    measure,
+)
 
 APPLICATION_ID = 0x41534545  # "ASEE", so that a foreign SQLite file is told from ours
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 RECENT = 20
 """How many ended lives the exporter keeps at hand to show; the journal has them all."""
 
@@ -57,6 +67,10 @@ _MIGRATIONS: Mapping[int, str] = {
         answer TEXT
     );
     CREATE TABLE sums (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+    """,
+    2: """
+    ALTER TABLE transitions ADD COLUMN pause REAL;
+    CREATE TABLE signs (one INTEGER PRIMARY KEY CHECK (one = 1), reading TEXT NOT NULL);
     """,
 }
 _COLUMNS = ", ".join(column.name for column in fields(Measured))
@@ -101,10 +115,17 @@ class Store:
     """The tables over ``connection``, made or brought up to date. Every method is one transaction.
 
     All methods raise sqlite3.Error and then leave the tables as they were.
+
+    Args:
+        connection: to the file or memory.
+        may_migrate: False for a reader beside an exporter that is of the version before: what readers ask for
+            (:meth:`history`, :meth:`current`, :meth:`told`) is the same in every version.
     """
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, may_migrate: bool = True) -> None:
         self._db = connection
+        if not may_migrate:
+            return
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         for step in range(version + 1, SCHEMA_VERSION + 1):
             connection.executescript(
@@ -123,15 +144,18 @@ class Store:
 
     def restore(self) -> Restored:
         """Return the open lives, how the last ones ended, and the sum of all transitions."""
-        rows = self._db.execute("SELECT life FROM lives WHERE ended IS NULL ORDER BY first_seen")
-        current = {life.event_id: life for life in (_load_life(row[0]) for row in rows)}
         rows = self._db.execute(
             "SELECT life FROM lives WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,)
         )
         lives = [_load_life(row[0]) for row in rows]
         ended = {life.event_id: life.outcome for life in reversed(lives) if life.outcome}
         recent = tuple(reversed(lives[:RECENT]))
-        return Restored(Lifecycles(current, ended), self._base().plus(self._measured()), recent)
+        return Restored(Lifecycles(self.current(), ended), self._base().plus(self._measured()), recent)
+
+    def current(self) -> dict[str, Lifecycle]:
+        """Return the open lives by EventId, the oldest first."""
+        rows = self._db.execute("SELECT life FROM lives WHERE ended IS NULL ORDER BY first_seen")
+        return {life.event_id: life for life in (_load_life(row[0]) for row in rows)}
 
     def history(self) -> Iterator[Lifecycle]:
         """Yield every life, the oldest first."""
@@ -205,6 +229,19 @@ class Store:
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""
         return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
+
+    def sign(self, reading: Reading | None) -> None:
+        """Lay down what the clocks say now, as the last sign of life of this run; None takes it away."""
+        with self._db:
+            if reading is None:
+                self._db.execute("DELETE FROM signs")
+            else:
+                self._db.execute("REPLACE INTO signs VALUES (1, ?)", (json.dumps(reading._asdict()),))
+
+    def last_sign(self) -> Reading | None:
+        """Return the last sign of life."""
+        row = self._db.execute("SELECT reading FROM signs").fetchone()
+        return Reading(**json.loads(row[0])) if row else None
 
     def take_over(self, other: "Store") -> None:
         """Add everything that ``other`` holds, in one transaction; a transition that is here already stays once."""
@@ -289,6 +326,7 @@ def _load_life(text: str) -> Lifecycle:
         ended_at=instant("ended_at"),
         told=values["told"],
         vm_name=values["vm_name"],
+        observed_pause=values.get("observed_pause"),  # not there before schema 2
     )
 
 
@@ -298,7 +336,12 @@ def _load_span(text: str) -> SpanFacts:
     return SpanFacts(**values, attributes=attributes)
 
 
-_HISTOGRAMS = ("notice", "approval_latency", "phases")
+_HISTOGRAMS: Mapping[str, tuple[float, ...]] = {
+    "notice": NOTICE_BOUNDS,
+    "approval_latency": LATENCY_BOUNDS,
+    "phases": PHASE_BOUNDS,
+    "pauses": PAUSE_BOUNDS,
+}
 
 
 def _dump_tally(tally: Tally) -> str:
@@ -310,9 +353,13 @@ def _dump_tally(tally: Tally) -> str:
 
 def _load_tally(text: str) -> Tally:
     values = json.loads(text)
+    # Sums that an older version wrote may lack a histogram or have other bounds.
     histograms = {
-        name: {tuple(key): Histogram(tuple(h["bounds"]), tuple(h["counts"]), h["total"]) for *key, h in values[name]}
-        for name in _HISTOGRAMS
+        name: {
+            tuple(key): Histogram(tuple(h["bounds"]), tuple(h["counts"]), h["total"]).over(bounds)
+            for *key, h in values.get(name, ())
+        }
+        for name, bounds in _HISTOGRAMS.items()
     }
     transitions = {tuple(key): count for *key, count in values["transitions"]}
     return Tally(transitions, **histograms)

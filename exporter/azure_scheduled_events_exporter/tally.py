@@ -19,8 +19,10 @@ TransitionKey = tuple[str, str, str, str]
 # Every bound is a line that somebody decides by: no warning at all, the documented notices (30 s, 5, 10, 15 min),
 # and days for a predicted failure. Their number keeps all histograms of history under 400 series.
 NOTICE_BOUNDS = (0.0, 10.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0, 86400.0)
-LATENCY_BOUNDS = (1.0, 5.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0)
-PHASE_BOUNDS = (1.0, 5.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0)
+LATENCY_BOUNDS = (1.0, 5.0, 30.0, 300.0, 900.0, 3600.0)
+PHASE_BOUNDS = (5.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0)
+# Noise ends at 0.1 s; a live migration takes up to 5 s, a Freeze up to 30 s; what lasts minutes was a boot.
+PAUSE_BOUNDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 900.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,15 @@ class Histogram:
         counts = (*self.counts[:index], self.counts[index] + 1, *self.counts[index + 1 :])
         return replace(self, counts=counts, total=self.total + value)
 
+    def over(self, bounds: tuple[float, ...]) -> "Histogram":
+        """Return the histogram over other ``bounds``: what lay under one that is no more counts under the next one."""
+        if bounds == self.bounds:
+            return self
+        counts = [0] * (len(bounds) + 1)
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            counts[bisect_left(bounds, bound)] += count
+        return Histogram(bounds, tuple(counts), self.total)
+
 
 def _initial_transitions() -> dict[TransitionKey, int]:
     """The series that exist from the start: a counter that begins at 1 hides its first increase from Prometheus."""
@@ -61,6 +72,7 @@ class Measured:
         notice: the warning really given.
         latency: from first seen to approved; by whom stands in ``approved_by``.
         scheduled: length of the phase Scheduled, if it ended here; started: of the phase Started.
+        pause: how long this VM stood still at most, if the event ended here.
     """
 
     event_type: str
@@ -72,6 +84,7 @@ class Measured:
     approved_by: str = ""
     scheduled: float | None = None
     started: float | None = None
+    pause: float | None = None
 
 
 def measure(change: Change) -> Measured:
@@ -91,6 +104,7 @@ def measure(change: Change) -> Measured:
         approved_by="" if latency is None else str(life.approved_by),
         scheduled=phases.get("scheduled"),
         started=phases.get("started"),
+        pause=life.observed_pause if change.transition is Transition.COMPLETED else None,
     )
 
 
@@ -103,17 +117,19 @@ class Tally:
         notice: seconds of warning, by event type.
         approval_latency: seconds from first seen to approved, by event type and approver.
         phases: seconds spent Scheduled and Started, by event type and phase.
+        pauses: seconds that this VM stood still at most while an event of it was Started, by event type.
     """
 
     transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
     notice: Mapping[tuple[str], Histogram] = field(default_factory=dict)
     approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
     phases: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+    pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
 
     def plus(self, measured: Iterable[Measured]) -> "Tally":
         """Return the tally with ``measured`` counted too."""
         transitions, notice = dict(self.transitions), dict(self.notice)
-        latency, phases = dict(self.approval_latency), dict(self.phases)
+        latency, phases, pauses = dict(self.approval_latency), dict(self.phases), dict(self.pauses)
         for one in measured:
             key = (one.event_type, one.source, one.scope, one.transition)
             transitions[key] = transitions.get(key, 0) + 1
@@ -121,7 +137,8 @@ class Tally:
             _observe(latency, (one.event_type, one.approved_by), one.latency, LATENCY_BOUNDS)
             _observe(phases, (one.event_type, "scheduled"), one.scheduled, PHASE_BOUNDS)
             _observe(phases, (one.event_type, "started"), one.started, PHASE_BOUNDS)
-        return Tally(transitions, notice, latency, phases)
+            _observe(pauses, (one.event_type,), one.pause, PAUSE_BOUNDS)
+        return Tally(transitions, notice, latency, phases, pauses)
 
 
 def phase_durations(change: Change) -> list[tuple[str, float]]:

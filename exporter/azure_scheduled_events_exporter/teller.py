@@ -83,4 +83,6 @@ def change_facts(change: Change) -> dict[str, object]:
     else:
         said["seconds_since_first_seen"] = round(change.at.since(life.first_seen), 3)
         said["approved_by"] = life.approved_by
+    if change.transition is Transition.COMPLETED:
+        said["observed_pause_seconds"] = life.observed_pause
     return {name: value for name, value in said.items() if value not in {None, ""}}

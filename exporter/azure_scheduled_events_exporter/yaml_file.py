@@ -14,6 +14,7 @@ from .errors import UsageError
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _LARGEST = 1 << 20
+_MOST_KEYS = 10_000  # of a file with settings: aliases of aliases make millions of a few lines
 
 
 class Section:
@@ -144,14 +145,20 @@ class Section:
                 raise UsageError(f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a mapping")
         return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(node.value))
 
-    def flat(self) -> Mapping[str, tuple[str, int]]:
-        """Return every scalar below this section by its dotted key, with its line; marks all as known."""
+    def flat(self, budget: Iterator[int] | None = None) -> Mapping[str, tuple[str, int]]:
+        """Return every scalar below this section by its dotted key, with its line; marks all as known.
+
+        ``budget`` has an item for every key that may still be looked at.
+        """
+        budget = budget or iter(range(_MOST_KEYS))
         found: dict[str, tuple[str, int]] = {}
         for key, node in self._nodes.items():
+            if next(budget, None) is None:
+                raise self.error(f"more than {_MOST_KEYS} keys: this is not a file of ours", key)
             self._known.append(key)
             if isinstance(node, yaml.MappingNode):
                 try:
-                    inner = Section(self.source, node, key).flat()
+                    inner = Section(self.source, node, key).flat(budget)
                 except RecursionError:  # an alias of what it stands in
                     raise self.error("nested too deep", key) from None
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
@@ -184,8 +191,8 @@ def load(path: Path) -> Section:
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # the latter for a name that no file can have
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _LARGEST:
         raise UsageError(f"{path}: larger than 1 MiB: this is not a file of ours")
     return parse(data.decode("utf-8", "replace"), str(path))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal import read_only
+from azure_scheduled_events_exporter.journal_file import read_only
 from azure_scheduled_events_exporter.simulator import Simulator, What, parse
 from programs import COMMAND, Exporter, Scrape, environment, eventually
 

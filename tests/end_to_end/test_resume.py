@@ -14,7 +14,8 @@ from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.daemon import Exporter
 from azure_scheduled_events_exporter.imds import Outcome
 from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.journal import read_only
+from azure_scheduled_events_exporter.journal_file import read_only
+from azure_scheduled_events_exporter.pause import Reading
 from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.spans import SpanFacts, span_id, trace_id
 from azure_scheduled_events_exporter.tally import Histogram
@@ -41,6 +42,11 @@ class MachineClock:
     def booted_at(self) -> Instant | None:
         """Return when this machine booted."""
         return Instant(self.booted, 0.0, f"boot-{self.boot}")
+
+    def reading(self) -> Reading:
+        """Return what each clock says at this moment."""
+        since_boot = self.wall - self.booted
+        return Reading(self.wall, since_boot, since_boot, f"boot-{self.boot}")
 
     def reboots(self, at: float) -> None:
         """Boot again, ``at`` seconds after START."""
@@ -70,6 +76,7 @@ class Machine:
         }
         self.exporter = Exporter(resolve(flags, {}), LOG, self.clock)
         self.stack.callback(self.exporter.journal.close)
+        self.stack.callback(self.exporter._ending.set)
 
     def dies(self) -> None:
         """End without a word, as SIGKILL and power cuts do: what is committed is all there is."""

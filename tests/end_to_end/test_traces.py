@@ -85,6 +85,7 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
         assert -0.1 < nanoseconds / 1e9 - truth[what] < 3.0, what
     facts = {name.removeprefix("azure.scheduled_event."): value for name, value in root.attributes.items()}
     assert facts.pop("notice_seconds") == pytest.approx(4.5, abs=3.0)
+    assert 0 <= facts.pop("observed_pause_seconds") < 3.0, "nothing stopped it"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", facts.pop("not_before"))
     assert facts == {
         "id": event_id,

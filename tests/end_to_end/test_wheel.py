@@ -45,6 +45,8 @@ def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
         ("dashboards", "dashboards/json"),
         ("alerts", "alerts/generated"),
         ("runbooks", "docs/runbooks"),
+        ("systemd", "deploy/systemd"),
+        ("helm", "deploy/helm"),
         ("examples", "deploy/examples"),
     ):
         tracked = {path.relative_to(ROOT / source) for path in (ROOT / source).rglob("*") if path.is_file()}

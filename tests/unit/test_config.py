@@ -26,7 +26,7 @@ BAD = Path(__file__).parent.parent / "bad_config"
 KNOWN = (
     "imds.endpoint, imds.api-version, imds.timeout, poll.interval, instance.name, web.listen-address, "
     "web.telemetry-path, web.config.file, journal.path, journal.retention, approval.policy, otlp.endpoint, "
-    "tracing.scope, log.level, log.format"
+    "tracing.scope, process.user, log.level, log.format"
 )
 VERSIONS = "2017-03-01, 2017-08-01, 2017-11-01, 2019-01-01, 2019-04-01, 2019-08-01, 2020-07-01"
 DURATION = "is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
@@ -86,9 +86,6 @@ COMPLAINTS = {
     "tracing_scope_unknown": ":1: tracing.scope: 'peer' is none of self, all",
     "two_documents": ":2: is no YAML: expected a single document in the stream but found another document",
     "policy_missing": ("tests/no-such-policy.yaml: cannot be read: No such file or directory"),
-    "web_config_file": (
-        ":1: web.config.file: TLS and basic auth are not in this version: put a proxy in front, or listen on 127.0.0.1"
-    ),
     "unknown_key": ":2: unknown key 'imds.timeot': did you mean 'imds.timeout'?",
     "unknown_key_like_nothing": f":1: unknown key 'zzz': known are {KNOWN}",
     "unknown_key_nested": ":3: unknown key 'imds.api_version': did you mean 'imds.api-version'?",
@@ -105,11 +102,13 @@ OTHER: Mapping[str, tuple[str, object]] = {
     "instance.name": ("vm_0", "vm_0"),
     "web.listen-address": ("[::1]:0", ListenAddress("::1", 0)),
     "web.telemetry-path": ("/more", "/more"),
+    "web.config.file": ("web.yml", "web.yml"),
     "journal.path": ("memory", "memory"),
     "journal.retention": ("1w", 604800.0),
     "approval.policy": ("documented", BUILT_IN["documented"]),
     "otlp.endpoint": ("http://127.0.0.1:4318", "http://127.0.0.1:4318"),
     "tracing.scope": ("all", "all"),
+    "process.user": ("nobody", "nobody"),
     "log.level": ("debug", "debug"),
     "log.format": ("json", "json"),
 }
@@ -143,6 +142,7 @@ def test_defaults() -> None:
         approval_policy=BUILT_IN["off"],
         otlp_endpoint=None,
         tracing_scope="self",
+        process_user="",
         log_level="info",
         log_format="logfmt",
     )
@@ -152,7 +152,7 @@ def test_every_setting_is_a_field() -> None:
     """The table and the result have the same settings, in the contract's names, and the tests have a value for each."""
     assert [setting.field for setting in SETTINGS] == [field.name for field in fields(Config)]
     assert [setting.flag for setting in SETTINGS] == KNOWN.split(", ")
-    assert set(KNOWN.split(", ")) - set(OTHER) == {"web.config.file"}  # which this version refuses
+    assert set(KNOWN.split(", ")) == set(OTHER)
 
 
 @pytest.mark.parametrize("flag", OTHER)

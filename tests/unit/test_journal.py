@@ -17,7 +17,8 @@ import pytest
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.events import Document, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.journal import Journal, JournalInUseError, file_path, read_only
+from azure_scheduled_events_exporter.journal import Journal
+from azure_scheduled_events_exporter.journal_file import JournalInUseError, file_path, read_only
 from azure_scheduled_events_exporter.lifecycle import Change, Lifecycles, Transition, Vantage, observe
 from azure_scheduled_events_exporter.spans import SpanFacts, finished
 from azure_scheduled_events_exporter.store import SCHEMA_VERSION, Entry, Restored
@@ -181,6 +182,13 @@ class TestFile:
         with pytest.raises(ExporterError, match=r"there is no journal at .*journal\.sqlite"):
             read_only(tmp_path)
         assert list(tmp_path.iterdir()) == []
+
+    def test_an_empty_journal_to_read(self, tmp_path: Path) -> None:
+        """Who asks for the history of a file that has just been made is told that, and it stays empty."""
+        (tmp_path / "journal.sqlite").touch()
+        with pytest.raises(ExporterError, match="cannot be read: nothing has been written to it yet"):
+            read_only(tmp_path)
+        assert (tmp_path / "journal.sqlite").stat().st_size == 0
 
 
 class TestOneWriter:

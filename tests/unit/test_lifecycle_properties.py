@@ -27,7 +27,9 @@ from azure_scheduled_events_exporter.lifecycle import (
     asked,
     observe,
     refused,
+    stood_still,
 )
+from azure_scheduled_events_exporter.pause import Evidence, Pause
 from azure_scheduled_events_exporter.tally import Histogram, Tally, measure
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
@@ -68,6 +70,7 @@ class Lives(RuleBasedStateMachine):
         self.booted_at: Instant | None = None
         self.vm_name: str | None = VM
         self.watched = False
+        self.pause: Pause | None = None
 
     @property
     def now(self) -> Instant:
@@ -84,13 +87,14 @@ class Lives(RuleBasedStateMachine):
 
     def see(self, document: Document) -> None:
         """Observe a document, twice: the second time changes nothing."""
-        vantage = Vantage(self.now, self.vm_name, self.watched, self.booted_at)
-        before = self.known
+        vantage = Vantage(self.now, self.vm_name, self.watched, self.booted_at, self.pause)
+        before = stood_still(self.known, self.pause)
+        self.pause = None
         self.known, changes = observe(before, document, vantage)
         self.take(changes)
         self.seen.append(document)
         self.watched = True
-        assert observe(self.known, document, replace(vantage, watched=True)) == (self.known, ())
+        assert observe(self.known, document, replace(vantage, watched=True, pause=None)) == (self.known, ())
         shown = {event.event_id: event for event in document.events}
         assert {event_id: life.event for event_id, life in self.known.current.items() if event_id in shown} == shown
         hidden = set(self.known.current) - set(shown)
@@ -125,6 +129,11 @@ class Lives(RuleBasedStateMachine):
         """Both clocks go on."""
         self.wall += seconds
         self.monotonic += seconds
+
+    @rule(pause=st.builds(Pause, st.sampled_from([0.0, 0.001, 3.0, 600.0]), st.sampled_from(Evidence)))
+    def stands_still(self, pause: Pause) -> None:
+        """This VM was paused, or somebody at least looked."""
+        self.pause = pause
 
     @rule(seconds=st.sampled_from([-3600.0, -30.0, 30.0, 3600.0]))
     def wall_clock_jumps(self, seconds: float) -> None:
@@ -214,6 +223,7 @@ class Lives(RuleBasedStateMachine):
             by_transition = life.approved_by not in {None, Approver.DEADLINE}
             assert by_transition == (Transition.APPROVED in transitions)
             assert (life.approved_by is None) == (life.approved_at is None)
+            assert life.observed_pause is None or life.state is State.STARTED
 
     @invariant()
     def tally_agrees(self) -> None:
@@ -234,7 +244,11 @@ class Lives(RuleBasedStateMachine):
         assert observed(self.tally.approval_latency) == len(settled)
         started = [phase for phase in self.tally.phases.items() if phase[0][1] == "started"]
         assert observed(dict(started)) == by_transition["completed"]
+        measured = [change for change in self.changes if change.lifecycle.observed_pause is not None]
+        ends = [change for change in measured if change.transition is Transition.COMPLETED]
+        assert observed(self.tally.pauses) == len(ends)
         for histogram in (
+            *self.tally.pauses.values(),
             *self.tally.notice.values(),
             *self.tally.approval_latency.values(),
             *self.tally.phases.values(),

@@ -19,6 +19,7 @@ from azure_scheduled_events_exporter.imds import Outcome
 from azure_scheduled_events_exporter.instant import Instant
 from azure_scheduled_events_exporter.lifecycle import Approver, Lifecycles, Vantage, approve, observe
 from azure_scheduled_events_exporter.metrics import SPECS, Collector
+from azure_scheduled_events_exporter.pause import Evidence, Pause
 from azure_scheduled_events_exporter.snapshot import POLL_BOUNDS, Polls, Snapshot
 from azure_scheduled_events_exporter.tally import Histogram, Tally, measure
 from programs import PREFIX, Scrape, debian
@@ -36,7 +37,8 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
     """The state after an exporter saw ``documents``, each so many seconds after noon."""
     known, tally = Lifecycles(), Tally()
     for seconds, events in documents:
-        known, changes = observe(known, Document(7, tuple(events)), Vantage(at(seconds), vm_name))
+        vantage = Vantage(at(seconds), vm_name, pause=Pause(0.004, Evidence.WHOLE))
+        known, changes = observe(known, Document(7, tuple(events)), vantage)
         tally = tally.plus(map(measure, changes))
         for event in events:
             if event.event_id == "APPROVED":
@@ -186,6 +188,7 @@ def test_series_stay_within_their_budget() -> None:
         "notice": (len(next(iter(tally.notice.values())).counts) + 2) * len(types),
         "latency": (len(next(iter(tally.approval_latency.values())).counts) + 2) * len(types) * len(Approver),
         "phases": (len(next(iter(tally.phases.values())).counts) + 2) * len(types) * 2,
+        "pauses": (len(next(iter(tally.pauses.values())).counts) + 2) * len(types),
     }
     assert sum(per_series.values()) <= 400, per_series
 

@@ -8,6 +8,7 @@ import pytest
 from azure_scheduled_events_exporter.events import Document, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.instant import Instant
 from azure_scheduled_events_exporter.lifecycle import Approver, Lifecycle, Lifecycles, Vantage, approve, observe
+from azure_scheduled_events_exporter.pause import Evidence, Pause
 from azure_scheduled_events_exporter.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
 
 GUID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
@@ -48,10 +49,14 @@ class Watcher:
     boot: Instant = field(default_factory=lambda: Instant(START - 9e6, 0.0, "boot-1"))
     known: Lifecycles = field(default_factory=Lifecycles)
 
-    def sees(self, *events: ScheduledEvent, at: float, watched: bool = True) -> dict[str, SpanFacts]:
+    def sees(
+        self, *events: ScheduledEvent, at: float, watched: bool = True, pause: float = 0.0
+    ) -> dict[str, SpanFacts]:
         """Return by name the spans that are finished by a document of ``events``, ``at`` seconds after START."""
         now = Instant(START + at, START + at - self.boot.wall, self.boot.boot_id)
-        self.known, changes = observe(self.known, Document(1, events), Vantage(now, self.vm, watched, self.boot))
+        measured = Pause(pause, Evidence.WHOLE)
+        vantage = Vantage(now, self.vm, watched, self.boot, measured)
+        self.known, changes = observe(self.known, Document(1, events), vantage)
         return {span.name: span for change in changes for span in finished(change)}
 
     def approves(self, at: float) -> dict[str, SpanFacts]:
@@ -249,6 +254,7 @@ class TestAttributes:
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         vm.sees(started(scheduled()), at=901)
+        vm.sees(started(scheduled()), at=902, pause=2.5)
         assert vm.sees(at=1500)["scheduled_event"].attributes == {
             PREFIX + "id": GUID,
             PREFIX + "type": "Freeze",
@@ -257,10 +263,19 @@ class TestAttributes:
             PREFIX + "resources": ("vmss_0", "vmss_1"),
             PREFIX + "not_before": "2023-11-14T22:28:20Z",
             PREFIX + "duration_seconds": 5.0,
+            PREFIX + "observed_pause_seconds": 2.5,
             PREFIX + "outcome": "completed",
             PREFIX + "approved_by": "deadline",
             PREFIX + "notice_seconds": 900.0,
         }
+
+    def test_a_pause_stands_where_it_was(self) -> None:
+        """How long this VM stood still is told of the whole life and of its time Started, and of no other."""
+        vm = Watcher()
+        spans = vm.sees(scheduled(), at=0) | vm.sees(started(scheduled()), at=901) | vm.sees(at=1500, pause=2.5)
+        told = {name for name, span in spans.items() if PREFIX + "observed_pause_seconds" in span.attributes}
+        assert spans.keys() == {"detected", "scheduled", "approval", "started", "scheduled_event"}
+        assert told == {"started", "scheduled_event"}
 
     def test_what_is_not_known_is_absent(self) -> None:
         """An unknown duration, an empty description and an open outcome are no attributes; a duration of 0 is one."""

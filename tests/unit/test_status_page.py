@@ -237,6 +237,18 @@ def test_command_to_copy_is_never_hostile() -> None:
     assert "exporter approve" not in Page(replace(QUIET, current={evil.event_id: evil})).text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0, "less than 0.1s"), (0.1, "0.1s"), (2.449, "2.4s"), (59.9, "59.9s"), (85.5, "1m 25s"), (7200.0, "2h")],
+)
+def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -> None:
+    """Beside how long an event was Started stands how long this VM really stood still, if that was measured."""
+    ended = BUSY.recent[0]
+    text = Page(replace(QUIET, recent=(replace(ended, observed_pause=seconds),))).text
+    assert f", this VM stood still for {words}." in text
+    assert "stood still" not in Page(replace(QUIET, recent=(ended,))).text
+
+
 def test_many_vms_and_many_events_are_counted() -> None:
     """A long list is cut and says by how much, this VM is always among the names, and the page stays small."""
     names = (*(f"vm_{number}" for number in range(3000)), VM)

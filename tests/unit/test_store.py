@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.events import Document, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.instant import Instant
+from azure_scheduled_events_exporter.journal_file import read_only
 from azure_scheduled_events_exporter.lifecycle import (
     Change,
     Lifecycle,
@@ -23,10 +24,12 @@ from azure_scheduled_events_exporter.lifecycle import (
     Vantage,
     observe,
 )
+from azure_scheduled_events_exporter.pause import Reading
 from azure_scheduled_events_exporter.records import Record, change_record
 from azure_scheduled_events_exporter.spans import SpanFacts
 from azure_scheduled_events_exporter.store import APPLICATION_ID, SCHEMA_VERSION, Entry, Restored, Store
 from azure_scheduled_events_exporter.tally import Tally, measure
+from programs import TESTS
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 FINITE = st.floats(min_value=-4e9, max_value=4e9)
@@ -242,6 +245,20 @@ class TestPrune:
         assert store.spans_queued() == 1
 
 
+class TestSign:
+    """The last sign of life of a run."""
+
+    def test_the_last_one_stands(self, store: Store) -> None:
+        """A sign replaces the one before, comes back as it was, and is gone when it is taken away."""
+        assert store.last_sign() is None
+        for wall in (1.0, 2.0):
+            store.sign(Reading(wall, 3.0, 4.0, "boot-1"))
+        assert store.last_sign() == Reading(2.0, 3.0, 4.0, "boot-1")
+        assert store.is_empty()
+        store.sign(None)
+        assert store.last_sign() is None
+
+
 class TestTakeOver:
     """A disk that is taken again gets what was kept in memory meanwhile."""
 
@@ -296,6 +313,52 @@ class TestSchema:
         with closing(Store(sqlite3.connect(path))) as store:
             store.record(Entry(lives=[life("A")]))
             assert list(store.history()) == [life("A")]
+
+    @pytest.fixture
+    def first_schema(self, tmp_path: Path) -> Path:
+        """A journal that the first schema's own code wrote."""
+        path = tmp_path / "journal.sqlite"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript((TESTS / "journals" / "schema-1.sql").read_text())
+        return path
+
+    def test_a_journal_of_the_first_schema(self, first_schema: Path) -> None:
+        """Brought up to date, it has lost nothing: lives, counters, histograms, spans; and takes a pause."""
+        with closing(Store(sqlite3.connect(first_schema))) as store:
+            before = store.restore()
+            assert [one.event_id for one in before.recent] == ["DONE"]
+            (started,) = before.lifecycles.current.values()
+            assert (started.event_id, started.state, started.observed_pause) == ("OPEN", State.STARTED, None)
+            assert store.last_sign() is None
+            assert [seq for seq, _ in store.told()] == [4, 5, 6, 7, 8]
+            assert {one.name for one in store.spans(-1)} == {"detected", "scheduled", "approval"}
+            counted = {key[0::3]: count for key, count in before.tally.transitions.items() if count}
+            assert counted == {
+                ("Freeze", "detected"): 2,
+                ("Freeze", "started"): 2,
+                ("Freeze", "completed"): 2,
+                ("Reboot", "detected"): 1,
+                ("Reboot", "started"): 1,
+            }
+            assert before.tally.phases["Freeze", "started"].total == 660
+            assert before.tally.approval_latency["Freeze", "deadline"].counts == (0, 0, 0, 0, 2, 0, 0)
+            assert not before.tally.pauses
+            done = replace(started, outcome=Transition.COMPLETED, ended_at=Instant(1.8e9), observed_pause=42.0)
+            change = Change(Transition.COMPLETED, done, Instant(1.8e9))
+            store.record(Entry([change], [done]))
+            assert store.restore().tally == before.tally.plus([measure(change)])
+        with closing(Store(sqlite3.connect(first_schema))) as store:
+            assert store.restore().tally.pauses["Reboot",].total == 42.0
+
+    def test_the_first_schema_is_read_as_it_is(self, first_schema: Path) -> None:
+        """A reader beside an exporter of the version before sees its journal, and leaves it alone."""
+        before = first_schema.read_bytes()
+        with closing(read_only(first_schema)) as store:
+            assert [one.event_id for one in store.history()] == ["DONE", "OPEN"]
+            assert set(store.current()) == {"OPEN"}
+            assert len(store.told()) == 5
+            assert store.last_told() == 8
+        assert first_schema.read_bytes() == before
 
 
 def test_what_is_kept_in_memory_is_bounded_and_counts_on() -> None:

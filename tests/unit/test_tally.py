@@ -12,6 +12,7 @@ from azure_scheduled_events_exporter.lifecycle import Approver, Change, Lifecycl
 from azure_scheduled_events_exporter.tally import (
     LATENCY_BOUNDS,
     NOTICE_BOUNDS,
+    PAUSE_BOUNDS,
     PHASE_BOUNDS,
     Histogram,
     Tally,
@@ -58,6 +59,7 @@ def test_series_that_exist_from_the_start() -> None:
     assert not Tally().notice
     assert not Tally().approval_latency
     assert not Tally().phases
+    assert not Tally().pauses
 
 
 @pytest.mark.parametrize("transition", list(Transition))
@@ -161,6 +163,26 @@ def test_a_tally_never_changes() -> None:
     assert repr(first) == text
 
 
+def test_a_pause_counts_once_at_the_end() -> None:
+    """How long this VM stood still is observed when the event has ended, with the longest pause, and only if known."""
+    started = replace(LIFE, state=State.STARTED, started_at=at(900), observed_pause=0.0)
+    longer = replace(started, observed_pause=2.5)
+    result = tally(
+        Change(Transition.STARTED, started, at(900)),
+        Change(Transition.COMPLETED, longer, at(1500)),
+        Change(Transition.COMPLETED, replace(longer, observed_pause=None), at(1500)),
+        Change(Transition.LOST, longer, at(1500)),
+    )
+    assert result.pauses == {("Freeze",): Histogram.empty(PAUSE_BOUNDS).observe(2.5)}
+
+
+def test_histogram_over_other_bounds() -> None:
+    """Sums of another version are kept: what lay under a bound that is no more counts under the next higher one."""
+    old = Histogram((1.0, 5.0, 30.0, 60.0), (1, 2, 4, 8, 16), 100.0)
+    assert old.over((1.0, 30.0, 90.0)) == Histogram((1.0, 30.0, 90.0), (1, 6, 8, 16), 100.0)
+    assert old.over(old.bounds) is old
+
+
 @pytest.mark.parametrize(
     ("value", "bucket"), [(0.0, 0), (0.1, 1), (1.0, 1), (1.1, 2), (5.0, 2), (5.1, 3), (1e9, 3), (-1.0, 0)]
 )
@@ -190,7 +212,7 @@ def running(counts: tuple[int, ...]) -> list[int]:
     return [sum(counts[: end + 1]) for end in range(len(counts))]
 
 
-@pytest.mark.parametrize("bounds", [NOTICE_BOUNDS, LATENCY_BOUNDS, PHASE_BOUNDS])
+@pytest.mark.parametrize("bounds", [NOTICE_BOUNDS, LATENCY_BOUNDS, PHASE_BOUNDS, PAUSE_BOUNDS])
 def test_bounds_ascend(bounds: tuple[float, ...]) -> None:
     """Bounds that do not ascend would count into the wrong buckets."""
     assert list(bounds) == sorted(set(bounds))
@@ -200,7 +222,6 @@ def test_histograms_of_history_stay_in_the_budget() -> None:
     """All histograms of all documented types, every approver and phase, are at most 400 series."""
     series = 3  # +Inf, sum and count
     types, approvers, phases = len(TYPES), len(Approver), 2
-    total = types * (
-        len(NOTICE_BOUNDS) + series + approvers * (len(LATENCY_BOUNDS) + series) + phases * (len(PHASE_BOUNDS) + series)
-    )
+    several = {NOTICE_BOUNDS: 1, LATENCY_BOUNDS: approvers, PHASE_BOUNDS: phases, PAUSE_BOUNDS: 1}
+    total = types * sum(count * (len(bounds) + series) for bounds, count in several.items())
     assert total <= 400

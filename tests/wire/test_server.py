@@ -1,200 +1,25 @@
 """The HTTP server over real sockets: each answer, each limit, one at a time."""
 
 import asyncio
-import http.client
 import logging
 import socket
-import ssl
-import subprocess
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
 import pytest
 
 from azure_scheduled_events_exporter.address import ListenAddress, parse_listen_address
 from azure_scheduled_events_exporter.connection import Limits, Request, Response
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.server import Handler, Server
-
-LOOPBACK = ListenAddress("127.0.0.1", 0)
-PAGE = b"azure_scheduled_events_up 1\n"
-BIG = b"0123456789abcdef" * 93_750  # 1.5 MB
-HUGE = BIG * 10  # more than the kernel takes for a client that does not read
-LIMITS = Limits()
-PATIENCE = 5.0  # seconds a test waits for what should come at once
-
-
-def _page(request: Request) -> Response:
-    assert request.headers["host"]
-    return Response(200, PAGE, "text/plain")
-
-
-def _big(_: Request) -> Response:
-    return Response(200, BIG, "text/plain")
-
-
-def _huge(_: Request) -> Response:
-    return Response(200, HUGE, "text/plain")
-
-
-def _echo(request: Request) -> Response:
-    return Response(200, f"{request.method} {request.path} {request.query}".encode(), "text/plain")
-
-
-ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/big": _big, "/huge": _huge, "/echo": _echo}
-
-
-class _Records(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
-class Running:
-    """A server on its own thread, and what it logs."""
-
-    def __init__(self, server: Server, records: list[logging.LogRecord]) -> None:
-        self.server = server
-        self.records = records
-
-    def connect(self, receive_buffer: int | None = None) -> socket.socket:
-        """Return a connected socket that gives up after PATIENCE."""
-        client = socket.socket()
-        if receive_buffer:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        client.settimeout(PATIENCE)
-        client.connect(("127.0.0.1", self.server.port))
-        return client
-
-    def talk(self, *parts: bytes) -> bytes:
-        """Send ``parts``, close our side, and return everything that comes back until the server closes."""
-        with self.connect() as client:
-            for part in parts:
-                client.sendall(part)
-            client.shutdown(socket.SHUT_WR)
-            return read_all(client)
-
-    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
-        """Send one well-formed request and return status, body and headers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE)
-        try:
-            connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read(), dict(answer.headers)
-        finally:
-            connection.close()
-
-
-@contextmanager
-def serving(
-    routes: Mapping[str, Handler] = ROUTES,
-    limits: Limits = LIMITS,
-    address: ListenAddress = LOOPBACK,
-    tls: ssl.SSLContext | None = None,
-) -> Iterator[Running]:
-    """Run a server for the length of the block; a crash of its loop fails the test."""
-    records = _Records()
-    log = logging.Logger("test")  # noqa: LOG001 - its own, so nothing of the test's logging reaches it
-    log.addHandler(records)
-    server = Server(address, routes, limits, tls=tls, log=log)
-    started, problems = threading.Event(), list[object]()
-    ends: list[Callable[[], object]] = []
-
-    async def serve() -> None:
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
-        loop.set_exception_handler(lambda _, context: problems.append(context))
-        ends.append(lambda: loop.call_soon_threadsafe(stop.set))
-        await server.start()
-        started.set()
-        await stop.wait()
-        await server.stop()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    try:
-        assert started.wait(PATIENCE)
-        yield Running(server, records.records)
-    finally:
-        ends[0]()
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    assert not problems
+from azure_scheduled_events_exporter.server import Server
+from serving import BIG, HUGE, PAGE, PATIENCE, Running, header, read_all, read_answer, request, serving, status
 
 
 @pytest.fixture(name="server")
 def _server() -> Iterator[Running]:
     with serving() as running:
         yield running
-
-
-@pytest.fixture(name="certificate", scope="module")
-def _certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("tls")
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-    command = ["openssl", "req", "-x509", *curve, "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    subprocess.run([*command, "-keyout", key, "-out", certificate], check=True, capture_output=True, timeout=30)
-    return certificate, key
-
-
-@pytest.fixture(name="tls")
-def _tls(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    return context
-
-
-@pytest.fixture(name="trusting")
-def _trusting(certificate: tuple[Path, Path]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=str(certificate[0]))
-    context.check_hostname = False
-    return context
-
-
-def read_all(client: socket.socket) -> bytes:
-    """Return what comes until the server closes; a reset counts as an end."""
-    received = bytearray()
-    while True:
-        try:
-            piece = client.recv(65536)
-        except ConnectionResetError:
-            return bytes(received)
-        if not piece:
-            return bytes(received)
-        received += piece
-
-
-def read_answer(client: socket.socket) -> bytes:
-    """Return one whole answer and leave the connection open."""
-    answer = http.client.HTTPResponse(client)
-    answer.begin()
-    assert answer.status == 200
-    return answer.read()
-
-
-def request(path: str = "/metrics", method: str = "GET", version: str = "1.1", *headers: str) -> bytes:
-    """Return the bytes of a request."""
-    lines = [f"{method} {path} HTTP/{version}", "Host: exporter", *headers]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def status(answer: bytes) -> int:
-    """Return the status of a raw answer."""
-    return int(answer.split(b" ", 2)[1])
-
-
-def header(answer: bytes, name: str) -> str | None:
-    """Return the header ``name`` of a raw answer."""
-    for line in answer.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]:
-        if line.lower().startswith(f"{name.lower()}:"):
-            return line.partition(":")[2].strip()
-    return None
 
 
 class TestListenAddress:
@@ -632,69 +457,3 @@ class TestLimits:
         for client in clients:
             read_all(client)
             client.close()
-
-
-class TestTls:
-    """The same under TLS, when a context is handed in."""
-
-    def test_page(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-        """Pages small and large come whole, one after another on one connection."""
-        with serving(tls=tls) as running, trusting.wrap_socket(running.connect()) as client:
-            for path, page in (("/metrics", PAGE), ("/big", BIG), ("/metrics", PAGE)):
-                client.sendall(request(path))
-                assert read_answer(client) == page
-
-    def test_body(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-        """A request with a body is answered, and the connection ends."""
-        with (
-            serving(tls=tls, limits=Limits(linger_seconds=0.2)) as running,
-            trusting.wrap_socket(running.connect()) as client,
-        ):
-            client.sendall(request("/metrics", "POST", "1.1", "Content-Length: 1000"))
-            assert status(read_all(client)) == 405
-
-    def test_no_handshake(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-        """Clients that never begin the handshake keep nobody waiting, and are closed in time."""
-        with serving(tls=tls, limits=Limits(request_seconds=0.5)) as running:
-            silent = [running.connect() for _ in range(20)]
-            with trusting.wrap_socket(running.connect()) as client:
-                client.sendall(request())
-                assert read_answer(client) == PAGE
-            for waiting in silent:
-                assert read_all(waiting) == b""
-                waiting.close()
-
-    def test_cap_counts_handshakes(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-        """Connections in mid handshake count, and make room like all that wait."""
-        with serving(tls=tls, limits=Limits(connections=4)) as running:
-            silent = [running.connect() for _ in range(10)]
-            with trusting.wrap_socket(running.connect()) as client:
-                client.sendall(request())
-                assert read_answer(client) == PAGE
-            for waiting in silent[:5]:
-                assert read_all(waiting) == b""
-            for waiting in silent:
-                waiting.close()
-
-    def test_plain_http(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-        """A client that speaks plain HTTP is refused, and the server lives on."""
-        with serving(tls=tls) as running:
-            with running.connect() as client:
-                client.sendall(request())
-                assert PAGE not in read_all(client)
-            with trusting.wrap_socket(running.connect()) as encrypted:
-                encrypted.sendall(request())
-                assert read_answer(encrypted) == PAGE
-
-    def test_never_reads(self, tls: ssl.SSLContext, trusting: ssl.SSLContext) -> None:
-        """A client that never reads its large page is cut off."""
-        limits = Limits(write_seconds=0.4)
-        with (
-            serving(tls=tls, limits=limits) as running,
-            trusting.wrap_socket(running.connect(receive_buffer=4096)) as client,
-        ):
-            client.sendall(request("/huge"))
-            begin = time.monotonic()
-            while running.server._connections or time.monotonic() - begin < 0.2:
-                assert time.monotonic() - begin < PATIENCE
-                time.sleep(0.01)

@@ -93,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
             ended.set()
 
     simulator = _simulator(arguments, tell)
-    before = {number: signal.signal(number, _setting(ended)) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGINT)}  # Windows has the last one
+    before = {number: signal.signal(number, _setting(ended)) for number in numbers}
     try:
         simulator.start()
         _greet(simulator, arguments)

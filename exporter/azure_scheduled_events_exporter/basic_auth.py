@@ -1,0 +1,188 @@
+"""Basic authentication: who a request says it is, whether that is right, and what is remembered of the answer.
+
+bcrypt is slow on purpose, so it runs in the pool that is handed in, one check at a time, and never on the event loop.
+Whoever was right once is answered from memory: a flood of wrong passwords cannot keep a scraper out that is already in,
+and delays a new one by what is allowed to wait, since one client may have only a few checks waiting.
+
+What is remembered is keyed by a hash, under a key of this process, over user, stored hash and password, each with its
+length before it: no two different triples can be mistaken for each other (the toolkit's GHSA-4v48-4q5m-8vx4), and
+nobody can aim at an entry. Right and wrong are kept apart, so that wrong ones never push out a right one. An unknown
+user costs as much time as every known one.
+
+It knows nothing of connections, files or TLS.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import logging
+import re
+import secrets
+import socket
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+from .connection import Response, plain
+
+_LONGEST = 72  # bytes of a password that bcrypt looks at; longer ones are cut, as the toolkit and htpasswd do
+_WAITING = 32  # requests that wait for a check
+_WAITING_OF_ONE = 4  # the same of one client: the others get their turn
+_WRONG_ONES = 256  # wrong passwords remembered: a scraper that is set up wrong is to cost little
+_ALPHABET = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"  # bcrypt's
+_SCHEME = re.compile(r"basic +(\S+)", re.IGNORECASE | re.ASCII)
+_REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'  # without a realm some browsers do not ask
+
+Refusal: TypeAlias = Response | None
+"""What a request is refused with; None if it is let in."""
+
+
+def credentials(authorization: str) -> tuple[bytes, bytes] | None:
+    """Return user and password that the header says; None if it says none in the form of RFC 7617."""
+    found = _SCHEME.fullmatch(authorization.strip())
+    if not found:
+        return None
+    try:
+        user, colon, password = base64.b64decode(found[1], validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return None
+    # RFC 7617 forbids control characters; NUL in particular ends a password for some bcrypts and not for others.
+    return (user, password) if colon and b"\0" not in user + password else None
+
+
+def unguessable_hash(cost: int) -> bytes:
+    """Return a bcrypt hash of ``cost`` that no password is known for: it takes the time and never matches."""
+    salt, tail = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (21, 31))
+    return f"$2b${cost:02d}${salt}.{tail}".encode()  # the last character of a salt has two bits only
+
+
+@dataclass(slots=True)
+class _Check:
+    """One check that waits or runs, and the requests that wait for it, each with its client."""
+
+    digest: bytes
+    user: bytes
+    hashed: bytes
+    password: bytes = field(repr=False)
+    waiters: list[tuple[asyncio.Future[Refusal], str]] = field(default_factory=list)
+
+
+class BasicAuth:
+    """Judges requests on one event loop.
+
+    ``users`` are names and bcrypt hashes; ``matches(password, hash)`` compares and blocks, so it is run in ``pool``.
+    """
+
+    def __init__(
+        self,
+        users: Iterable[tuple[bytes, bytes]],
+        matches: Callable[[bytes, bytes], bool],
+        pool: Executor,
+        log: logging.Logger,
+    ) -> None:
+        self._key = secrets.token_bytes(32)
+        self._hashes = {self._digest(name): hashed for name, hashed in users}
+        costs = [_cost(hashed) for hashed in self._hashes.values()]
+        self._cost = max(costs)
+        self._nobody = unguessable_hash(self._cost)
+        self._padding = {cost: unguessable_hash(cost) for cost in range(min(costs), self._cost)}
+        self._matches = matches
+        self._pool = pool
+        self._log = log
+        self._right: dict[bytes, bytes] = {}  # by user, so it has as many entries as users
+        self._wrong: dict[bytes, None] = {}  # the oldest first
+        self._checks: dict[bytes, _Check] = {}  # the oldest first; that one may be running
+        self._running: _Check | None = None
+
+    def judge(self, authorization: str, client: str) -> Refusal | asyncio.Future[Refusal]:
+        """Return None for a request to let in, else the refusal; a future of it if the password is to be checked first.
+
+        Cancel the future when the answer is no longer needed.
+        """
+        given = credentials(authorization)
+        if given is None:
+            return refused()
+        name, password = given
+        user = self._digest(name)
+        hashed = self._hashes.get(user, self._nobody)
+        digest = self._digest(name, hashed, password)
+        if secrets.compare_digest(self._right.get(user, b""), digest):
+            return None
+        if digest in self._wrong:
+            return refused()
+        waiting = [neighbour(who) for check in self._checks.values() for _, who in check.waiters]
+        if len(waiting) >= _WAITING or waiting.count(neighbour(client)) >= _WAITING_OF_ONE:
+            return plain(503, ("Retry-After", "1"))
+        check = self._checks.setdefault(digest, _Check(digest, user, hashed, password))
+        future: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
+        check.waiters.append((future, client))
+        future.add_done_callback(partial(self._leave, check))
+        self._run_next()
+        return future
+
+    def _digest(self, *parts: bytes) -> bytes:
+        told = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hashlib.blake2b(told, key=self._key, digest_size=32).digest()
+
+    def _leave(self, check: _Check, future: asyncio.Future[Refusal]) -> None:
+        """A request no longer waits for ``check``; one that nobody waits for is not begun."""
+        check.waiters = [waiter for waiter in check.waiters if waiter[0] is not future]
+        if not check.waiters and check is not self._running:
+            self._checks.pop(check.digest, None)
+
+    def _run_next(self) -> None:
+        if self._running is None and self._checks:
+            self._running = check = next(iter(self._checks.values()))
+            work = asyncio.get_running_loop().run_in_executor(self._pool, self._compare, check)
+            work.add_done_callback(partial(self._done, check))
+
+    def _compare(self, check: _Check) -> bool:
+        """Whether the password is right; in the pool. It takes the time of the costliest hash, whoever the user is."""
+        password = check.password[:_LONGEST]
+        right = self._matches(password, check.hashed)
+        for cost in range(_cost(check.hashed), self._cost):  # 2^4 + 2^4 + 2^5 + ... + 2^11 = 2^12
+            self._matches(password, self._padding[cost])
+        return right and check.user in self._hashes
+
+    def _done(self, check: _Check, work: asyncio.Future[bool]) -> None:
+        self._running = None
+        self._checks.pop(check.digest, None)
+        refusal: Refusal = None
+        if work.cancelled():  # the server ends
+            refusal = plain(503)
+        elif error := work.exception():
+            self._log.error("a password could not be checked: %s", type(error).__name__, exc_info=error)
+            refusal = plain(500)
+        elif work.result():
+            self._right[check.user] = check.digest
+        else:
+            refusal = refused()
+            self._wrong[check.digest] = None
+            while len(self._wrong) > _WRONG_ONES:
+                self._wrong.pop(next(iter(self._wrong)))
+        for future, _ in tuple(check.waiters):
+            if not future.done():
+                future.set_result(refusal)
+        if not work.cancelled():
+            self._run_next()
+
+
+def refused() -> Response:
+    """Return the answer that asks for user and password."""
+    return plain(401, ("WWW-Authenticate", _REALM))
+
+
+def neighbour(client: str) -> str:
+    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 one, which a single host can fill."""
+    client = client.removeprefix("::ffff:").partition("%")[0]
+    try:
+        return socket.inet_pton(socket.AF_INET6, client)[:8].hex() if ":" in client else client
+    except OSError:
+        return client
+
+
+def _cost(hashed: bytes) -> int:
+    return int(hashed[4:6])

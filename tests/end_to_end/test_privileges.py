@@ -1,0 +1,179 @@
+"""Root given up: what a process started with it still may, as the kernel says."""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib.metadata import distribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from programs import TESTS, Exporter, environment, eventually
+
+Start = Callable[..., Exporter]
+
+NOBODY = 65534
+
+
+LIBRARIES = ("bcrypt", "certifi", "h11", "idna", "prometheus-client", "PyYAML", "requests", "urllib3")
+
+
+@pytest.fixture(autouse=True)
+def _as_root() -> None:
+    if os.geteuid() != 0:
+        pytest.fail("root gives up nothing where it is not had: run the tests as root, as CI does")
+
+
+@pytest.fixture
+def imds() -> Iterator[Simulator]:
+    """A metadata service with an event to come."""
+    with Simulator("live-migration", speed=10) as simulator:
+        yield simulator
+
+
+def open_folder(stack: ExitStack) -> Path:
+    """Return a new folder that everybody may look into, as /opt and /var/lib are, and pytest's are not."""
+    folder = Path(stack.enter_context(TemporaryDirectory()))
+    folder.chmod(0o755)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Path]:
+    """The program and its libraries where every user can read them, which a checkout in root's home is not."""
+    with ExitStack() as stack:
+        folder = open_folder(stack)
+        for library in LIBRARIES:
+            for file in distribution(library).files or ():
+                if ".." not in file.parts:
+                    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(str(file.locate()), folder / file)
+        name = "azure_scheduled_events_exporter"
+        shutil.copytree(TESTS.parent / "exporter" / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(TESTS / "guard" / "sitecustomize.py", folder)
+        yield folder
+
+
+def python() -> str:
+    """Return an interpreter that every user can run."""
+    for candidate in (Path(os.__file__), Path("/usr/bin/python3")):
+        if all(parent.stat().st_mode & stat.S_IXOTH for parent in candidate.resolve().parents):
+            return sys.executable if candidate.name == "os.py" else str(candidate)
+    pytest.fail("every Python here is in somebody's home: install Debian's python3")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that everybody may look into."""
+    with ExitStack() as stack:
+        yield open_folder(stack)
+
+
+@pytest.fixture
+def start(site: Path, imds: Simulator, folder: Path) -> Iterator[Start]:
+    """Starts an exporter as root, with flags; a name in ``log`` for a second one."""
+    command = [python(), "-m", "azure_scheduled_events_exporter"]
+    with ExitStack() as stack:
+
+        def begin(*flags: str, log: str = "log") -> Exporter:
+            return stack.enter_context(Exporter(imds.url, folder / log, *flags, command=command, PYTHONPATH=str(site)))
+
+        yield begin
+
+
+def status(exporter: Exporter) -> dict[str, str]:
+    """Return what the kernel says of the process: its users, groups and capabilities."""
+    text = Path(f"/proc/{exporter.process.pid}/status").read_text()
+    return {name: value.strip() for name, value in re.findall(r"^(\w+):(.*)$", text, re.MULTILINE)}
+
+
+def test_root_without_a_user_has_no_powers(start: Start, folder: Path) -> None:
+    """Started as root and told nothing more, it has no capability and cannot get one, and keeps its journal."""
+    exporter = start("--journal.path", str(folder / "state"))
+    exporter.wait_for_line('msg=listening .*root="without capabilities"')
+    eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
+    found = status(exporter)
+    assert exporter.scrape().value("journal_up") == 1
+    assert (int(found["CapEff"], 16), int(found["CapPrm"], 16), found["NoNewPrivs"]) == (0, 0, "1")
+
+
+def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None:
+    """With a user named, process and journal are that user's, and nothing of root is left."""
+    state = folder / "state"
+    flags = ("--journal.path", str(state), "--process.user", "nobody")
+    exporter = start(*flags)
+    exporter.wait_for_line('msg=listening .*root="given up for nobody"')
+    eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
+    found = status(exporter)
+    assert exporter.scrape().value("journal_up") == 1
+    assert exporter.scrape().series("process_open_fds")
+    assert found["Uid"].split() == found["Gid"].split() == [str(NOBODY)] * 4
+    assert (found["Groups"], int(found["CapEff"], 16), int(found["CapPrm"], 16)) == ("", 0, 0)
+    assert {each.stat().st_uid for each in (state, *state.iterdir())} == {NOBODY}
+
+
+def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
+    """A journal begun as root goes on under the user, also in the folder of packages and units."""
+    state = folder / "azure-scheduled-events-exporter"
+    exporter = start("--journal.path", str(state), log="first")
+    eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
+    assert exporter.terminate() == 0
+    exporter = start("--journal.path", str(state), "--process.user", str(NOBODY))
+    eventually(lambda: exporter.scrape().value("up"), "IMDS is asked")
+    assert exporter.scrape().value("journal_up") == 1
+    assert exporter.scrape().total("transitions_total", transition="detected") == 1
+
+
+def test_a_low_port_is_the_one_power_that_is_kept(start: Start) -> None:
+    """A port below 1024 is listened on all the same, as the user that is named."""
+    flags = ("--web.listen-address", "127.0.0.9:619", "--process.user", "nobody", "--journal.path", "memory")
+    exporter = start(*flags)
+    exporter.wait_for_line("msg=listening")
+    assert int(status(exporter)["CapEff"], 16) == 1 << 10
+
+
+def refusal(site: Path, user: str, become: str = "") -> subprocess.CompletedProcess[str]:
+    """Run with ``--process.user``, perhaps as somebody who is not root."""
+    parts = ("import os, sys; from azure_scheduled_events_exporter import cli, daemon", become, "sys.exit(cli.main())")
+    program = "; ".join(part for part in parts if part)
+    flags = ("--imds.endpoint", "http://127.0.0.1:1", "--journal.path", "memory", "--process.user", user)
+    return subprocess.run(
+        [python(), "-c", program, "run", *flags],
+        env=environment(PYTHONPATH=str(site)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_an_unknown_user_is_refused(site: Path) -> None:
+    """A user that is not there is a mistake, told in one line."""
+    done = refusal(site, "nosuchuser")
+    assert done.returncode == 2
+    assert "process.user: there is no user 'nosuchuser': name an account, or leave it out" in done.stderr
+
+
+def test_only_root_becomes_somebody_else(site: Path) -> None:
+    """Who is not root is told so, instead of running as somebody else than was asked for."""
+    done = refusal(site, "daemon", f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})")
+    assert done.returncode == 2
+    assert "process.user: only root can become 'daemon': start it as root, or as that user" in done.stderr
+
+
+def test_a_program_that_the_user_cannot_read_is_refused(site: Path) -> None:
+    """A program in a folder of root's alone is told at the start, not when a part of it is needed."""
+    package = site / "azure_scheduled_events_exporter"
+    package.chmod(0o700)
+    try:
+        done = refusal(site, "nobody")
+    finally:
+        package.chmod(0o755)
+    assert done.returncode == 1
+    assert f"'nobody' cannot read the program in {package}: install it where every user can" in done.stderr

@@ -1,0 +1,120 @@
+"""What the exporter tells systemd, or whoever speaks as it does."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch, free_port
+
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
+WATCHDOG = 2.0  # seconds; there are four pings in that time, and none once polling is late by half of it
+Start = Callable[..., Exporter]
+
+
+class Manager:
+    """A service manager as far as it listens."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self._socket.setblocking(False)  # noqa: FBT003 - its name says it
+        self.lines: list[str] = []
+        self.fed_at = 0.0
+        self.environment = {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": str(int(WATCHDOG * 1e6))}
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.close()
+
+    def heard(self, line: str) -> int:
+        """Return how often a line beginning so has come until now."""
+        with suppress(BlockingIOError):
+            while True:
+                self.lines += self._socket.recv(65536).decode().split("\n")
+                if "WATCHDOG=1" in self.lines[-3:]:
+                    self.fed_at = time.monotonic()
+        return sum(one.startswith(line) for one in self.lines)
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    """A service manager that a test reads."""
+    with closing(Manager(tmp_path / "notify")) as listening:
+        yield listening
+
+
+def test_ready_when_the_port_answers(manager: Manager, tmp_path: Path, start_exporter: Start) -> None:
+    """It is ready as soon as /metrics answers, also while IMDS takes its two minutes for the first answer."""
+    with Simulator(QUIET, first_answer_delay=120) as simulator:
+        port = free_port()
+        flags = ["--web.listen-address", f"127.0.0.1:{port}", "--journal.path", str(tmp_path / "journal.sqlite")]
+        start_exporter(simulator.url, *flags, **manager.environment)
+        eventually(lambda: manager.heard("READY=1"), "READY=1")
+        assert fetch(f"http://127.0.0.1:{port}/metrics").status == 200
+    assert manager.lines[:2] == ["READY=1", "STATUS=waiting for the first answer of IMDS, which may take two minutes"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        ("timeout", "IMDS answers, no events"),  # that was the last word: it still waits for the next answer
+        ("throttle", "no valid answer of IMDS since 2"),
+    ],
+)
+def test_failing_imds_is_no_reason(fault: str, status: str, manager: Manager, start_exporter: Start) -> None:
+    """The watchdog is fed while IMDS keeps a question open for a minute, and while it throttles."""
+    with Simulator(QUIET) as simulator:
+        start_exporter(simulator.url, "--imds.timeout", "1m", **manager.environment)
+        eventually(lambda: manager.heard("STATUS=IMDS answers, no events"), "the status of a quiet day")
+        simulator.inject(fault)
+        asked = len(simulator.requests)
+        eventually(lambda: len(simulator.requests) > asked, "a question that fails")
+        fed = manager.heard("WATCHDOG=1")
+        eventually(lambda: manager.heard("WATCHDOG=1") > fed + 6, "pings for longer than the watchdog waits")
+        eventually(lambda: manager.heard(f"STATUS={status}"), "the status of the last answer")
+
+
+def test_polling_that_hangs_is_one(manager: Manager) -> None:
+    """The watchdog goes hungry when polling hangs, here on a log that nobody reads, though the port answers."""
+    port = free_port()
+    with Simulator(QUIET) as simulator:
+        flags = ["--imds.endpoint", simulator.url, "--web.listen-address", f"127.0.0.1:{port}"]
+        exporter = subprocess.Popen(
+            [COMMAND, "run", *flags, "--journal.path", "memory", "--imds.timeout", "0.5s"],
+            env=environment(**manager.environment),
+            stderr=subprocess.PIPE,
+        )
+        try:
+            eventually(lambda: manager.heard("STATUS=IMDS answers"), "a poll")
+            assert exporter.stderr is not None
+            pipe = os.open(f"/proc/self/fd/{exporter.stderr.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
+            with suppress(BlockingIOError):
+                while True:
+                    os.write(pipe, b"\n")
+            os.close(pipe)
+            simulator.inject("500")  # there is something to log now
+            eventually(
+                lambda: manager.heard("WATCHDOG=1") and time.monotonic() - manager.fed_at > WATCHDOG,
+                "pings that stay away for longer than the watchdog waits",
+            )
+            assert fetch(f"http://127.0.0.1:{port}/-/healthy").status == 200
+        finally:
+            exporter.kill()
+            exporter.communicate(timeout=PATIENCE)
+
+
+def test_its_end_is_told(manager: Manager, start_exporter: Start) -> None:
+    """The manager hears that it is ending, and nothing after that."""
+    with Simulator(QUIET) as simulator:
+        exporter = start_exporter(simulator.url, **manager.environment)
+        eventually(lambda: manager.heard("READY=1"), "READY=1")
+        assert exporter.terminate() == 0
+    assert manager.heard("STOPPING=1") == 1
+    assert manager.lines[-2:] == ["STOPPING=1", "STATUS=ending"]

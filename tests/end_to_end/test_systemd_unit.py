@@ -1,0 +1,124 @@
+"""The systemd unit: how good its sandbox is, and what works in it, under a real systemd where there may be one."""
+
+import re
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.config import SETTINGS
+from programs import COMMAND, eventually
+from systemd_box import PROGRAM, ROOT, STATE, UNIT, Box, is_possible
+
+EXAMPLE = UNIT.with_name("environment")
+DROP_INS = re.findall(r"^```ini\n(.*?)^```$", (ROOT / "docs/systemd.md").read_text(), re.DOTALL | re.MULTILINE)
+BEST_EXPOSURE = 10  # tenths, as systemd-analyze counts them
+
+
+def test_sandbox_as_good_as_promised() -> None:
+    """By systemd's own rating the unit's exposure is 1.0 or better."""
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", f"--threshold={BEST_EXPOSURE}", "--no-pager", str(UNIT)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_unit_has_no_mistake(tmp_path: Path) -> None:
+    """Every line of the unit is taken by systemd without a word; only where the program lies is its user's matter."""
+    text = UNIT.read_text()
+    assert f"ExecStart={PROGRAM} run\n" in text
+    unit = tmp_path / UNIT.name
+    unit.write_text(text.replace(PROGRAM, COMMAND))
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("number", range(len(DROP_INS)))
+def test_drop_ins_of_the_page(number: int, tmp_path: Path) -> None:
+    """Every drop-in that the page shows is taken by systemd without a word, too."""
+    unit = tmp_path / UNIT.name
+    unit.write_text(f"{UNIT.read_text().replace(PROGRAM, COMMAND)}\n{DROP_INS[number]}")
+    done = subprocess.run(["systemd-analyze", "verify", str(unit)], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_example_of_the_environment() -> None:
+    """Every variable in the example is one that the exporter knows."""
+    known = {setting.environment for setting in SETTINGS} | {"AZURE_SCHEDULED_EVENTS_CONFIG_FILE"}
+    named = re.findall(r"^#?([A-Z_]+)=\S+$", EXAMPLE.read_text(), re.MULTILINE)
+    assert len(named) == EXAMPLE.read_text().count("=")
+    assert set(named) <= known
+
+
+DROP_IN = """\
+[Service]
+SystemCallErrorNumber=kill
+WatchdogSec=4s
+RestartSec=100ms
+StandardOutput=append:/run/exporter.log
+StandardError=append:/run/exporter.log
+"""
+ENDPOINT = "127.0.0.1:9169"
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
+    """A real systemd that has started the unit, on a simulator with an event; a forbidden system call kills."""
+    settings = f"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=http://{ENDPOINT}\n"
+    with Box(tmp_path_factory.mktemp("box"), DROP_IN, settings) as running:
+        story = ["--scenario", "live-migration", "--speed", "10", "--web.listen-address", ENDPOINT]
+        running.start(PROGRAM, "simulate", *story)
+        running.run("systemctl", "start", UNIT.name)
+        yield running
+
+
+boxed = pytest.mark.parametrize("machine", ["namespaces"] if is_possible() else [])
+
+
+@boxed
+def test_in_the_sandbox(box: Box, machine: str) -> None:
+    """In its sandbox the exporter polls, journals under its own user, and knows which boot this is."""
+    eventually(lambda: "1 event: Freeze of this VM" in box.shown("StatusText"), f"the event, with {machine}")
+    folder = box.folder / STATE
+    journal = folder / "journal.sqlite"
+    owner = journal.stat().st_uid
+    assert owner == folder.stat().st_uid != 0
+    assert (folder.stat().st_mode & 0o777, journal.stat().st_mode & 0o777) == (0o700, 0o600)
+    with closing(sqlite3.connect(f"{journal.as_uri()}?mode=ro", uri=True)) as connection:
+        dump = "\n".join(connection.iterdump())
+    assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() in dump
+    assert box.shown("NRestarts") == "0", box.log
+
+
+@boxed
+def test_addresses_that_are_let_in(box: Box, machine: str) -> None:
+    """A scraper in a private network is answered, one with a public address is not."""
+    answers = {address: box.status(f"http://{address}:10169/metrics") for address in ("10.1.2.3", "203.0.113.1")}
+    assert answers["10.1.2.3"] == "200", machine
+    assert "timed out" in answers["203.0.113.1"]
+
+
+@boxed
+def test_restart_of_what_hangs(box: Box, machine: str) -> None:
+    """An exporter that hangs is restarted, and nothing of what it knew is lost."""
+    first = box.shown("MainPID")
+    box.run("kill", "-STOP", first)
+    eventually(lambda: box.shown("MainPID") not in {first, "0"}, f"another process, with {machine}")
+    eventually(lambda: "1 event: Freeze of this VM" in box.shown("StatusText"), "the event again")
+    assert box.log.count("event detected") == 1
+
+
+@boxed
+def test_mistake_in_the_settings(box: Box, machine: str) -> None:
+    """A setting that cannot be is shown as failed, with its reason in the log, and not tried again and again."""
+    file = box.folder / "etc" / "azure-scheduled-events-exporter" / "environment"
+    file.write_text("AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=never\n")
+    box.run("systemctl", "restart", UNIT.name, check=False)
+    assert (box.shown("ActiveState"), box.shown("ExecMainStatus")) == ("failed", "2"), machine
+    assert "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL: 'never' is no duration" in box.log

@@ -1,0 +1,294 @@
+"""TLS and users on the real exporter: Prometheus and others with certificate and password get in, nobody else."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import bcrypt
+import psutil
+import pytest
+import requests
+from playwright.sync_api import Error, expect, sync_playwright
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.web_config import HEADERS, load
+from certificates import Authority
+from documented import Block, blocks
+from programs import COMMAND, PATIENCE, TESTS, Exporter, Prometheus, environment, eventually
+
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
+PAGE = TESTS.parent / "docs" / "web-config.md"
+FILES = [block for block in blocks(PAGE) if block.language == "yaml" and "scrape_configs" not in block.text]
+PATHS = ("/", "/metrics", "/api/v1/events", "/nowhere")
+GUARDED = """\
+tls_server_config:
+  cert_file: server.pem
+  key_file: server.key
+  client_auth_type: RequireAndVerifyClientCert
+  client_ca_file: ca.pem
+  client_allowed_sans: [prometheus.example]
+basic_auth_users:
+  prometheus: {}
+"""
+
+
+def hashed(password: str) -> str:
+    """Return a bcrypt hash as cheap as there is."""
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+
+
+@pytest.fixture(name="simulator", scope="module")
+def _simulator() -> Iterator[Simulator]:
+    with Simulator(QUIET) as running:
+        yield running
+
+
+@pytest.fixture(name="authority")
+def _authority(tmp_path: Path) -> Authority:
+    authority = Authority(tmp_path)
+    authority.server()
+    authority.client()
+    return authority
+
+
+def check_config(*flags: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run check-config to its end."""
+    arguments = [COMMAND, "check-config", "--web.config.file", *flags]
+    return subprocess.run(arguments, env=environment(), capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_prometheus(
+    simulator: Simulator,
+    authority: Authority,
+    start_exporter: Callable[..., Exporter],
+    start_prometheus: Callable[..., Prometheus],
+    tmp_path: Path,
+) -> None:
+    """Prometheus with certificate and password sees the exporter up; without either, or with a wrong one, down."""
+    stranger = authority.client("stranger", "DNS:stranger.example")
+    (tmp_path / "web.yml").write_text(GUARDED.format(hashed("secret")))
+    exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
+    prometheus = start_prometheus(f"127.0.0.1:{exporter.port}", interval="500ms")  # speaks plain HTTP: job "exporter"
+
+    def job(name: str, client: str, password: str) -> dict[str, object]:
+        certificate = {"cert_file": f"{tmp_path}/{client}.pem", "key_file": f"{tmp_path}/{client}.key"}
+        return {
+            "job_name": name,
+            "scheme": "https",
+            "tls_config": {"ca_file": str(authority.own.certificate), **(certificate if client else {})},
+            "basic_auth": {"username": "prometheus", "password": password},
+            "static_configs": [{"targets": [f"localhost:{exporter.port}"]}],
+        }
+
+    config = tmp_path / "prometheus.yml"
+    content = json.loads(config.read_text())
+    content["scrape_configs"] += [
+        job("right", "client", "secret"),
+        job("wrong password", "client", "secrets"),
+        job("wrong name", stranger.certificate.stem, "secret"),
+        job("no certificate", "", "secret"),
+    ]
+    config.write_text(json.dumps(content))
+    prometheus.process.send_signal(signal.SIGHUP)
+
+    up = {f"__name__=up,instance=localhost:{exporter.port},job={job}": 0.0 for job in ("wrong password", "wrong name")}
+    expected = {
+        **up,
+        f"__name__=up,instance=localhost:{exporter.port},job=no certificate": 0.0,
+        f"__name__=up,instance=localhost:{exporter.port},job=right": 1.0,
+        f"__name__=up,instance=127.0.0.1:{exporter.port},job=exporter": 0.0,
+    }
+    eventually(lambda: prometheus.query("up") == expected, "only the right one up")
+    eventually(lambda: (prometheus.one('count_over_time(up{job="right"}[1m])') or 0) > 3, "some more scrapes")
+    assert prometheus.query("up") == expected
+    assert prometheus.one('min_over_time(up{job="right"}[1m])') == 1
+    assert prometheus.one('azure_scheduled_events_up{job="right"}') == 1
+    assert exporter.lines("level=error") == []
+    assert exporter.lines("level=warning") == []
+    assert "secret" not in exporter.log
+    assert exporter.terminate() == 0
+
+
+def test_paths(
+    simulator: Simulator, authority: Authority, start_exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """Every path asks for a password but health and readiness; a session of requests gets all of them with it."""
+    text = GUARDED.replace("RequireAndVerifyClientCert", "NoClientCert")
+    text = re.sub("  client_(ca_file|allowed_sans): .*\n", "", text).format(hashed("secret"))
+    (tmp_path / "web.yml").write_text(text)
+    exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
+    base = f"https://localhost:{exporter.port}"
+    with requests.Session() as session:
+        session.trust_env = False
+        session.verify = str(authority.own.certificate)
+        eventually(lambda: session.get(f"{base}/-/ready", timeout=10).status_code == 200, "readiness")
+        assert session.get(f"{base}/-/healthy", timeout=10).text == "alive\n"
+        for path in PATHS:
+            answer = session.get(base + path, timeout=10)
+            assert answer.status_code == 401
+            assert answer.headers["WWW-Authenticate"].startswith('Basic realm="azure-scheduled-events-exporter"')
+        session.auth = ("prometheus", "secret")
+        assert [session.get(base + path, timeout=10).status_code for path in PATHS] == [200, 200, 200, 404]
+
+
+def test_browser(
+    simulator: Simulator, authority: Authority, start_exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """A browser that was given the password shows the status page, and the page keeps itself up to date with it."""
+    users = f"basic_auth_users: {{somebody: {hashed('secret')}}}\n"
+    file = tmp_path / "web.yml"
+    file.write_text(
+        f"tls_server_config: {{cert_file: {authority.server().certificate}, key_file: server.key}}\n{users}"
+    )
+    exporter = start_exporter(simulator.url, "--web.config.file", str(file), "--poll.interval", "250ms")
+    base = f"https://localhost:{exporter.port}/"
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        knowing = chromium.new_context(
+            ignore_https_errors=True, http_credentials={"username": "somebody", "password": "secret"}
+        )
+        page = knowing.new_page()
+        answer = page.goto(base)
+        assert answer is not None
+        assert answer.status == 200
+        heard = page.locator("main").get_attribute("data-now")
+        expect(page.locator(f"main:not([data-now='{heard}'])")).to_have_count(1, timeout=PATIENCE * 1000)
+        assert "stale" not in (page.locator("body").get_attribute("class") or "")
+        ignorant = chromium.new_context(ignore_https_errors=True).new_page()
+        with pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):  # it would ask, but nobody is there
+            ignorant.goto(base)
+        chromium.close()
+
+
+def test_change(simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
+    """A new password holds without a restart; a wrong file changes nothing and is told in one line of the log."""
+    file = tmp_path / "web.yml"
+    file.write_text(f"basic_auth_users: {{prometheus: {hashed('old')}}}\n")
+    exporter = start_exporter(simulator.url, "--web.config.file", str(file))
+    with requests.Session() as session:
+        session.trust_env = False
+
+        def asked(password: str) -> int:
+            answer = session.get(f"{exporter.url}/metrics", auth=("prometheus", password), timeout=10)
+            return answer.status_code
+
+        assert (asked("old"), asked("new")) == (200, 401)
+        file.write_text(f"basic_auth_users: {{prometheus: {hashed('new')}}}\n")
+        eventually(lambda: asked("new") == 200, "the new password")
+        assert asked("old") == 401
+        file.write_text("basic_auth_users: {prometheus: new}\n")
+        [line] = eventually(lambda: exporter.lines("level=error"), "the error in the log")
+        assert f"{file}:1: basic_auth_users.prometheus: is no bcrypt hash" in line
+        assert (asked("new"), asked("old")) == (200, 401)
+        file.write_text(f"basic_auth_users: {{prometheus: {hashed('newer')}}}\n")
+        eventually(lambda: asked("newer") == 200, "the newest password")
+    assert len(exporter.lines("level=error")) == 1
+    assert len(exporter.lines("web configuration read")) == 3
+    assert exporter.terminate() == 0
+
+
+@pytest.mark.parametrize("text", ["tls_server_config: {cert_file: nowhere.pem, key_file: nowhere.key}\n", None])
+def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
+    """With a file that cannot be used run does not start, and check-config says the same: one line, status 2."""
+    file = tmp_path / "web.yml"
+    if text:
+        file.write_text(text)
+    flags = ["--journal.path", "memory", "--web.listen-address", "127.0.0.1:0", "--web.config.file", str(file)]
+    run = [COMMAND, "run", "--imds.endpoint", "http://127.0.0.1:1", *flags]
+    for done in (
+        subprocess.run(run, env=environment(), capture_output=True, text=True, timeout=60, check=False),
+        check_config(file),
+    ):
+        assert done.returncode == 2
+        line = done.stderr.splitlines()[-1]  # before it the log may have a line
+        assert "Traceback" not in done.stderr
+        assert str(file) in line
+        assert "cannot be read: No such file or directory" in line
+
+
+def test_other_commands_do_not_read_it(tmp_path: Path) -> None:
+    """A command that serves nothing does not look at keys that only the daemon may read."""
+    flags = ["--web.config.file", str(tmp_path / "nowhere.yml"), "--journal.path", str(tmp_path)]
+    done = subprocess.run(
+        [COMMAND, "history", *flags], env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "nowhere" not in done.stdout + done.stderr
+
+
+def test_memory(
+    simulator: Simulator, authority: Authority, start_exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """400 clients that connect and then say nothing, and 50 that stop after the handshake, do not fill the memory."""
+    (tmp_path / "web.yml").write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
+    exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
+    context = ssl.create_default_context(cafile=str(authority.own.certificate))
+    process = psutil.Process(exporter.process.pid)
+
+    def connected() -> socket.socket:
+        return socket.create_connection(("127.0.0.1", exporter.port), 10)
+
+    def scrape() -> bytes:
+        with context.wrap_socket(connected(), server_hostname="localhost") as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return client.recv(15)
+
+    assert scrape() == b"HTTP/1.1 200 OK"
+    before = process.memory_info().rss
+    with ExitStack() as stack:
+        for _ in range(400):
+            stack.enter_context(connected())
+        for _ in range(50):
+            stack.enter_context(context.wrap_socket(stack.enter_context(connected()), server_hostname="localhost"))
+        assert scrape() == b"HTTP/1.1 200 OK"
+        grown = (process.memory_info().rss - before) / (1 << 20)
+    assert grown < 64, f"{grown:.0f} MiB"
+    assert exporter.terminate() == 0
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=block.place) for block in FILES])
+def test_documented_files(block: Block, authority: Authority, tmp_path: Path) -> None:
+    """Each web configuration on the page about it is one that the exporter takes."""
+    for name in ("tls.crt", "tls.key", "clients-ca.crt"):
+        source = {"tls.crt": "server.pem", "tls.key": "server.key", "clients-ca.crt": "ca.pem"}[name]
+        shutil.copy(authority.folder / source, tmp_path / name)
+    file = tmp_path / "documented.yml"
+    file.write_text(block.text)
+    done = check_config(file)
+    assert done.returncode == 0, done.stderr
+
+
+def test_documented_hash(tmp_path: Path) -> None:
+    """The command on the page makes a hash that the exporter takes, of the password that was typed."""
+    [command] = re.findall(r"(?m)^python3 -c '(.+bcrypt.+)'$", PAGE.read_text())
+    done = subprocess.run(
+        [sys.executable, "-c", command],
+        input="sécret\n",
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+        start_new_session=True,  # no terminal to ask at
+    )
+    made = done.stdout.split()[-1]
+    assert bcrypt.checkpw("sécret".encode(), made.encode())
+    file = tmp_path / "web.yml"
+    file.write_text(f"basic_auth_users: {{prometheus: {made}}}\n")
+    assert load(file).users == ((b"prometheus", made.encode()),)
+
+
+def test_documented_headers() -> None:
+    """The page names every header that may be set."""
+    page = PAGE.read_text()
+    assert [name for name in HEADERS if f"`{name}`" not in page] == []

@@ -1,0 +1,158 @@
+"""The program on what Windows offers: its code runs with everything else taken away (``without_posix.py``)."""
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator, find
+from programs import PATIENCE, TESTS, Program, Scrape, environment, eventually, fetch
+
+WINDOWS = [sys.executable, str(TESTS / "without_posix.py")]
+CTRL_BREAK = signal.SIGUSR1  # what stands in for it there
+VM = "vmss_0"
+NAME = "azure-scheduled-events-exporter"
+Run = Callable[..., Program]
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """A live migration, of which the 15 minutes of notice pass in 4.5 s."""
+    with Simulator(find("live-migration"), speed=200) as running:
+        yield running
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """Start the program, ``run("simulate", …)``; it ends with the test."""
+    with ExitStack() as stack:
+        count = iter(range(10))
+
+        def start(*arguments: str) -> Program:
+            output = tmp_path / f"{next(count)}.log"
+            return stack.enter_context(Program([*WINDOWS, *arguments], output, PROGRAMDATA=str(tmp_path)))
+
+        yield start
+
+
+def done(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*WINDOWS, *arguments],
+        env=environment(PROGRAMDATA=str(folder)),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def address(exporter: Program) -> str:
+    """Return where it listens."""
+    port = exporter.wait_for_line(r"msg=listening.* port=(\d+)")[1]
+    return f"http://127.0.0.1:{port}"
+
+
+def ended(program: Program) -> int:
+    """Press Ctrl-Break and return the exit status."""
+    program.process.send_signal(CTRL_BREAK)
+    return program.process.wait(PATIENCE)
+
+
+TAKEN_FROM_OURS = [
+    "import fcntl",
+    "from os import geteuid",
+    "import os; os.fork",
+    "import socket; socket.AF_UNIX",
+    "import signal; signal.SIGHUP",
+    "import time; time.CLOCK_BOOTTIME",
+    "import sys; assert sys.platform != 'win32'",
+    "import asyncio; asyncio.new_event_loop().add_signal_handler(2, print)",
+]
+TAKEN_FROM_ALL = ["open('/proc/sys/kernel/random/boot_id')"]
+TRIED = """
+import json, sys, without_posix
+without_posix.take_away()
+failed = []
+for code in json.loads(sys.argv[2]):
+    try:
+        exec(code, {"__name__": sys.argv[1]})
+    except Exception:
+        failed.append(code)
+print(json.dumps(failed))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "taken"),
+    [
+        ("azure_scheduled_events_exporter.tried", TAKEN_FROM_OURS + TAKEN_FROM_ALL),
+        ("another.library", TAKEN_FROM_ALL),
+    ],
+)
+def test_what_is_taken_away(module: str, taken: list[str]) -> None:
+    """What Windows does not have fails in a module of this project, and works in every other."""
+    tried = [sys.executable, "-W", "ignore", "-c", TRIED, module, json.dumps(TAKEN_FROM_OURS + TAKEN_FROM_ALL)]
+    outcome = subprocess.run(tried, cwd=TESTS, check=True, capture_output=True, text=True)
+    assert json.loads(outcome.stdout) == taken
+
+
+def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
+    """A live migration is polled, served, journalled and remembered over a restart."""
+    flags = ["--imds.endpoint", simulator.url, "--web.listen-address", "127.0.0.1:0", "--poll.interval", "0.2s"]
+    exporter = run("run", *flags)
+    url = address(exporter)
+
+    def scrape() -> Scrape:
+        return Scrape(fetch(f"{url}/metrics").body.decode())
+
+    eventually(lambda: scrape().value("pending", event_type="Freeze", scope="self") == 1, "the announcement")
+    assert "Live Migration" in fetch(f"{url}/").body.decode()
+    assert json.loads(fetch(f"{url}/api/v1/events").body)["vm_name"] == VM
+    assert ended(exporter) == 0, exporter.log
+
+    exporter = run("run", *flags)
+    url = address(exporter)
+    told = {"detected": 1, "approved": 0, "started": 1, "completed": 1, "lost": 0, "cancelled": 0}
+    eventually(lambda: scrape().transitions(scope="self").items() >= {"completed": 1}.items(), "its end")
+    now = scrape()
+    assert {name: now.total("transitions_total", scope="self", transition=name) for name in told} == told
+    assert (now.value("up"), now.value("journal_up"), now.series("instance_info")[0][0]["vm_name"]) == (1, 1, VM)
+    assert ended(exporter) == 0, exporter.log
+    assert "Traceback" not in exporter.log
+
+    history = done(tmp_path, "history", "--json")
+    assert history.returncode == 0, history.stderr
+    assert [(life["event_type"], life["outcome"]) for life in json.loads(history.stdout)] == [("Freeze", "completed")]
+    with closing(sqlite3.connect(tmp_path / NAME / "journal.sqlite")) as journal:
+        boots = set(re.findall(r"booted-\d+", "\n".join(journal.iterdump())))
+    assert 1 <= len(boots) <= 2  # a boot on the border of two half minutes has two names
+
+
+def test_commands(simulator: Simulator, tmp_path: Path) -> None:
+    """The other commands work, too."""
+    checked = done(tmp_path, "check-config", "--poll.interval", "5s")
+    assert (checked.returncode, "poll.interval: 5s   [--poll.interval]" in checked.stdout) == (0, True)
+    events = done(tmp_path, "events", "--imds.endpoint", simulator.url, "--json")
+    assert events.returncode == 0, events.stderr
+    assert json.loads(events.stdout)["up"]
+    exported = done(tmp_path, "assets", "export", str(tmp_path / "assets"))
+    assert exported.returncode == 0, exported.stderr
+    assert (tmp_path / "assets" / "alerts" / "values.yaml").is_file()
+    refused = done(tmp_path, "run", "--web.listen-address", simulator.url.removeprefix("http://"))
+    assert refused.returncode == 1
+    assert "another process listens there" in refused.stderr
+
+
+def test_simulator(run: Run) -> None:
+    """The simulator plays, and Ctrl-Break ends it."""
+    simulate = run("simulate", "--scenario", "live-migration", "--web.listen-address", "127.0.0.1:0")
+    simulate.wait_for_line(r"Point an exporter at it")
+    assert ended(simulate) == 0, simulate.log

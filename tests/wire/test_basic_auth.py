@@ -1,0 +1,469 @@
+"""Users and passwords: who is let in, what it costs, and that nobody keeps anybody else waiting."""
+
+import asyncio
+import base64
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from azure_scheduled_events_exporter.access import WebAccess
+from azure_scheduled_events_exporter.basic_auth import BasicAuth, Refusal, credentials, neighbour, unguessable_hash
+from azure_scheduled_events_exporter.connection import Limits, Request
+from azure_scheduled_events_exporter.tls import Tls
+from programs import eventually
+from serving import LIMITS, PAGE, PATIENCE, Running, header, read_all, request, serving, status
+
+REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
+ASKED = "a user and the right password are needed here"
+
+
+def hashed(password: bytes, cost: int = 4, prefix: str = "2b") -> str:
+    """Return a real bcrypt hash."""
+    return bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode().replace("$2b$", f"${prefix}$")
+
+
+def basic(user: str | bytes, password: str | bytes) -> str:
+    """Return the value of an Authorization header."""
+    parts = [part.encode() if isinstance(part, str) else part for part in (user, password)]
+    return "Basic " + base64.b64encode(b":".join(parts)).decode()
+
+
+def asking(user: str, password: str, path: str = "/metrics", *headers: str) -> bytes:
+    """Return the bytes of a request with a password."""
+    return request(path, "GET", "1.1", f"Authorization: {basic(user, password)}", *headers)
+
+
+@pytest.fixture(name="guarded")
+def _guarded(tmp_path: Path) -> Callable[[str], AbstractContextManager[Running]]:
+    """Serve as a web configuration file says, with /-/healthy open."""
+    path = tmp_path / "web.yml"
+
+    def serve(text: str) -> AbstractContextManager[Running]:
+        path.write_text(text)
+        return serving(door=lambda log: WebAccess(path, {"/-/healthy", "/open"}, pause=0.05, log=log))
+
+    return serve
+
+
+class Gate:
+    """A comparison that can be held up; the "hash" of a password is the password behind a cost, ``$2b$10$secret``."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.open.set()
+        self.seen: list[tuple[bytes, bytes]] = []
+
+    def matches(self, password: bytes, stored: bytes) -> bool:
+        """Compare as soon as the gate is open."""
+        self.seen.append((password, stored))
+        assert self.open.wait(PATIENCE)
+        if password == b"trouble":
+            raise ZeroDivisionError
+        return stored[7:] == password
+
+    def work(self) -> int:
+        """Return what bcrypt would have worked since this was last asked."""
+        seen, self.seen = self.seen, []
+        return sum(1 << int(stored[4:6]) for _, stored in seen)
+
+
+class GatedDoor:
+    """A door of plain HTTP at which passwords are asked, and the gate compares them."""
+
+    tls: Tls | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def __init__(self, gate: Gate, users: dict[bytes, bytes], log: logging.Logger) -> None:
+        self._pool = ThreadPoolExecutor(1)
+        self._auth = BasicAuth(users.items(), gate.matches, self._pool, log)
+
+    def admit(self, request: Request, client: str) -> Refusal | asyncio.Future[Refusal]:
+        """Ask for a password."""
+        return self._auth.judge(request.headers.get("authorization", ""), client)
+
+    async def watch(self, retire: Callable[[], None]) -> None:
+        """Nothing changes."""
+
+    def close(self) -> None:
+        """End the thread."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@pytest.fixture(name="gate")
+def _gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open.set()
+
+
+def gated(gate: Gate, limits: Limits = LIMITS, **users: str) -> AbstractContextManager[Running]:
+    """Serve to ``users``, each with the hash of the gate."""
+    stored = {name.encode(): text.encode() for name, text in (users or {"scraper": "$2b$10$secret"}).items()}
+    return serving(limits=limits, door=lambda log: GatedDoor(gate, stored, log))
+
+
+def connect(running: Running, source: str) -> socket.socket:
+    """Return a connection of the client ``source``, one of this machine's many loopback addresses."""
+    return socket.create_connection(("127.0.0.1", running.server.port), PATIENCE, (source, 0))
+
+
+def answered(client: socket.socket) -> int:
+    """Return the status of the next answer, and read all of it."""
+    with client.makefile("rb") as file:
+        code = int(file.readline().split()[1])
+        length = 0
+        while line := file.readline().strip():
+            name, _, value = line.partition(b":")
+            length = int(value) if name.lower() == b"content-length" else length
+        file.read(length)
+    return code
+
+
+class TestCredentials:
+    """What the Authorization header says."""
+
+    @pytest.mark.parametrize(
+        ("text", "given"),
+        [
+            (basic("a", "b"), (b"a", b"b")),
+            (basic("a", "b").replace("Basic", "bAsIC  "), (b"a", b"b")),
+            (basic("a", "b:c:"), (b"a", b"b:c:")),
+            (basic("", ""), (b"", b"")),
+            (basic("Jürgen", "pässword"), ("Jürgen".encode(), "pässword".encode())),
+        ],
+    )
+    def test_given(self, text: str, given: tuple[bytes, bytes]) -> None:
+        """User and password are read as RFC 7617 has them: the first colon parts them."""
+        assert credentials(text) == given
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "Basic",
+            "Basic ",
+            "Basic YQ==",
+            "Basic YTpi!",
+            "Basic YTpi YTpi",
+            "Basic YTpi, Basic YTpi",
+            "Basic ä",
+            "Bearer YTpi",
+            "YTpi",
+            basic("a\0", "b"),
+            basic("a", "b\0c"),
+        ],
+    )
+    def test_none(self, text: str) -> None:
+        """What is no user and password, or has a NUL in it, counts as nothing said."""
+        assert credentials(text) is None
+
+    def test_neighbours(self) -> None:
+        """One host is one client: an IPv4 address in either form, or all addresses of an IPv6 /64."""
+        assert neighbour("::ffff:10.0.0.1") == neighbour("10.0.0.1") != neighbour("10.0.0.2")
+        assert neighbour("2001:db8::1") == neighbour("2001:db8::ffff:1%eth0") != neighbour("2001:db8:0:1::1")
+
+    def test_unguessable_hash(self) -> None:
+        """The hash that unknown users are compared with is one for bcrypt, of the cost that was asked for."""
+        for cost in (4, 5):
+            made = unguessable_hash(cost)
+            assert made.startswith(f"$2b${cost:02d}$".encode())
+            assert not bcrypt.checkpw(b"secret", made)
+        assert unguessable_hash(4) != unguessable_hash(4)
+
+
+class TestUsers:
+    """Who is let in by a file."""
+
+    def test_password(self, guarded: Callable[[str], AbstractContextManager[Running]]) -> None:
+        """The right password gets the page; none, a wrong one and an unknown user get the same 401, on every path."""
+        with guarded(f"basic_auth_users: {{alice: {hashed(b'secret')}, bob: {hashed(b'hidden', 5)}}}") as running:
+            for user, password in (("alice", "secret"), ("bob", "hidden")):
+                for _ in range(2):
+                    assert running.get(Authorization=basic(user, password))[:2] == (200, PAGE)
+            refusals = []
+            for user, password in (
+                ("alice", "hidden"),
+                ("bob", "secret"),
+                ("carol", "secret"),
+                ("", ""),
+                ("alice", ""),
+            ):
+                refusals += [running.get(Authorization=basic(user, password)) for _ in range(2)]
+            refusals += [running.get(path) for path in ("/metrics", "/", "/nowhere", "/%2D/healthier")]
+            refusals += [running.get(method="POST"), running.get(Authorization="Bearer abc")]
+            for code, body, headers in refusals:
+                assert (code, body, headers["WWW-Authenticate"]) == (401, f"{ASKED}\n".encode(), REALM)
+            assert running.get("/-/healthy")[0] == 404  # nothing is served there in this test, but everybody may ask
+            assert running.get("/%2D/healthy")[0] == 404
+            assert running.get("/nowhere", Authorization=basic("alice", "secret"))[0] == 404
+
+    @pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])
+    def test_prefix(self, prefix: str, guarded: Callable[[str], AbstractContextManager[Running]]) -> None:
+        """Hashes of htpasswd, of Go and of Python are all taken."""
+        with guarded(f"basic_auth_users: {{alice: {hashed(b'secret', prefix=prefix)}}}") as running:
+            assert running.get(Authorization=basic("alice", "secret"))[0] == 200
+
+    @pytest.mark.parametrize(
+        ("password", "right", "wrong"),
+        [
+            ("p:ss: wörd".encode(), "p:ss: wörd".encode(), b"p:ss: word"),
+            (b"", b"", b" "),
+            (b"x" * 72, b"x" * 72 + b"y", b"x" * 71 + b"y"),  # bcrypt sees no further: as in the toolkit
+            (b"a", b"a", b"a\0"),
+            (b"a", b"a", b"a\0a"),  # the same key for bcrypt, which repeats it with a NUL between
+        ],
+    )
+    def test_odd_passwords(
+        self, password: bytes, right: bytes, wrong: bytes, guarded: Callable[[str], AbstractContextManager[Running]]
+    ) -> None:
+        """Colons, other scripts, nothing, more than bcrypt sees and NUL: each is answered, and never by a 500."""
+        with guarded(f"basic_auth_users: {{alice: {hashed(password)}}}") as running:
+            for _ in range(2):
+                assert running.get(Authorization=basic("alice", right))[0] == 200
+                assert running.get(Authorization=basic("alice", wrong))[0] == 401
+
+    def test_rate_limit(self, guarded: Callable[[str], AbstractContextManager[Running]]) -> None:
+        """Requests above the rate limit get 429; the open paths are not counted."""
+        with guarded("rate_limit: {interval: 1h, burst: 2}") as running:
+            assert [running.get("/-/healthy")[0] for _ in range(5)] == [404] * 5
+            assert [running.get()[0] for _ in range(3)] == [200, 200, 429]
+            assert running.get()[2]["Retry-After"] == "1"
+            assert running.get("/open")[0] == 404
+
+    def test_headers(self, guarded: Callable[[str], AbstractContextManager[Running]]) -> None:
+        """Headers of the file are on every answer, good or bad, and take the place of ours."""
+        policy = "default-src 'none'"
+        text = (
+            f'http_server_config: {{headers: {{Content-Security-Policy: "{policy}", X-Content-Type-Options: nosniff}}}}'
+        )
+        with guarded(text) as running:
+            answers = [
+                running.talk(request()),
+                running.talk(request("/nowhere")),
+                running.talk(request(method="POST")),
+                running.talk(b"nonsense\r\n\r\n"),
+            ]
+        assert [status(answer) for answer in answers] == [200, 404, 405, 400]
+        for answer in answers:
+            assert header(answer, "Content-Security-Policy") == policy
+            assert answer.lower().count(b"x-content-type-options") == 1
+
+
+class TestCost:
+    """What a check costs, and what is remembered."""
+
+    def test_unknown_user(self, gate: Gate) -> None:
+        """An unknown user costs the same work as each known one, although their hashes differ in cost."""
+        with gated(gate, cheap="$2b$04$one", dear="$2b$12$two") as running:
+            for user, password in (("cheap", "x"), ("cheap", "one"), ("dear", "x"), ("dear", "two"), ("nobody", "x")):
+                running.get(Authorization=basic(user, password))
+                assert gate.work() == 1 << 12, user
+
+    def test_remembered(self, gate: Gate) -> None:
+        """Right and wrong passwords, of known and unknown users, are checked once and then remembered."""
+        with gated(gate) as running:
+            for user, password, code in (("scraper", "secret", 200), ("scraper", "x", 401), ("nobody", "x", 401)):
+                assert [running.get(Authorization=basic(user, password))[0] for _ in range(4)] == [code] * 4
+                assert gate.work() == 1 << 10
+
+    def test_no_confusion(self, gate: Gate) -> None:
+        """What is remembered of one user and password never answers for another, however they are cut."""
+        with gated(gate, a="$2b$04$bc", ab="$2b$04$bc") as running:
+            assert running.get(Authorization=basic("a", "bc"))[0] == 200
+            for user, password in (
+                ("ab", "c"),
+                ("abc", ""),
+                ("", "abc"),
+                ("a$2b$04$bc", ""),
+                ("a", "$2b$04$bc"),
+                ("a", "b"),
+            ):
+                gate.work()
+                assert running.get(Authorization=basic(user, password))[0] == 401
+                assert gate.work(), (user, password)
+
+    def test_digest(self, gate: Gate) -> None:
+        """What is remembered is told apart wherever user, hash and password are cut, and differs between processes."""
+        one, two = (
+            BasicAuth([(b"a", b"$2b$04$")], gate.matches, ThreadPoolExecutor(1), logging.root) for _ in range(2)
+        )
+        cuts = [(b"abc", b"", b""), (b"ab", b"c", b""), (b"a", b"bc", b""), (b"a", b"b", b"c"), (b"", b"", b"abc")]
+        digests = {auth._digest(*cut) for auth in (one, two) for cut in cuts}
+        assert len(digests) == 2 * len(cuts)
+
+    def test_knowing_the_hash(self, gate: Gate) -> None:
+        """Who knows a stored hash cannot make the memory take it for the password, as the toolkit once did."""
+        with gated(gate) as running:
+            stored = "$2b$10$secret"
+            for user, password in ((f"scraper{stored}", ""), ("scraper", stored), (f"scraper:{stored}", stored)):
+                assert running.get(Authorization=basic(user, password))[0] == 401
+            assert running.get(Authorization=basic("scraper", ""))[0] == 401
+            assert running.get(Authorization=basic("scraper", stored))[0] == 401
+
+    def test_wrong_ones_do_not_push_out(self, gate: Gate) -> None:
+        """However many wrong passwords come, the right one is still known; of the wrong ones the latest are."""
+        with gated(gate) as running, running.connect() as client:
+            client.sendall(asking("scraper", "secret"))
+            assert answered(client) == 200
+            for number in range(300):
+                client.sendall(asking("scraper" if number % 2 else f"user {number}", f"wrong {number}"))
+                assert answered(client) == 401
+            gate.work()
+            for user, password, code in (("scraper", "secret", 200), ("scraper", "wrong 299", 401)):
+                client.sendall(asking(user, password))
+                assert answered(client) == code
+            assert gate.work() == 0
+            client.sendall(asking("scraper", "wrong 1"))
+            assert answered(client) == 401
+            assert gate.work() == 1 << 10
+
+    def test_failing_comparison(self, gate: Gate) -> None:
+        """A comparison that fails lets nobody in, is logged, and is not remembered."""
+        with gated(gate, scraper="$2b$10$trouble") as running:
+            assert [running.get(Authorization=basic("scraper", "trouble"))[0] for _ in range(2)] == [500, 500]
+            assert {record.levelname for record in running.records} == {"ERROR"}
+            assert gate.work() == 2 << 10
+
+
+class TestWaiting:
+    """Checks take long, and only those who need one wait."""
+
+    def test_known_scraper_does_not_wait(self, gate: Gate) -> None:
+        """While wrong passwords are checked, a scraper that was right before is answered at once, and so is nobody."""
+        with gated(gate) as running:
+            assert running.get(Authorization=basic("scraper", "secret"))[0] == 200
+            gate.open.clear()
+            guessers = [running.connect() for _ in range(3)]
+            for number, guesser in enumerate(guessers):
+                guesser.sendall(asking("scraper", f"guess {number}"))
+            eventually(lambda: len(gate.seen) > 1, "the first guess")
+            assert running.get(Authorization=basic("scraper", "secret"))[0] == 200
+            assert running.get()[0] == 401
+            gate.open.set()
+            for guesser in guessers:
+                assert answered(guesser) == 401
+                guesser.close()
+
+    def test_one_client_cannot_fill_the_queue(self, gate: Gate) -> None:
+        """Of a client with many guesses a few wait and the rest get 503; a new scraper elsewhere has its turn."""
+        with gated(gate) as running:
+            gate.open.clear()
+            guessers = [connect(running, "127.0.0.2") for _ in range(10)]
+            for number, guesser in enumerate(guessers):
+                guesser.sendall(asking("scraper", f"guess {number}"))
+            eventually(lambda: len(gate.seen) == 1, "the first guess")
+            codes = [answered(guesser) for guesser in guessers[4:]]
+            scraper = connect(running, "127.0.0.3")
+            scraper.sendall(asking("scraper", "secret"))
+            gate.open.set()
+            assert codes == [503] * 6
+            assert answered(scraper) == 200
+            assert [answered(guesser) for guesser in guessers[:4]] == [401] * 4
+            for client in (scraper, *guessers):
+                client.close()
+
+    def test_all_clients_together(self, gate: Gate) -> None:
+        """From however many addresses they come, only so many checks wait; the rest get 503 at once."""
+        with gated(gate) as running:
+            gate.open.clear()
+            guessers = [connect(running, f"127.0.1.{number}") for number in range(1, 41)]
+            for number, guesser in enumerate(guessers):
+                guesser.sendall(asking("scraper", f"guess {number}"))
+                eventually(lambda: gate.seen, "the first guess")
+            assert {answered(guesser) for guesser in guessers[32:]} == {503}
+            gate.open.set()
+            assert {answered(guesser) for guesser in guessers[:32]} == {401}
+            for guesser in guessers:
+                guesser.close()
+
+    def test_same_password_is_checked_once(self, gate: Gate) -> None:
+        """Scrapers that come at once with the same password wait for one check."""
+        with gated(gate) as running:
+            gate.open.clear()
+            scrapers = [running.connect() for _ in range(3)]
+            for scraper in scrapers:
+                scraper.sendall(asking("scraper", "secret"))
+            eventually(lambda: len(gate.seen) == 1, "the check")
+            gate.open.set()
+            assert [answered(scraper) for scraper in scrapers] == [200] * 3
+            assert len(gate.seen) == 1
+            for scraper in scrapers:
+                scraper.close()
+
+    def test_pipeline(self, gate: Gate) -> None:
+        """Requests sent at once are answered in order, whichever of them have to be checked."""
+        with gated(gate) as running:
+            echo = [asking("scraper", "secret", f"/echo?{number}") for number in range(3)]
+            answer = running.talk(
+                echo[0] + request() + asking("scraper", "x") + echo[1] + asking("nobody", "x") + echo[2]
+            )
+        codes = [int(part.split(b" ", 1)[0]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+        assert codes == [200, 401, 401, 200, 401, 200]
+        places = [answer.index(f"GET /echo {number}".encode()) for number in range(3)]
+        assert places == sorted(places)
+
+    def test_client_leaves(self, gate: Gate) -> None:
+        """A client that leaves, politely or not, while its password is checked harms nobody."""
+        with gated(gate) as running:
+            gate.open.clear()
+            for number, linger in enumerate((False, True)):
+                client = running.connect()
+                client.sendall(asking("scraper", f"guess {number}"))
+                wanted = number + 1
+                eventually(lambda: len(running.server._connections) == wanted, "the connection")  # noqa: B023 - at once
+                if linger:  # a reset instead of an end
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                client.close()
+            eventually(lambda: gate.seen, "the check")
+            gate.open.set()
+            eventually(lambda: not running.server._connections, "the end of both connections")
+            assert running.get(Authorization=basic("scraper", "secret"))[0] == 200
+
+    def test_deadline(self, gate: Gate) -> None:
+        """A check that does not come to its turn in time is given up with 503, and costs nothing later."""
+        with gated(gate, Limits(check_seconds=0.2)) as running:
+            gate.open.clear()
+            first, second = running.connect(), running.connect()
+            first.sendall(asking("scraper", "guess 1"))
+            eventually(lambda: gate.seen, "the first guess")
+            second.sendall(asking("scraper", "guess 2"))
+            for client in (first, second):
+                answer = read_all(client)
+                assert (status(answer), header(answer, "Connection")) == (503, "close")
+                client.close()
+            gate.open.set()
+            assert running.get(Authorization=basic("scraper", "secret"))[0] == 200
+            assert [password for password, _ in gate.seen] == [b"guess 1", b"secret"]
+
+    def test_stop(self, gate: Gate) -> None:
+        """The server ends at once, although a password is being checked and others wait."""
+        with gated(gate) as running:
+            gate.open.clear()
+            clients = [running.connect() for _ in range(3)]
+            for number, client in enumerate(clients):
+                client.sendall(asking("scraper", f"guess {number}"))
+            eventually(lambda: gate.seen, "the first guess")
+        for client in clients:
+            assert read_all(client) == b""
+            client.close()
+
+    def test_cap(self, gate: Gate) -> None:
+        """At the cap of connections an idle one makes room before one whose password is being checked."""
+        with gated(gate, Limits(connections=2)) as running:
+            gate.open.clear()
+            asked = running.connect()
+            asked.sendall(asking("scraper", "secret"))
+            eventually(lambda: gate.seen, "the check")
+            with running.connect() as idle:
+                assert running.get()[0] == 401
+                assert read_all(idle) == b""
+            gate.open.set()
+            assert answered(asked) == 200
+            asked.close()
