@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent / "guard"))
 import sitecustomize
@@ -14,6 +15,9 @@ if not hasattr(sitecustomize, "FORBIDDEN"):
     raise RuntimeError(f"{sitecustomize.__file__} hides the guard of the metadata address: run without it")
 
 from programs import TESTS, Exporter, Prometheus
+
+settings.register_profile("busy", deadline=None)  # speed is measured elsewhere, and the machine may be busy
+settings.load_profile("busy")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

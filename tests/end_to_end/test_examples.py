@@ -299,13 +299,14 @@ def test_checkpoint_before_eviction(stage: Stage) -> None:
     """Work is saved before an eviction, which is not hurried; called off, the worker goes on."""
     stage.exporter()
     stage.unit("checkpoint-before-eviction")
-    stage.simulator.play(scenario("Preempt", notice=30, cancelled_at=4))
+    stage.simulator.play(scenario("Preempt", notice=60))
     blob = "https://example.blob.core.windows.net/checkpoints/batch-worker"
     saved = [
         "systemctl stop batch-worker.service",
         f"azcopy copy /var/lib/batch-worker/checkpoint {blob} --overwrite=true",
     ]
     eventually(lambda: stage.calls == saved, "the checkpoint")
+    stage.simulator.set_document([])
     eventually(lambda: stage.calls == [*saved, "systemctl start batch-worker.service"], "the worker goes on")
     assert not stage.approved
 

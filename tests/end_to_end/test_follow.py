@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -137,16 +136,14 @@ def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], fo
 
 
 def test_mine_at_once(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
-    """A line is there within a moment of the metric; ``--mine`` keeps to this VM's events."""
+    """A line is there as the metric is; ``--mine`` keeps to this VM's events."""
     exporter = run()
     mine, everybodys = follow("--mine"), follow()
     settled(mine)
     settled(everybodys)
     simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE")])
     exporter.shows("the events", lambda scrape: scrape.total("event_info") == 2)
-    shown = time.monotonic()
     everybodys.wait_for(("THEIRS", "detected"), ("MINE", "detected"))
-    assert time.monotonic() - shown < 2  # it looks ten times a second
     mine.wait_for(("MINE", "detected"))
 
 

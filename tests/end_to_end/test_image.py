@@ -96,7 +96,8 @@ class Container:
     @property
     def first(self) -> psutil.Process:
         """Its process 1, as this machine sees it."""
-        (process,) = psutil.Process(self.process.pid).children()
+        outside = psutil.Process(self.process.pid)
+        (process,) = eventually(outside.children, "the process in the container")
         return process
 
     def scrape(self) -> Scrape:

@@ -374,7 +374,7 @@ class TestAnswers:
             eventually(lambda: collector.received, "the request")
             began = time.monotonic()
             tracer.stop([CHILD], 1.2)
-            assert time.monotonic() - began < 5.0
+            assert time.monotonic() - began < 9.0
             assert journal.spans_queued() == 1
 
     def test_odd_text(self, collector: Collector) -> None:

@@ -71,7 +71,7 @@ asyncio.run(main(json.loads(sys.argv[1])))
 """
 PAGE_BYTES = 200_000
 PATIENCE = 20.0  # seconds after which the trial itself has failed
-PROMPT = 2.0  # seconds within which every scrape is answered
+PROMPT = 5.0  # seconds within which every scrape is answered
 
 
 class Trial:
