@@ -212,6 +212,9 @@ def journalled(folder: Path, runs_wanted: int) -> Iterator[Row]:
     runs = [journal.transitions(folder / f"transitions-{number}") for number in range(runs_wanted)]
     yield Row("journalled transition, median", 1, "ms", tuple(run[0] * MILLI for run in runs))
     yield Row("journalled transition, p99", 5, "ms", tuple(run[1] * MILLI for run in runs))
+    journal.fill(folder)
+    opened = tuple(journal.opening(folder) for _ in range(runs_wanted))
+    yield Row(f"opening a journal of {journal.LIVES:,} ended events", 1, "s", opened)
 
 
 def beside(name: str, server: Measured) -> str:

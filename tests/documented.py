@@ -20,6 +20,10 @@ _CLOSERS = {"done", "fi", "esac", "}"}
 _REDIRECTION = re.compile(r"^\d*(<|>|>>|<<|<<<|>&|<&|&>|>\|)$")
 
 
+_ENVIRONMENT = re.compile(r"^(~/exporter|/opt/azure-scheduled-events-exporter)/bin/")
+"""The virtual environments that pages make: what is called from there is called by its name elsewhere."""
+
+
 @dataclass(frozen=True)
 class Block:
     """A block of code on a page; ``line`` is that of its first line, ``language`` the word behind the fence."""
@@ -154,7 +158,7 @@ def _commands_of(line: str, place: str) -> Iterator[Command]:
                 command.pop()
         elif word in _SEPARATORS or set(word) <= set(";|&()"):
             if command:
-                yield Command(place, command[0], tuple(command[1:]))
+                yield Command(place, _ENVIRONMENT.sub("", command[0]), tuple(command[1:]))
             command = []
         elif command or not (word in _OPENERS | _CLOSERS or re.match(r"\w+=", word)):
             command.append(word)

@@ -115,7 +115,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     command("check-config", _check_config, "Check flags, environment and file, and show what would hold.")
     assets = command(
-        "assets", _assets, "Dashboards, alert rules, runbooks and examples that come along.", configured=False
+        "assets", _assets, "Dashboards, alert rules, runbooks, systemd unit, Helm chart, examples.", configured=False
     )
     actions = assets.add_subparsers(title="actions", metavar="ACTION", required=True)
     actions.add_parser("list", help="Show what there is.").set_defaults(target=None)

@@ -7,6 +7,7 @@ connections (:mod:`.server`), nor of what is served, nor of who may come in (:cl
 """
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -377,4 +378,5 @@ class Connection(asyncio.BufferedProtocol):
         # Closing with input unread makes the kernel send a reset, which destroys the answer on its way.
         transport.resume_reading()
         if transport.can_write_eof():
-            transport.write_eof()
+            with contextlib.suppress(OSError):  # a client that has closed answers our answer with a reset
+                transport.write_eof()

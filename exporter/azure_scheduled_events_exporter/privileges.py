@@ -1,8 +1,8 @@
 """Root, given up: what a process that was started with it does before it listens to anybody.
 
-Whoever names a user (``--process.user``) becomes that user. Whoever does not stays root by name, since journal and
-files may be root's, but without root's powers: no other user's files, no raw sockets, no way back. The one power that
-is kept is to listen on a port below 1024, where that is asked for. Linux only; where there is no root, nothing is done.
+Whoever names a user (``--process.user``) becomes that user. Whoever does not stays uid 0, since journal and files may
+be root's, but without capabilities: no other user's files, no raw sockets. What belongs to root it still owns. The one
+power that is kept is to listen on a port below 1024, where that is asked for. Where there is no root, nothing is done.
 """
 
 import os

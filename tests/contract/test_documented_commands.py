@@ -31,7 +31,7 @@ TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
 # Programs of others that pages name. What is not here is a slip, or is to be thought about first.
 OF_THE_SYSTEM = re.compile(
     r"apt-get|cat|cd|chmod|chown|chronyc|cp|curl|date|df|dnf|dpkg|echo|export|findmnt|getent|grep|head|hostname|id|install"
-    r"|ip|jq|journalctl|kill|ls|mkdir|mktemp|mount|mv|nft|openssl|printf|rm|sed|sh|sleep|sort|ss|stat|systemctl"
+    r"|ip|jq|journalctl|kill|ln|ls|mkdir|mktemp|mount|mv|nft|openssl|printf|rm|sed|sh|sleep|sort|ss|stat|systemctl"
     r"|systemd-analyze|systemd-run|tail|tar|tee|test|timedatectl|touch|tr|true|umask|useradd|wget"
     r"|\[|alias|break|case|continue|exit|false|for|in|local|pwd|read|return|set|shift|source|trap|wait"
 )

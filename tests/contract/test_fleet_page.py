@@ -104,7 +104,7 @@ def test_queries_of_the_page(tmp_path: Path) -> None:
     }
     expected = {
         names: (f'{{node="{node}", vm_name="{vm}", scale_set="pool", zone="1"}}', 1),
-        pods: (f'{{pod="web", node="{node}", event_type="Preempt"}}', 1),
+        pods: (f'kube_pod_info{{pod="web", node="{node}"}}', 1),
         late: (f'kube_node_spec_unschedulable{{node="{node}"}}', 0),
     }
     test = {
@@ -224,7 +224,7 @@ esac
 
 def test_install(tmp_path: Path) -> None:
     """The script installs the version it is told and its unit, and restarts that; run again, it upgrades."""
-    for folder in ("bin", "opt", "etc/systemd/system"):
+    for folder in ("bin", "opt", "etc/systemd/system", "usr/local/bin"):
         (tmp_path / folder).mkdir(parents=True)
     calls = tmp_path / "calls"
     for name, text in {"python3": PYTHON, "systemctl": f'#!/bin/sh\necho systemctl "$@" >>"{calls}"\n'}.items():
@@ -232,7 +232,8 @@ def test_install(tmp_path: Path) -> None:
         (tmp_path / "bin" / name).chmod(0o755)
     script = (ROLLOUT / "install").read_text()
     assert (ROLLOUT / "install").stat().st_mode & 0o111
-    script = script.replace("=/opt/", f"={tmp_path}/opt/").replace("=/etc/", f"={tmp_path}/etc/")
+    for root in ("opt", "etc", "usr"):
+        script = script.replace(f"=/{root}/", f"={tmp_path}/{root}/")
     env = {
         "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
         "CALLS": str(calls),
@@ -250,6 +251,8 @@ def test_install(tmp_path: Path) -> None:
         ]
         installed = tmp_path / "etc" / "systemd" / "system" / unit
         assert installed.read_text() == (ROOT / "deploy" / "systemd" / unit).read_text()
+        command = tmp_path / "usr/local/bin/azure-scheduled-events-exporter"
+        assert command.resolve() == tmp_path / "opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
     done = subprocess.run(["/bin/sh", "-c", script, "install"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "usage: install VERSION" in done.stderr
