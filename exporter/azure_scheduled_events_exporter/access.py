@@ -105,15 +105,14 @@ class WebAccess:
             await asyncio.sleep(self._pause)
             try:
                 reading = await loop.run_in_executor(self._pool, self._look)
+                if reading is not None and self._renew(reading):
+                    retire()
             except UsageError as error:
                 if self._wrong != str(error):
                     self._wrong = str(error)
                     self._log.error("web configuration is wrong, the last good one holds", extra=facts(error=error))
             except Exception:  # noqa: BLE001 - whatever it is, the door stays as it was
                 self._log.exception("reading the web configuration failed, the last good one holds")
-            else:
-                if reading is not None and self._renew(reading):
-                    retire()
 
     def close(self) -> None:
         """End the thread; a check that runs is not waited for."""
@@ -146,10 +145,10 @@ class WebAccess:
         """Let ``reading`` hold from now on; return whether TLS is another than before."""
         before = self._reading
         same_tls = _tls_of(before) == _tls_of(reading)
+        self._take(reading.config, before.config)  # it alone can fail, and then nothing has changed
         if not same_tls:
             self.tls = reading.tls
         self._reading = reading
-        self._take(reading.config, before.config)
         if not same_tls or reading.config != before.config:
             opened = [
                 what
@@ -170,7 +169,7 @@ class WebAccess:
     def _take(self, config: WebConfig, before: WebConfig) -> None:
         """Follow ``config`` where it differs from what held ``before``: who is known is not forgotten for a header."""
         if config.users != before.users:
-            self._users = self._basic_auth(config) if config.users else None
+            self._users = self._basic_auth(config) if config.users else None  # the import may fail, as after an upgrade
         if config.rate_limit != before.rate_limit:
             self._bucket = Bucket(config.rate_limit) if config.rate_limit else None
 
@@ -193,7 +192,7 @@ class WebAccess:
 
 
 def check(path: Path) -> None:
-    """Check the file and the certificates that it names, as a start would.
+    """Check the file and the certificates that it names, as a start by this user would.
 
     Raises:
         UsageError: they cannot be used.

@@ -130,8 +130,8 @@ class BasicAuth:
     def _leave(self, check: _Check, future: asyncio.Future[Refusal]) -> None:
         """A request no longer waits for ``check``; one that nobody waits for is not begun."""
         check.waiters = [waiter for waiter in check.waiters if waiter[0] is not future]
-        if not check.waiters and check is not self._running:
-            self._checks.pop(check.digest, None)
+        if not check.waiters and check is not self._running and self._checks.get(check.digest) is check:
+            del self._checks[check.digest]
 
     def _run_next(self) -> None:
         if self._running is None and self._checks:

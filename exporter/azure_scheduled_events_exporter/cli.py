@@ -225,6 +225,10 @@ def _history(parsed: argparse.Namespace) -> int:
 def _check_config(parsed: argparse.Namespace) -> int:
     flags = _flags(parsed)
     config = resolve(flags, os.environ)
+    if config.process_user:
+        from .privileges import account  # noqa: PLC0415 - only what a command needs is loaded
+
+        account(config.process_user)
     if config.web_config_file is not None:
         from .access import check  # noqa: PLC0415 - only what a command needs is loaded
 

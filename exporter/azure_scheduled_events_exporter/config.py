@@ -303,7 +303,7 @@ SETTINGS = (
         "process.user",
         "",
         str,
-        "User to become when started as root; without one, root gives up its powers but not its name.",
+        "User to become when started as root; without one, root gives up most of its capabilities, not its name.",
         "USER",
     ),
     Setting("log.level", "info", _choice(*LEVELS), "Least severity of what is logged.", "LEVEL"),

@@ -1,11 +1,13 @@
 """The command ``demo``: the exporter on the built-in simulator, in one process, so that a newcomer sees it work."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from . import daemon, logs
 from .config import resolve, written
 from .errors import UsageError
 from .journal_file import MEMORY
+from .privileges import give_up
 from .simulator import Happening, Simulator
 from .simulator.command import say
 
@@ -31,10 +33,12 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
         raise UsageError(f"--speed: {speed!r} is no factor: write a number above 0, up to {_FASTEST:g}")
     if "imds.endpoint" in flags:
         raise UsageError("--imds.endpoint: demo brings its own simulator; to use another endpoint: run")
+    given = {setting.flag for setting, _, place in written(flags, environment) if place}
+    defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
+    config = resolve({**defaults, **_JOURNAL, **flags}, environment)
+    give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
     with Simulator("all", speed=factor, loop=True, tell=_tell) as simulator:
-        given = {setting.flag for setting, _, place in written(flags, environment) if place}
-        defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
-        config = resolve({**defaults, **_JOURNAL, **flags, "imds.endpoint": simulator.url}, environment)
+        config = replace(config, imds_endpoint=simulator.url)
         log = logs.set_up(config.log_level, config.log_format)
 
         def started(port: int) -> None:

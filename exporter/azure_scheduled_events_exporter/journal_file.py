@@ -70,7 +70,7 @@ def writable(path: Path) -> Store:
         _check_ours(connection)
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()
-        return Store(connection)
+        return Store(connection, may_migrate=False)  # the exporter that writes it may be of the version before
     except (sqlite3.Error, OSError) as error:
         raise ExporterError(f"the journal {file} cannot be written: {reason(error)}; try as root") from None
 

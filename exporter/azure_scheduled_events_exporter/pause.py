@@ -69,13 +69,14 @@ def gap(due: Reading, now: Reading) -> float:
     return max(late, by_wall) if by_wall - late <= WALL_TRUSTED_SECONDS else late
 
 
-def between_runs(last: Reading, first: Reading) -> Pause:
+def between_runs(last: Reading, first: Reading) -> Pause | None:
     """Return the pause between the ``last`` sign of life of one process and the ``first`` one of the next.
 
-    Within one boot the time that no process ran is none: only what stood still for the clocks themselves counts.
+    None if nobody can know: after a reboot only the wall clock tells, and it has gone back. Within one boot the time
+    that no process ran is none: only what stood still for the clocks themselves counts.
     """
     if _is_another_boot(last, first):
-        return Pause(round(max(0.0, first.wall - last.wall), 3), Evidence.BOOT)
+        return Pause(round(first.wall - last.wall, 3), Evidence.BOOT) if first.wall > last.wall else None
     return Pause(round(gap(last.after(first.monotonic - last.monotonic), first), 3), Evidence.PART)
 
 

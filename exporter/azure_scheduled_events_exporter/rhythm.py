@@ -78,7 +78,9 @@ class Rhythm:
             try:
                 self._ticker.start()
             except RuntimeError:  # no more threads: the waits between polls must do
-                self._ticker = None
+                self._attention, self._ticker = Attention.ALERT, None
+                with self._lock:
+                    self._next_tick = None
 
     def take(self) -> float:
         """Return the largest gap since the last call, up to this moment, in seconds; its milliseconds are exact."""

@@ -94,14 +94,14 @@ def status(exporter: Exporter) -> dict[str, str]:
     return {name: value.strip() for name, value in re.findall(r"^(\w+):(.*)$", text, re.MULTILINE)}
 
 
-def test_root_without_a_user_has_no_powers(start: Start, folder: Path) -> None:
-    """Started as root and told nothing more, it has no capability and cannot get one, and keeps its journal."""
+def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
+    """Started as root and told nothing more, it can use files and nothing else, and cannot get its powers back."""
     exporter = start("--journal.path", str(folder / "state"))
-    exporter.wait_for_line('msg=listening .*root="without capabilities"')
+    exporter.wait_for_line('msg=listening .*root="kept, without most of its capabilities')
     eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
     found = status(exporter)
     assert exporter.scrape().value("journal_up") == 1
-    assert (int(found["CapEff"], 16), int(found["CapPrm"], 16), found["NoNewPrivs"]) == (0, 0, "1")
+    assert (int(found["CapEff"], 16), int(found["CapPrm"], 16), found["NoNewPrivs"]) == (1 << 1, 1 << 1, "1")
 
 
 def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None:
@@ -129,6 +129,21 @@ def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
     eventually(lambda: exporter.scrape().value("up"), "IMDS is asked")
     assert exporter.scrape().value("journal_up") == 1
     assert exporter.scrape().total("transitions_total", transition="detected") == 1
+
+
+def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
+    """Only the journal and its companions are handed over: neither its neighbours, nor what a link leads to."""
+    state = folder / "state"
+    state.mkdir()
+    for name in ("events.db", "events.db-wal", "journal-of-another.txt", "linked"):
+        (state / name).touch()
+    (state / "events.db-link").symlink_to(state / "linked")
+    os.link(state / "linked", state / "events.db-hard")
+    exporter = start("--journal.path", str(state / "events.db"), "--process.user", str(NOBODY))
+    exporter.wait_for_line("msg=listening")
+    owners = {each.name: each.stat().st_uid for each in state.iterdir()}
+    assert owners["events.db"] == NOBODY
+    assert {owners[name] for name in ("journal-of-another.txt", "linked", "events.db-hard")} == {0}
 
 
 def test_a_low_port_is_the_one_power_that_is_kept(start: Start) -> None:
