@@ -1,0 +1,48 @@
+"""What a fuzz target is: a promise about whatever bytes come, and where to begin to look for a breach of it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+SEPARATOR = b"\0"
+"""Between the parts of an input, where a target takes several."""
+
+
+class Form(Enum):
+    """What the inputs of a target look like, so that some mutations keep them close to sense."""
+
+    JSON = auto()
+    LINES = auto()
+    BYTES = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One promise.
+
+    Attributes:
+        check: raises when an input breaks the promise; must hold no state that a later input could notice.
+        seeds: inputs to begin with; captured ones are read from where the other tests have them.
+        form: how to mutate.
+        words: what the readers under test know, to be put in anywhere.
+        longest: bytes of an input.
+    """
+
+    check: Callable[[bytes], None]
+    seeds: Callable[[], Iterable[bytes]]
+    form: Form
+    words: tuple[bytes, ...] = ()
+    longest: int = 8192
+
+
+def files(folder: str, pattern: str = "*") -> list[bytes]:
+    """Return the contents of the files in a folder of the tests, in order of their names."""
+    return [path.read_bytes() for path in sorted((TESTS / folder).glob(pattern))]
+
+
+def one_line(message: str) -> None:
+    """A complaint is one line that a terminal takes as it is."""
+    assert message, "an error without a message"
+    assert message.isprintable(), f"not one printable line: {message!r}"

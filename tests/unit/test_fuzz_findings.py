@@ -1,0 +1,72 @@
+"""What fuzzing has found, each as the shortest input that shows it."""
+
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter import policy_file
+from azure_scheduled_events_exporter.cli import main
+from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, resolve
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.events import parse_not_before
+
+
+@pytest.mark.parametrize("key", [r"a\nb", r"\e[2J", r"\x9b2J", r"\u2028", r"\uD800"])
+def test_a_key_with_controls_is_complained_about_in_one_line(tmp_path: Path, key: str) -> None:
+    """A complaint about a file is one printable line, whatever the file's author put into the names of keys."""
+    path = tmp_path / "policy.yaml"
+    path.write_text(f'"{key}": 1\n')
+    with pytest.raises(UsageError) as caught:
+        policy_file.load(path)
+    assert str(caught.value).isprintable()
+    assert str(caught.value).startswith(f"{path}:1: ")
+
+
+def test_a_flag_with_controls_is_complained_about_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """A complaint about the command line is one line too, and steers no terminal."""
+    assert main(["check-config", "--log.level", "a\nb\x1b[2J"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.removesuffix("\n").isprintable()
+
+
+@pytest.mark.parametrize("leaf", ["{x: 1, y: 2}", "{}"])
+def test_aliases_of_aliases_end_quickly(tmp_path: Path, leaf: str) -> None:
+    """A configuration file of forty lines that means a trillion keys is refused at once, by name."""
+    lines = [f"a0: &a0 {leaf}", *(f"a{i}: &a{i} {{x: *a{i - 1}, y: *a{i - 1}}}" for i in range(1, 40))]
+    path = tmp_path / "config.yaml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(UsageError, match="more than 10000 keys"):
+        resolve({CONFIG_FILE_FLAG: str(path)}, {})
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("web.listen-address", "[::1%\n]:1"),
+        ("web.listen-address", "[::1%]:1"),
+        ("instance.name", "web_0\udcff"),  # a byte of the command line that is no UTF-8
+        ("instance.name", "web_0\n"),
+        ("otlp.endpoint", "http://collec\ntor:4318"),
+        ("journal.path", "journal\0.sqlite"),
+        ("web.config.file", "web\0.yaml"),
+    ],
+)
+def test_a_value_that_nothing_could_use_is_refused_at_once(flag: str, value: str) -> None:
+    """A value with controls or broken characters is refused by its flag, not taken for an address, name or path."""
+    with pytest.raises(UsageError, match=f"^--{flag}: ") as caught:
+        resolve({flag: value}, {"HOME": "/"})
+    assert str(caught.value).isprintable()
+
+
+def test_a_file_name_that_no_file_can_have_is_refused_in_one_line() -> None:
+    """A NUL in the name of a file is a complaint like any other, not a traceback."""
+    with pytest.raises(UsageError, match="cannot be read: embedded null byte") as caught:
+        policy_file.load(Path("policy\0.yaml"))
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("text", ["Thu, 01 Jan 1970 00:00:00 +2359", "1970-01-01T00:00:00+01:00"])
+def test_a_zone_puts_no_not_before_ahead_of_the_epoch(text: str) -> None:
+    """A NotBefore that its zone moves before 1970 is unreadable, as it is when written without that zone."""
+    assert parse_not_before(text) is None
