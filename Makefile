@@ -1,7 +1,7 @@
 # Every target sets up what it needs: .venv with pinned packages, and Debian's programs for the tests.
 BIN := .venv/bin
 
-.PHONY: demo stack test check bench soak torture-kills fuzz generate golden lock image audit release help clean setup
+.PHONY: demo stack test check bench soak torture fuzz generate golden lock image audit release help clean setup
 
 demo: setup  ## run the exporter on the built-in simulator
 	@$(BIN)/azure-scheduled-events-exporter demo $(DEMO)
@@ -24,8 +24,8 @@ bench: setup  ## figures beside their budgets into docs/performance.md, time to 
 soak: setup  ## leave it running, at fifty polls a second, for MINUTES=60: what grows?
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
 
-torture-kills: setup  ## 200 SIGKILLs in mid event; KILLS=n SEED=n
-	@scripts/torture-kills
+torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: an hour; TORTURE='--only kills --seed 7'
+	@scripts/torture --write docs/reliability.md $(TORTURE)
 
 fuzz: setup  ## break parsers, files, pages and the HTTP server with made-up input for SECONDS=300
 	@scripts/fuzz --seconds $(or $(SECONDS),300)

@@ -21,13 +21,17 @@ from programs import eventually
 
 @dataclass(frozen=True)
 class Reply:
-    """How one request is answered; ``hang`` never answers, ``rejected`` makes a 200 a partial success."""
+    """How one request is answered; ``hang`` never answers, ``rejected`` makes a 200 a partial success.
+
+    ``breaks`` ends the connection in the middle of the answer.
+    """
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     rejected: int = 0
     hang: bool = False
     body: bytes | None = None
+    breaks: bool = False
 
 
 ACCEPT = Reply()
@@ -162,7 +166,7 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in reply.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Type", "application/x-protobuf")
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(len(content) + 100 * reply.breaks))
         self.end_headers()
         self.wfile.write(content)
 

@@ -1,6 +1,7 @@
 """A stretch of wire in front of a simulator, on which approvals are refused, lost or held as a test says."""
 
 import json
+import sys
 import threading
 import time
 import urllib.error
@@ -96,6 +97,11 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         super().__init__(("127.0.0.1", 0), _Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that were killed."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type] # handed on as they come
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.address import ListenAddress, parse_listen_
 from azure_scheduled_events_exporter.connection import Limits, Request, Response
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.server import Server
-from serving import BIG, HUGE, PAGE, PATIENCE, Running, header, read_all, read_answer, request, serving, status
+from serving import BIG, HUGE, PAGE, PATIENCE, ROUTES, Running, header, read_all, read_answer, request, serving, status
 
 
 @pytest.fixture(name="server")
@@ -211,21 +211,26 @@ class TestAnswers:
         assert server.get()[0] == 200
 
     def test_malformed_and_gone(self) -> None:
-        """A client that sends nonsense and has closed before it is answered leaves no error behind."""
-        begun = threading.Event()
+        """A client that is gone when the nonsense behind its request is to be answered leaves no error behind."""
+        begun = threading.Semaphore(0)
 
         def slow(_: Request) -> Response:
-            begun.set()
-            time.sleep(0.2)  # the server answers nobody meanwhile
+            begun.release()
+            time.sleep(0.3)  # the server answers nobody meanwhile
             return Response(200, PAGE, "text/plain")
 
-        with serving({"/slow": slow}) as running, running.connect() as waiting:
-            waiting.sendall(request("/slow"))
-            assert begun.wait(PATIENCE)
-            with running.connect() as client:
-                client.sendall(b"GET\r\n\r\n")
-            assert read_answer(waiting) == PAGE
-            assert running.get("/")[0] == 404
+        with serving({**ROUTES, "/slow": slow}) as running, ExitStack() as stack:
+            client, *waiting = [stack.enter_context(running.connect()) for _ in range(3)]
+            assert running.get()[0] == 200  # so all of them have been accepted
+            waiting[0].sendall(request("/slow"))
+            assert begun.acquire(timeout=PATIENCE)
+            client.sendall(request() + b"GET\r\n\r\n")
+            waiting[1].sendall(request("/slow"))
+            assert begun.acquire(timeout=PATIENCE)
+            assert read_answer(client) == PAGE
+            client.close()
+            assert [read_answer(each) for each in waiting] == [PAGE, PAGE]
+            assert running.get()[0] == 200
 
     @pytest.mark.parametrize("end", [b"", b"\r\n\r\n"])
     @pytest.mark.parametrize("size", [17_000, 60_000])

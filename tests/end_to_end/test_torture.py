@@ -1,0 +1,18 @@
+"""The process under torture, in short: clocks that jump, a machine that stands still, clients that are a nuisance."""
+
+from torment import row
+
+
+def test_clock() -> None:
+    """A wall clock that is set by an hour in mid event lets no duration be negative, and no event end wrongly."""
+    assert "no negative duration" in row("clock")
+
+
+def test_suspended() -> None:
+    """After it stood still, it tells what happened once, polls at its rhythm, and answers who waited."""
+    assert "all of it told once" in row("suspended")
+
+
+def test_clients() -> None:
+    """Hundreds of bad clients keep no scraper waiting, over HTTP and TLS."""
+    assert "no descriptor was left open" in row("clients")

@@ -1,0 +1,19 @@
+"""The journal under torture, in short: kills, power cuts, and a disk that fails."""
+
+from torment import row
+
+
+def test_kills() -> None:
+    """However often it is killed, nothing is lost that it can have seen, nothing counted twice, nothing damaged."""
+    assert "`integrity_check` ok" in row("kills")
+
+
+def test_power() -> None:
+    """What it has told is still known after a power cut."""
+    found = row("power")
+    assert " 0 lost" in found or "needs Linux and root" in found
+
+
+def test_disk() -> None:
+    """A disk that is full, read-only, damaged, somebody else's or locked stops no poll, and loses nothing."""
+    assert "none lost or twice" in row("disk")
