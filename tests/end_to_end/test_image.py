@@ -90,6 +90,8 @@ class Container:
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
+            for inside in psutil.Process(self.process.pid).children():  # a new user frees it from dying with its parent
+                inside.kill()
             self.process.kill()
         self.process.wait(PATIENCE)
 
