@@ -36,10 +36,13 @@ def life_group(settings: Settings) -> Group:
     return Group("azure-scheduled-events-lives", settings.duration("evaluation.interval"), rules)
 
 
-def impact_group(settings: Settings) -> Group:
-    """Return the group of scale sets and zones."""
-    rules: tuple[Recording | Alert, ...] = (*_recordings(settings), _scale_set_hit(settings), _zone_hit(settings))
-    return Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules)
+def impact_groups(settings: Settings) -> tuple[Group, Group]:
+    """Return the groups of scale sets and zones: their sizes, which change slowly, and how much of them is hit."""
+    rules: tuple[Recording | Alert, ...] = (*_hits(settings), _scale_set_hit(settings), _zone_hit(settings))
+    return (
+        Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places()),
+        Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules),
+    )
 
 
 def approval_groups(settings: Settings) -> tuple[Group, Group]:
@@ -70,7 +73,22 @@ def _notice(settings: Settings) -> Recording:
     )
 
 
-def _recordings(settings: Settings) -> tuple[Recording, ...]:
+def _places() -> tuple[Recording, ...]:
+    return (
+        Recording(
+            SCALE_SET_VMS,
+            f'count by (scale_set) ({_INSTANCE}{{scale_set!=""}})',
+            "the exporters of a scale set that answer",
+        ),
+        Recording(
+            ZONE_VMS,
+            f'count by (location, zone) ({_INSTANCE}{{zone!=""}})',
+            "the exporters in a zone that answer",
+        ),
+    )
+
+
+def _hits(settings: Settings) -> tuple[Recording, ...]:
     memory = settings.duration("memory")
     return (
         Recording(
@@ -94,16 +112,6 @@ def _recordings(settings: Settings) -> tuple[Recording, ...]:
                 ({HIT} and on (event_id) {SEVERE})
             """),
             "the VMs that such events are about, also when they are down already",
-        ),
-        Recording(
-            SCALE_SET_VMS,
-            f'count by (scale_set) ({_INSTANCE}{{scale_set!=""}})',
-            "the exporters of a scale set that answer",
-        ),
-        Recording(
-            ZONE_VMS,
-            f'count by (location, zone) ({_INSTANCE}{{zone!=""}})',
-            "the exporters in a zone that answer",
         ),
         Recording(SCALE_SET_HIT, _share(SCALE_SET_VMS, "scale_set", memory), "the share of a scale set that is hit"),
         Recording(ZONE_HIT, _share(ZONE_VMS, "location, zone", memory), "the share of a zone that is hit"),

@@ -4,7 +4,7 @@ from typing import Any
 
 from .event_alerts import event_group
 from .event_recordings import memory_group
-from .impact_alerts import approval_groups, impact_group, life_group
+from .impact_alerts import approval_groups, impact_groups, life_group
 from .rule import Alert, Group, Recording
 from .settings import Settings
 from .watcher_alerts import watcher_groups
@@ -13,8 +13,8 @@ from .yaml_text import to_yaml
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
-    events = (memory_group(settings), event_group(settings), life_group(settings), impact_group(settings))
-    return (*events, *approval_groups(settings), *watcher_groups(settings))
+    events = (memory_group(settings), event_group(settings), life_group(settings))
+    return (*events, *impact_groups(settings), *approval_groups(settings), *watcher_groups(settings))
 
 
 def alerts(settings: Settings) -> tuple[Alert, ...]:

@@ -129,7 +129,7 @@ def _clock(settings: Settings) -> Alert:
         "ClockOff",
         expression(f"""
             abs({_SUCCESS} - timestamp({_SUCCESS})) > {settings.number("clock.tolerance")}
-            and {_UP} == 1
+            unless {_UP} == 0
         """),
         "The clock of a VM differs from that of Prometheus.",
         "The clock of {{ $labels.instance }} is {{ $value | humanizeDuration }} off: "

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from benchmarks import change_latency, journal
+from benchmarks.apart import Documents, quiet_simulator
 from benchmarks.measured import Installation, Measured, free_port
 from collector import HANG, Collector
 from programs import debian
@@ -29,7 +29,6 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "images" / "scaling.svg"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 MILLI = 1000.0
 
 
@@ -101,7 +100,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 class Bench:
     """Every measurement, on one installation and one simulator."""
 
-    def __init__(self, installed: Installation, simulator: Simulator, folder: Path, effort: Effort) -> None:
+    def __init__(self, installed: Installation, simulator: Documents, folder: Path, effort: Effort) -> None:
         self._installed = installed
         self._simulator = simulator
         self._folder = folder
@@ -114,7 +113,7 @@ class Bench:
         self._simulator.set_document(events(count))
         self._journals += 1
         path = self._folder / f"journal-{self._journals}"
-        with self._installed.start(self._simulator.url, "--journal.path", str(path), *flags) as exporter:
+        with self._installed.start(self._simulator.where(), "--journal.path", str(path), *flags) as exporter:
             shown = b'_pending{event_type="Freeze",scope="self"} %d.0' % count
             wanted = shown if count else b"azure_scheduled_events_up 1.0"
             deadline = time.monotonic() + 60
@@ -312,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with (
         tempfile.TemporaryDirectory() as name,
         Installation(ROOT, parsed.python) as installed,
-        Simulator(QUIET) as simulator,
+        quiet_simulator() as simulator,
         Collector() as collector,
     ):
         folder = Path(name)
@@ -328,7 +327,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(Row("run-time dependencies on disk", 40, "MiB", (installed.size(),)))
         points = [bench.point(count) for count in effort.events]
         simulator.set_document([])
-        others = [beside("this one, idle", installed.start(simulator.url, "--journal.path", "memory"))]
+        others = [beside("this one, idle", installed.start(simulator.where(), "--journal.path", "memory"))]
         address = f"127.0.0.1:{free_port()}"
         node = [debian("prometheus-node-exporter"), f"--web.listen-address={address}", "--log.level=error"]
         others.append(beside("Debian's prometheus-node-exporter", Measured(node, f"http://{address}/metrics")))

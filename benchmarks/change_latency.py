@@ -17,9 +17,8 @@ import uuid
 from collections.abc import Sequence
 from email.utils import formatdate
 
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from benchmarks.apart import Documents, quiet_simulator
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 LOOK_SECONDS = 0.005  # between two looks at /metrics; the figures are late by up to this much
 PATIENCE_SECONDS = 30.0
 
@@ -31,11 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--interval", default="1s", help="the exporter's --poll.interval (default %(default)s)")
     parser.add_argument("--limit", type=float, default=1.1, help="seconds at p99 (default %(default)s)")
     parsed = parser.parse_args(arguments)
-    with Simulator(QUIET) as simulator:
+    with quiet_simulator() as simulator:
         exporter = subprocess.Popen(
             [
                 *(sys.executable, "-m", "azure_scheduled_events_exporter", "run"),
-                *("--imds.endpoint", simulator.url, "--poll.interval", parsed.interval),
+                *("--imds.endpoint", simulator.where(), "--poll.interval", parsed.interval),
                 *("--web.listen-address", "127.0.0.1:0", "--journal.path", "memory"),
             ],
             stderr=subprocess.PIPE,
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if p99 <= parsed.limit else 1
 
 
-def latencies(simulator: Simulator, port: int, changes: int) -> list[float]:
+def latencies(simulator: Documents, port: int, changes: int) -> list[float]:
     """Return for each of so many changes the seconds until ``/metrics`` showed it."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
     _until_shown(connection, "azure_scheduled_events_up 1.0")

@@ -27,6 +27,7 @@ from .identity import parse_identity
 from .imds import ImdsClient, Stopped
 from .journal import Journal
 from .journal_file import MEMORY
+from .lean_requests import no_guessers
 from .logs import facts
 from .pace import Budget
 from .poller import Poller, Settings
@@ -168,7 +169,8 @@ class Exporter:
 def _tracer(config: Config, journal: Journal, log: logging.Logger) -> Tracer | None:
     if not is_on(config.otlp_endpoint, os.environ):
         return None
-    from .otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
+    with no_guessers():
+        from .otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
 
     try:
         sender = OtlpSender(config.otlp_endpoint)

@@ -1,8 +1,8 @@
 """A scrape's body: the metrics as text, in the format and compression that the scraper asked for.
 
-prometheus_client writes the text. What stays the same between scrapes is written and compressed once per revision
-of the snapshot, the figures of polling are written once per poll; only those of the process and a countdown per event
-are written per scrape.
+prometheus_client writes the text. What stays the same between scrapes is written and compressed once per revision of
+the snapshot; the figures of polling and of the process once per poll, and once a second if polls take longer. Per
+scrape, only a countdown per event is written.
 """
 
 import struct
@@ -17,6 +17,9 @@ from prometheus_client.registry import Collector
 from .metrics import announced, countdown, of_process, polled, settled
 from .snapshot import Snapshot
 
+FIGURES_SECONDS = 1.0
+"""How old the figures of the process may be in a scrape."""
+
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _OPENMETRICS_END = b"# EOF\n"
 
@@ -30,17 +33,6 @@ class Rendering:
     content_encoding: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What is the same for every scrape of one revision in one format."""
-
-    revision: int
-    text: bytes
-    deflated: bytes
-    countdown_head: bytes
-    countdowns: tuple[tuple[bytes, float], ...]  # a line up to its value, and NotBefore
-
-
 class _Families(Collector):
     """A hand-full of metrics in the shape that prometheus_client writes."""
 
@@ -49,6 +41,49 @@ class _Families(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield from self._families
+
+
+class _Stretch:
+    """A part of a body, and the same as a piece of a deflate stream that another piece may follow."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        squeeze = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
+        self.deflated = squeeze.compress(text) + squeeze.flush(zlib.Z_FULL_FLUSH)
+
+
+class _Format:
+    """One of the two formats: what has been written in it, as long as it holds."""
+
+    def __init__(self, content_type: str, write: Callable[[Iterable[Metric]], bytes], end: bytes) -> None:
+        self.content_type = content_type
+        self._write = write
+        self._end = end
+        self._revision: int | None = None
+        self._settled = _Stretch(b"")
+        self._countdown_head = b""
+        self._countdowns: tuple[tuple[bytes, float], ...] = ()  # a line up to its value, and NotBefore
+        self._polled: Snapshot | None = None
+        self._polled_at = 0.0
+        self._figures = _Stretch(b"")
+
+    def stretches(self, snapshot: Snapshot, now: float) -> tuple[_Stretch, _Stretch, bytes]:
+        """Return what holds for this revision, for this poll, and for ``now`` alone, the time of day in seconds."""
+        if self._revision != snapshot.revision:
+            self._settle(snapshot)
+        if self._polled is not snapshot or not 0 <= now - self._polled_at < FIGURES_SECONDS:
+            self._figures = _Stretch(self._write(polled(snapshot)) + self._write(of_process()))
+            self._polled, self._polled_at = snapshot, now
+        lines = [b"%b%.3f\n" % (line, not_before - now) for line, not_before in self._countdowns]
+        return self._settled, self._figures, b"".join([self._countdown_head, *lines, self._end])
+
+    def _settle(self, snapshot: Snapshot) -> None:
+        self._settled = _Stretch(self._write(settled(snapshot)))
+        lines = self._write([countdown(snapshot, 0)]).splitlines(keepends=True)
+        self._countdown_head, samples = b"".join(lines[:2]), lines[2:]
+        times = [not_before for _, not_before in announced(snapshot.current.values())]
+        self._countdowns = tuple(zip((line[: line.rindex(b" ") + 1] for line in samples), times, strict=True))
+        self._revision = snapshot.revision
 
 
 class Exposition:
@@ -60,58 +95,25 @@ class Exposition:
     def __init__(self, read: Callable[[], Snapshot], wall: Callable[[], float]) -> None:
         self._read = read
         self._wall = wall
-        self._kept: dict[bool, _Kept] = {}
-        self._of_poll: dict[bool, tuple[Snapshot, bytes]] = {}
+        self._plain = _Format(CONTENT_TYPE_PLAIN_0_0_4, _plain_text, b"")
+        self._openmetrics = _Format(openmetrics.CONTENT_TYPE_LATEST, _openmetrics_text, _OPENMETRICS_END)
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Rendering:
         """Return the body for a scraper with these request headers: OpenMetrics if it is named, gzip if accepted."""
-        is_openmetrics = "application/openmetrics-text" in accept
-        snapshot = self._read()
-        kept = self._settled(snapshot, is_openmetrics=is_openmetrics)
-        text = self._momentary(snapshot, kept, is_openmetrics=is_openmetrics)
-        content_type = openmetrics.CONTENT_TYPE_LATEST if is_openmetrics else CONTENT_TYPE_PLAIN_0_0_4
+        form = self._openmetrics if "application/openmetrics-text" in accept else self._plain
+        settled_part, figures, rest = form.stretches(self._read(), self._wall())
         if not _accepts_gzip(accept_encoding):
-            return Rendering(kept.text + text, content_type, None)
-        return Rendering(_gzip(kept, text), content_type, "gzip")
-
-    def _settled(self, snapshot: Snapshot, *, is_openmetrics: bool) -> _Kept:
-        kept = self._kept.get(is_openmetrics)
-        if kept is None or kept.revision != snapshot.revision:
-            text = _text(settled(snapshot), is_openmetrics=is_openmetrics)
-            # A flushed but unfinished stream: another one may be put behind it.
-            squeeze = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
-            deflated = squeeze.compress(text) + squeeze.flush(zlib.Z_FULL_FLUSH)
-            lines = _text([countdown(snapshot, 0)], is_openmetrics=is_openmetrics).splitlines(keepends=True)
-            head, samples = b"".join(lines[:2]), lines[2:]
-            times = [not_before for _, not_before in announced(snapshot.current.values())]
-            countdowns = tuple(zip((line[: line.rindex(b" ") + 1] for line in samples), times, strict=True))
-            kept = _Kept(snapshot.revision, text, deflated, head, countdowns)
-            self._kept[is_openmetrics] = kept
-        return kept
-
-    def _polled(self, snapshot: Snapshot, *, is_openmetrics: bool) -> bytes:
-        of, text = self._of_poll.get(is_openmetrics, (None, b""))
-        if of is not snapshot:
-            text = _text(polled(snapshot), is_openmetrics=is_openmetrics)
-            self._of_poll[is_openmetrics] = (snapshot, text)
-        return text
-
-    def _momentary(self, snapshot: Snapshot, kept: _Kept, *, is_openmetrics: bool) -> bytes:
-        now = self._wall()
-        lines = [kept.countdown_head]
-        lines += [b"%b%.3f\n" % (line, not_before - now) for line, not_before in kept.countdowns]
-        lines.append(self._polled(snapshot, is_openmetrics=is_openmetrics))
-        lines.append(_text(of_process(), is_openmetrics=is_openmetrics))
-        if is_openmetrics:
-            lines.append(_OPENMETRICS_END)
-        return b"".join(lines)
+            return Rendering(settled_part.text + figures.text + rest, form.content_type, None)
+        return Rendering(_gzip((settled_part, figures), rest), form.content_type, "gzip")
 
 
-def _text(families: Iterable[Metric], *, is_openmetrics: bool) -> bytes:
-    if is_openmetrics:
-        body: bytes = openmetrics.generate_latest(_Families(families))  # type: ignore[no-untyped-call]
-        return body.removesuffix(_OPENMETRICS_END)
+def _plain_text(families: Iterable[Metric]) -> bytes:
     return generate_latest(_Families(families))
+
+
+def _openmetrics_text(families: Iterable[Metric]) -> bytes:
+    body: bytes = openmetrics.generate_latest(_Families(families))  # type: ignore[no-untyped-call]
+    return body.removesuffix(_OPENMETRICS_END)
 
 
 def _accepts_gzip(accept_encoding: str) -> bool:
@@ -122,10 +124,13 @@ def _accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-def _gzip(kept: _Kept, text: bytes) -> bytes:
+def _gzip(kept: Iterable[_Stretch], rest: bytes) -> bytes:
     """One gzip member of what was compressed once and what is new (RFC 1952: a deflate stream between two frames)."""
     squeeze = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
-    rest = squeeze.compress(text) + squeeze.flush()
-    checksum = zlib.crc32(text, zlib.crc32(kept.text))
-    length = (len(kept.text) + len(text)) & 0xFFFFFFFF
-    return b"".join([_GZIP_HEADER, kept.deflated, rest, struct.pack("<II", checksum, length)])
+    pieces, checksum, length = [_GZIP_HEADER], 0, len(rest)
+    for stretch in kept:
+        pieces.append(stretch.deflated)
+        checksum = zlib.crc32(stretch.text, checksum)
+        length += len(stretch.text)
+    pieces += [squeeze.compress(rest), squeeze.flush()]
+    return b"".join([*pieces, struct.pack("<II", zlib.crc32(rest, checksum), length & 0xFFFFFFFF)])

@@ -12,18 +12,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 
-import urllib3
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool
 from urllib3.connection import HTTPConnection
-from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import HTTPError
+from urllib3.util import parse_url
 
 from . import __version__
 from .errors import ExporterError
-from .lean_requests import requests
 from .pace import Budget
 
 LARGEST_BODY = 1 << 20
 INSTANCE_API_VERSION = "2021-02-01"
 _CHUNK = 1 << 16
+_HEADERS: Mapping[str, str] = {
+    "Metadata": "true",
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": f"azure-scheduled-events-exporter/{__version__}",
+}
 
 
 class Outcome(StrEnum):
@@ -81,12 +87,11 @@ class ImdsClient:
         self._budget = budget
         self._wait = wait
         self._deadline = _Deadline()
-        self._session = _Session()
-        self._session.mount("http://", _DeadlineAdapter(self._deadline))
+        self._pool = _pool(endpoint, self._deadline)
         self.reached = False  # whether any request has had an answer, whatever it said
-        # Prepared once: it is the same request every second.
-        self._events = self._prepare("scheduledevents", api_version)
-        self._instance = self._prepare("instance", INSTANCE_API_VERSION)
+        path = (parse_url(endpoint).path or "").rstrip("/")
+        self._events = f"{path}/metadata/scheduledevents?api-version={api_version}"
+        self._instance = f"{path}/metadata/instance?api-version={INSTANCE_API_VERSION}"
 
     def scheduled_events(self, timeout: float) -> bytes | None:
         """Return the body of a 200, or None for a 304 (unchanged).
@@ -95,11 +100,11 @@ class ImdsClient:
             ImdsError: anything else, within ``timeout`` seconds and a moment.
             Stopped: :meth:`stop` was called.
         """
-        return self._get(self._events, timeout)
+        return self._ask("GET", self._events, timeout)
 
     def instance(self, timeout: float) -> bytes:
         """Return the instance metadata of this VM. Raises as :meth:`scheduled_events` does."""
-        body = self._get(self._instance, timeout)
+        body = self._ask("GET", self._instance, timeout)
         if body is None:
             raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 to a first question")
         return body
@@ -111,62 +116,48 @@ class ImdsClient:
             ImdsError: IMDS did not say that it accepts; ``status`` tells whether it said anything.
             Stopped: :meth:`stop` was called.
         """
-        request = self._events.copy()
-        request.prepare_method("POST")
-        request.prepare_body(data=None, files=None, json={"StartRequests": [{"EventId": name} for name in event_ids]})
-        if self._get(request, timeout) is None:
+        start = json.dumps({"StartRequests": [{"EventId": name} for name in event_ids]}).encode()
+        if self._ask("POST", self._events, timeout, start) is None:
             raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 to an approval", status=304)
 
     def stop(self) -> None:
         """Give up the request that is under way, and every later one."""
         self._deadline.stop()
 
-    def _prepare(self, what: str, api_version: str) -> requests.PreparedRequest:
-        request = requests.Request(
-            "GET",
-            f"{self._endpoint}/metadata/{what}",
-            params={"api-version": api_version},
-            headers={
-                "Metadata": "true",
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-                "User-Agent": f"azure-scheduled-events-exporter/{__version__}",
-            },
-        )
-        return request.prepare()
-
-    def _get(self, request: requests.PreparedRequest, timeout: float) -> bytes | None:
+    def _ask(self, method: str, target: str, timeout: float, body: bytes | None = None) -> bytes | None:
+        headers = dict(_HEADERS) if body is None else {**_HEADERS, "Content-Type": "application/json"}
         now = time.monotonic()
         place = self._budget.reserve(now)
         if self._wait(place - now):
             raise Stopped("the exporter is ending")
         self._deadline.set(timeout)
         try:
-            with self._session.send(request, stream=True, timeout=timeout, allow_redirects=False) as response:
+            with self._pool.urlopen(
+                method, target, body, headers, retries=False, redirect=False, timeout=timeout, preload_content=False
+            ) as response:
                 if self._deadline.broken_off:
                     # Python takes the end of a connection for the end of the head, and so a 200 that lost its body
                     # for one with an empty body, which would mean that there are no events.
                     raise ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", "half an answer")
                 self.reached = True
-                body = _read(response)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+                answer = _read(response)
+        except (HTTPError, OSError, ValueError) as error:
             raise self._failure(error, timeout) from None
         finally:
             self._budget.arrived(place, time.monotonic())
-        return self._judge(response, body)
+        return self._judge(response.status, answer)
 
     def _failure(self, error: Exception, timeout: float) -> ExporterError:
         if self._deadline.stopped:
             return Stopped("the exporter is ending")
         causes = list(_causes(error))
-        if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
+        if any(isinstance(cause, TimeoutError) for cause in causes):
             return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
         told = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
         detail = told[-1] if told else f"{type(error).__name__}: {error}"
         return ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", _one_line(detail))
 
-    def _judge(self, response: requests.Response, body: bytes | None) -> bytes | None:
-        status = response.status_code
+    def _judge(self, status: int, body: bytes | None) -> bytes | None:
         if status == HTTPStatus.NOT_MODIFIED:
             return None
         if status == HTTPStatus.OK:
@@ -191,13 +182,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _read(response: requests.Response) -> bytes | None:
+def _read(response: BaseHTTPResponse) -> bytes | None:
     """The whole body, or None when it is larger than the cap; the connection is then closed."""
     chunks, size = [], 0
-    while chunk := response.raw.read(_CHUNK, decode_content=True):
+    while chunk := response.read(_CHUNK, decode_content=True):
         size += len(chunk)
         if size > LARGEST_BODY:
-            response.raw.close()
+            response.close()
             return None
         chunks.append(chunk)
     return b"".join(chunks)
@@ -218,16 +209,6 @@ def _error_text(body: bytes) -> str:
 def _one_line(text: str, length: int = 160) -> str:
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= length else line[: length - 3] + "..."
-
-
-class _Session(requests.Session):
-    def __init__(self) -> None:
-        super().__init__()
-        self.trust_env = False  # a proxy from the environment must never see this traffic
-
-    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - requests' signature
-        """Say that there is none: requests would read the whole body of a redirect, however large."""
-        return None
 
 
 class _Deadline:
@@ -273,24 +254,19 @@ class _DeadlineSocket(socket.socket):
         return count
 
 
-class _DeadlineAdapter(requests.adapters.HTTPAdapter):
-    """Opens connections whose sockets keep ``deadline``; never retries, since the next poll does."""
+def _pool(endpoint: str, deadline: _Deadline) -> HTTPConnectionPool:
+    """A pool of one connection, whose socket keeps ``deadline``. It knows no proxy, no cookie and no netrc."""
 
-    def __init__(self, deadline: _Deadline) -> None:
-        class Connection(HTTPConnection):
-            def _new_conn(self) -> socket.socket:
-                plain = super()._new_conn()
-                guarded = _DeadlineSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
-                guarded.deadline = deadline
-                deadline.watch(guarded)
-                return guarded
+    class Connection(HTTPConnection):
+        def _new_conn(self) -> socket.socket:
+            plain = super()._new_conn()
+            guarded = _DeadlineSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
+            guarded.deadline = deadline
+            deadline.watch(guarded)
+            return guarded
 
-        class Pool(HTTPConnectionPool):
-            ConnectionCls = Connection
+    class Pool(HTTPConnectionPool):
+        ConnectionCls = Connection
 
-        self._pool_class = Pool
-        super().__init__(pool_connections=1, pool_maxsize=1, max_retries=0)
-
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **options: object) -> None:  # noqa: FBT001, FBT002 - requests' signature
-        super().init_poolmanager(connections, maxsize, block, **options)
-        self.poolmanager.pool_classes_by_scheme = {"http": self._pool_class}
+    address = parse_url(endpoint)
+    return Pool(address.host or "", address.port)
