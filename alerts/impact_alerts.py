@@ -135,13 +135,13 @@ def _not_approved(settings: Settings) -> Alert:
             (
               {INFO}{{scope="self"}}
               and on (job, instance)
-              azure_scheduled_events_approval_requests_total{{outcome="accepted"}} > 0
+              azure_scheduled_events_approval_policy_info{{policy!="off"}}
             )
             unless on (event_id)
             azure_scheduled_events_event_approved == 1
         """),
         "warning",
-        "An event is due and has not been approved, where approvals are made.",
+        "An event is due and has not been approved, where a policy approves events.",
         f"{_WHO} begins in {{{{ $value | humanizeDuration }}}} without approval: "
         f"the workload may not be drained. {_EVENT}",
         Dashboard.VM,
@@ -241,7 +241,7 @@ def _approval_refused() -> Alert:
         f"{PREFIX}ApprovalRefused",
         expression("""
             sum without (outcome) (
-              increase(azure_scheduled_events_approval_requests_total{outcome=~"rejected|error"}[10m])
+              increase(azure_scheduled_events_approval_requests_total{outcome=~"rejected|error"}[5m])
             ) > 0
         """),
         "warning",

@@ -114,7 +114,9 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length("notice.terminate", "4m30s", "The same for a Terminate (documented: 5 to 15 min).", 0, _DAY),
             _length("notice.preempt", "25s", "The same for a Preempt (documented: 30 s, best effort).", 0, _DAY),
             _length("degraded-host.notice", "1d", "More notice than this means a degraded host.", 60, 7 * _DAY),
-            _length("not-approved.within", "5m", "Due this soon and not approved, where approvals are made.", 1, 3600),
+            _length(
+                "not-approved.within", "5m", "Due this soon and not approved, where a policy approves events.", 1, 3600
+            ),
             _length("overdue.after", "10m", "Still Scheduled so long after NotBefore.", 1, _DAY),
             _length("started.limit", "30m", "Started for longer than this.", 1, _DAY),
             _number("hit.share", "0.25", "The share of a scale set or zone that is a disaster.", 0.01, 1),

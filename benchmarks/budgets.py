@@ -137,21 +137,24 @@ class Bench:
         return Row("start of the process to the first answer of `/metrics`", 0.3, "s", tuple(taken))
 
     def costs(self, collector: str) -> Iterator[Row]:
-        """Memory and processor time, scraped every 5 s as shipped."""
+        """Memory after many scrapes, and the processor time of polls alone."""
         for name, budget, flags in (("off", 33, ()), ("on", 38, ("--otlp.endpoint", collector))):
-            memory, polls = [], []
-            for _ in range(self._effort.runs):
-                with self.running(1, *flags) as exporter:
-                    exporter.scrapes(200)
-                    time.sleep(3)
-                    before, begun = exporter.processor(), time.monotonic()
-                    time.sleep(self._effort.polls)
-                    polls.append((exporter.processor() - before) / (time.monotonic() - begun) * MILLI)
-                    exporter.scrapes(10)
-                    memory.append(exporter.memory())
+            memory = [self._at_rest(1, *flags)[1] for _ in range(self._effort.runs)]
             yield Row(f"resident memory, tracing {name}", budget, "MiB", tuple(memory))
-            if name == "off":
-                yield Row("processor time of a poll, document unchanged", 1.3, "ms", tuple(polls))
+        for count, state in ((0, "no event"), (1, "an event of this VM announced")):
+            polls = [self._at_rest(count)[0] for _ in range(self._effort.runs)]
+            yield Row(f"processor time of a poll, document unchanged, {state}", 1.3, "ms", tuple(polls))
+
+    def _at_rest(self, count: int, *flags: str) -> tuple[float, float]:
+        """Return the milliseconds of processor per second, and the MiB, of an exporter to which nothing happens."""
+        with self.running(count, *flags) as exporter:
+            exporter.scrapes(200)
+            time.sleep(3)
+            before, begun = exporter.processor(), time.monotonic()
+            time.sleep(self._effort.polls)
+            poll = (exporter.processor() - before) / (time.monotonic() - begun) * MILLI
+            exporter.scrapes(10)
+            return poll, exporter.memory()
 
     def scrapes(self) -> Iterator[Row]:
         """Scrapes one after another, and many at once."""

@@ -45,6 +45,7 @@ def lines(vm: int, began: float) -> Iterator[str]:
         yield f"{PREFIX}{name}{{{target}}} 0"
     for outcome in ("ok", "timeout", "connection_error", "throttled", "http_error", "invalid_document"):
         yield f'{PREFIX}polls_total{{{target},outcome="{outcome}"}} {NOW if outcome == "ok" else 0}'
+    yield f'{PREFIX}approval_policy_info{{{target},policy="{"file" if vm % 2 else "off"}"}} 1'
     for outcome in ("accepted", "rejected", "error"):
         yield f'{PREFIX}approval_requests_total{{{target},outcome="{outcome}"}} 0'
     place = f'scale_set="vmss{group}",location="westeurope",zone="{group % 3 + 1}",vm_name="vmss{group}_{member}"'

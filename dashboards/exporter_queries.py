@@ -62,4 +62,5 @@ TRANSITIONS = f"sum by (transition) ({_rate('transitions_total', function='incre
 _OURS = f"on (job, instance) {series('build_info')}"
 CPU = _named(here(f"rate(process_cpu_seconds_total{{{SELECTED}}}[{RATE}]) and {_OURS}"))
 MEMORY = _named(here(f"process_resident_memory_bytes{{{SELECTED}}} and {_OURS}"))
+POLICIES = f"count by (policy) ({mine('approval_policy_info')})"
 VERSIONS = f"count by (version, python_version) ({mine('build_info')})"

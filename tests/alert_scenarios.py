@@ -101,6 +101,7 @@ class Exporter:
     down: tuple[tuple[int, int], ...] = ()
     fresh: tuple[tuple[int, int], ...] = ()
     nameless: tuple[tuple[int, int], ...] = ()
+    policy: str = "off"
     more: Mapping[str, Value] = field(default_factory=dict)
 
     def _in(self, spans: tuple[tuple[int, int], ...], now: int) -> bool:
@@ -128,6 +129,7 @@ class Exporter:
         )
         for outcome in OUTCOMES:
             yield "polls_total", {"outcome": outcome}, (lambda now: now) if outcome == "ok" else constant(0)
+        yield "approval_policy_info", {"policy": self.policy}, constant(1)
         for outcome in ("accepted", "rejected", "error"):
             yield "approval_requests_total", {"outcome": outcome}, constant(0)
 

@@ -84,7 +84,7 @@ QUIET = (
     ),
     Story(
         "an event is approved in time",
-        one(Seen(not_before=630, approved=1), more={"approval_requests_total accepted": constant(1)}),
+        one(Seen(not_before=630, approved=1), policy="documented"),
         quiet={"AzureScheduledEventNotApproved": MANY[:21]},
     ),
     Story(
@@ -118,7 +118,9 @@ QUIET = (
         steady={REBOOT: (30, 900)},
     ),
     Story(
-        "nobody here approves anything", one(Seen(not_before=630)), quiet={"AzureScheduledEventNotApproved": MANY[:21]}
+        "no policy, though an operator has approved before",
+        one(Seen(not_before=630), more={"approval_requests_total accepted": constant(3)}),
+        quiet={"AzureScheduledEventNotApproved": MANY[:21]},
     ),
     Story(
         "an exporter restart with a journal in memory, in the middle of the notice",

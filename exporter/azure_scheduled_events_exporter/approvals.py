@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .approval import Policy
+from .approval import BUILT_IN, Policy
 from .instant import Instant, iso_time
 from .lifecycle import Approver, Lifecycle, Lifecycles, State
 from .logs import facts
@@ -69,6 +69,7 @@ class Approvals:
         self._retries: dict[str, _Retry] = {}
         self._said: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
         self.words: dict[str, str] = {}  # what the policy does with an event now, for people, by EventId
+        self.policy = policy.name if policy is BUILT_IN.get(policy.name) else "file"
         self.counts = no_requests()
         if any(rule.dry_run for rule in policy.rules):
             self.counts[ApprovalOutcome.DRY_RUN] = 0

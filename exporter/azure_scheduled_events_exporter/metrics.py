@@ -118,6 +118,12 @@ SPECS: Mapping[str, Spec] = {
             ("event_type",),
             "Longest time that this VM really stood still while an event of it was Started.",
         ),
+        (
+            "approval_policy_info",
+            "gauge",
+            ("policy",),
+            "What approves events here: off, documented or file; always 1.",
+        ),
         ("approval_requests_total", "counter", ("outcome",), "Requests to approve events, by how IMDS took them."),
         ("journal_up", "gauge", (), "1 while transitions are on disk before they are told."),
         ("journal_errors_total", "counter", (), "Failed attempts to write the journal."),
@@ -161,6 +167,7 @@ def settled(snapshot: Snapshot) -> Iterator[Metric]:
     yield _histograms("notice_seconds", tally.notice.items())
     yield _histograms("phase_duration_seconds", tally.phases.items())
     yield _histograms("observed_pause_seconds", tally.pauses.items())
+    yield _metric("approval_policy_info", [((snapshot.approval_policy,), 1)])
     requests = snapshot.approval_requests.items()
     yield _metric("approval_requests_total", (((str(outcome),), count) for outcome, count in requests))
 

@@ -111,6 +111,7 @@ class Poller:
             current=restored.lifecycles.current,
             tally=restored.tally,
             recent=restored.recent,
+            approval_policy=approvals.policy,
             journal=journal.state,
         )
 

@@ -6,6 +6,7 @@ Readers never lock and never wait: they take the newest :class:`Snapshot` and ke
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .approval import OFF
 from .approvals import ApprovalOutcome, no_requests
 from .identity import Identity
 from .imds import Outcome
@@ -65,6 +66,7 @@ class Snapshot:
         current: the current events by EventId.
         tally: what all transitions so far add up to.
         recent: the lives that ended last, the newest last.
+        approval_policy: what approves events: off, documented or file.
         approval_words: what the approval policy does with an event now, for people, by EventId.
         approval_requests: requests to approve so far, by how IMDS took them.
         journal: whether they are on disk.
@@ -81,6 +83,7 @@ class Snapshot:
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
     recent: tuple[Lifecycle, ...] = ()
+    approval_policy: str = OFF.name
     approval_words: Mapping[str, str] = field(default_factory=dict)
     approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
