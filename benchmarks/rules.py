@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -84,7 +85,8 @@ def serve() -> ThreadingHTTPServer:
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(ConnectionError):  # Prometheus ends in mid scrape
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
             """Say nothing."""
