@@ -1,11 +1,30 @@
 """Certificates for the tests of TLS, made by openssl: a CA, and whom it vouches for."""
 
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
 RSA = ("-newkey", "rsa:2048")
+_ISSUING = """\
+[ca]
+default_ca = own
+[own]
+database = {folder}/index.txt
+new_certs_dir = {folder}
+unique_subject = no
+rand_serial = yes
+default_md = sha256
+policy = names
+x509_extensions = server
+[names]
+commonName = supplied
+[server]
+basicConstraints = critical,CA:FALSE
+extendedKeyUsage = serverAuth
+subjectAltName = DNS:localhost,IP:127.0.0.1
+"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +65,19 @@ class Authority:
         """Return a pair for a client."""
         return self.vouch(name, names, purpose="clientAuth")
 
+    def ending(self, name: str, ends: float) -> Pair:
+        """Return a new pair for a server on this machine that ends at ``ends``, seconds since the epoch."""
+        pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
+        request, settings = self.folder / f"{name}.csr", self.folder / "issuing.cnf"
+        settings.write_text(_ISSUING.format(folder=self.folder))
+        (self.folder / "index.txt").touch()
+        openssl("req", "-new", *EC, "-nodes", "-subj", f"/CN={name}", "-keyout", pair.key, "-out", request)
+        issuer = ("-config", settings, "-cert", self.own.certificate, "-keyfile", self.own.key)
+        dates = ("-startdate", "20200101000000Z", "-enddate", time.strftime("%Y%m%d%H%M%SZ", time.gmtime(ends)))
+        openssl("ca", "-batch", "-notext", *issuer, *dates, "-in", request, "-out", pair.certificate)
+        return pair
+
     @staticmethod
     def _make(pair: Pair, name: str, algorithm: tuple[str, ...], *more: str | Path) -> None:
-        common = ["req", "-x509", *algorithm, "-nodes", "-days", "2", "-subj", f"/CN={name}"]
+        common = ["req", "-x509", *algorithm, "-nodes", "-days", "30", "-subj", f"/CN={name}"]
         openssl(*common, "-keyout", pair.key, "-out", pair.certificate, *more)

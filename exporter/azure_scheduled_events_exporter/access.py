@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from . import web_config
 from .connection import Request, plain
 from .errors import UsageError
+from .instant import iso_time
 from .logs import facts
 from .web_config import RateLimit, WebConfig
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .tls import Tls
 
 _PAUSE = 1.0  # seconds between two looks at the files
+_SOON = 7 * 86400.0  # seconds before its end in which a certificate is worth a warning
 _Stamps = Mapping[Path, tuple[int, int, int] | None]
 
 
@@ -76,12 +78,14 @@ class WebAccess:
         self._seen: _Stamps = {}
         self._settling: _Stamps = {}
         self._wrong = ""
+        self._warned: float | None = None
         self._users: BasicAuth | None = None
         self._bucket: Bucket | None = None
         self._reading = self._read()
         self.tls = self._reading.tls
         self._take(self._reading.config, WebConfig())
         self._tell("web configuration read")
+        self._warn_of_end()
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
@@ -163,6 +167,7 @@ class WebAccess:
             self._tell("web configuration read again")
         elif self._wrong:
             self._tell("web configuration is good again")
+        self._warn_of_end()
         self._wrong = ""
         return not same_tls
 
@@ -189,6 +194,18 @@ class WebAccess:
                 file=str(self._path), tls=config.tls is not None, client_auth=client_auth, users=len(config.users)
             ),
         )
+
+    def _warn_of_end(self) -> None:
+        """Warn of a certificate that clients refuse, or soon will: once, until another one holds."""
+        settings, ends = self._reading.config.tls, self.tls.ends if self.tls else None
+        left = ends - time.time() if ends is not None else _SOON
+        if settings is None or ends is None or left >= _SOON:
+            self._warned = None
+        elif ends != self._warned:
+            self._warned = ends
+            message = "the certificate has expired: clients refuse it" if left <= 0 else "the certificate expires soon"
+            file = settings.certificate.path or self._path
+            self._log.warning(message, extra=facts(file=str(file), expires=iso_time(ends)))
 
 
 def check(path: Path) -> None:

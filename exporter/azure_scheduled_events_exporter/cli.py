@@ -233,6 +233,9 @@ def _check_config(parsed: argparse.Namespace) -> int:
         from .access import check  # noqa: PLC0415 - only what a command needs is loaded
 
         check(Path(config.web_config_file))
+    from .tracing import is_on  # noqa: PLC0415 - only what a command needs is loaded
+
+    is_on(config.otlp_endpoint, os.environ)  # refuses a protocol that is not spoken
     for setting, text, place in written(flags, os.environ):
         print(f"{setting.flag}: {without_password(text) or '(none)'}   [{place or 'default'}]")
     for name, meant in unknown_variables(os.environ):

@@ -26,6 +26,7 @@ CONFIG_FILE_FLAG = "config.file"
 DISCOVER = "discover"
 # Kubernetes puts variables of every Service into every pod; one called as we are would look like ours.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
+_PLAIN_HOST = re.compile(r"[0-9A-Za-z._-]+(:\d*)?", re.ASCII)  # with or without a port
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +154,13 @@ def _endpoint(text: str) -> str:
     try:
         address = urlsplit(text)
         usable = address.scheme == "http" and address.hostname and address.port != 0 and address.username is None
+        if usable and not _PLAIN_HOST.fullmatch(address.netloc):
+            from urllib3.util import parse_url  # noqa: PLC0415 - few need it, and its memory
+
+            parse_url(text)  # as the client of IMDS reads it
     except ValueError:
         usable = False
-    if not usable or not text.isprintable() or any(c in text for c in " ?#"):
+    if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):
         raise ValueError(f"{text!r} is no base address: write http://HOST[:PORT], or '{DISCOVER}'")
     return text.rstrip("/")
 

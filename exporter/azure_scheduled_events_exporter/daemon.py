@@ -211,9 +211,9 @@ def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
 
 
 def run(
-    config: Config, log: logging.Logger, started: Callable[[int], None] | None = None, budget: Budget | None = None
+    config: Config, log: logging.Logger, started: Callable[[str, int], None] | None = None, budget: Budget | None = None
 ) -> int:
-    """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is told the port.
+    """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is told scheme and port.
 
     Only who polls something else than IMDS may hand in another ``budget`` of requests.
 
@@ -242,7 +242,7 @@ def found(config: Config, log: logging.Logger) -> Config:
 
 
 async def _serve(
-    config: Config, log: logging.Logger, started: Callable[[int], None] | None, budget: Budget | None, root: str
+    config: Config, log: logging.Logger, started: Callable[[str, int], None] | None, budget: Budget | None, root: str
 ) -> int:
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
@@ -270,7 +270,7 @@ async def _serve(
         ),
     )
     if started:
-        started(server.port)
+        started("https" if door and door.tls else "http", server.port)
     exporter.start()
     manager, poller = ServiceManager(os.environ), exporter.poller
     telling = loop.create_task(keep_telling(manager, poller.lateness, lambda: one_line(poller.snapshot)))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from . import daemon, logs
+from .address import ListenAddress
 from .config import resolve, written
 from .errors import UsageError
 from .journal_file import MEMORY
@@ -41,14 +42,16 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
         config = replace(config, imds_endpoint=simulator.url)
         log = logs.set_up(config.log_level, config.log_format)
 
-        def started(port: int) -> None:
-            base = f"http://{config.web_listen_address.host or 'localhost'}:{port}"
+        def started(scheme: str, port: int) -> None:
+            base = f"{scheme}://{ListenAddress(config.web_listen_address.host or 'localhost', port)}"
+            # A certificate is seldom made for a loopback address.
+            curl = "curl -sk" if scheme == "https" else "curl -s"
             say(
                 f"This VM is {simulator.vms[0]}; all scenarios in a loop, {factor:g} times as fast as in life.\n"
                 f"  metrics    {base}{config.web_telemetry_path}\n"
                 f"  page       {base}/\n"
                 f"  simulator  {simulator.url}/simulator/record\n"
-                f"  watch      curl -s {base}{config.web_telemetry_path} | grep -E 'pending|started|until_not_before'\n"
+                f"  watch      {curl} {base}{config.web_telemetry_path} | grep -E 'pending|started|until_not_before'\n"
                 "End it with Ctrl-C."
             )
 

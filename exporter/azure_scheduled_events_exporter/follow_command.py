@@ -8,7 +8,7 @@ import itertools
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,13 +18,17 @@ from .config import Config
 from .errors import ExporterError, UsageError
 from .events import Scope
 from .journal_file import MEMORY, is_written, read_only
-from .lifecycle import Transition
+from .lifecycle import Lifecycle, Transition
 from .records import Record
 
 _LOOK_SECONDS = 0.1
 _LOOK_FOR_EXPORTER_SECONDS = 1.0
 _LOOKS_PER_CHECK = 10  # once a second
 _REMEMBERED = 1000
+
+_Line = tuple[int | None, Record]
+_Current = Callable[[], Mapping[str, Lifecycle]]
+"""Looks up the current lives by EventId, whose scope is the newest there is."""
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
@@ -40,10 +44,41 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
         raise UsageError(f"--since: {since!r} is no number: take the 'seq' of the last line that was handled")
     path = None if config.journal_path == MEMORY else Path(config.journal_path)
     told: dict[tuple[object, ...], None] = {}
-    for seq, record in _transitions(config, path, None if since is None else int(since)):
-        if (not mine or record["scope"] == Scope.SELF) and _is_news(seq, record, told):
-            print(json.dumps({"seq": seq, **record}), flush=True)
+    waiting: Sequence[_Line] = ()
+    for news, current in _looks(config, path, None if since is None else int(since)):
+        lines = news
+        if mine:
+            lines, waiting = _of_this_vm([*waiting, *news], current)
+        for seq, record in lines:
+            if _is_news(seq, record, told):
+                print(json.dumps({"seq": seq, **record}), flush=True)
     return 0
+
+
+def _of_this_vm(lines: Sequence[_Line], current: _Current) -> tuple[Sequence[_Line], Sequence[_Line]]:
+    """Return those ``lines`` that are of this VM's events, and those that wait until that is known.
+
+    A poll may come before this VM's name. What was journalled until then says so for ever, and no transition tells of
+    the name: only the lives are brought up to date, and what is journalled later.
+    """
+    unknown = [record for _, record in lines if record["scope"] == Scope.UNKNOWN]
+    scopes: dict[object, object] = {}
+    if unknown:
+        scopes |= {event_id: str(life.scope) for event_id, life in current().items()}
+        # An event that ended before the name came stays nobody's, unless something of it was told with the name.
+        scopes |= {record["event_id"]: "" for record in unknown if record["outcome"] is not None}
+        scopes |= {record["event_id"]: record["scope"] for _, record in lines if record["scope"] != Scope.UNKNOWN}
+    mine: list[_Line] = []
+    waiting: list[_Line] = []
+    for seq, record in lines:
+        scope = record["scope"]
+        if scope == Scope.UNKNOWN:
+            scope = scopes.get(record["event_id"], scope)
+        if scope == Scope.SELF:
+            mine.append((seq, {**record, "scope": scope}))
+        elif scope == Scope.UNKNOWN:
+            waiting.append((seq, record))
+    return mine, waiting[-_REMEMBERED:]
 
 
 def _is_news(seq: int | None, record: Record, told: dict[tuple[object, ...], None]) -> bool:
@@ -69,15 +104,15 @@ def _is_news(seq: int | None, record: Record, told: dict[tuple[object, ...], Non
     return True
 
 
-def _transitions(config: Config, path: Path | None, since: int | None) -> Iterator[tuple[int | None, Record]]:
-    """All transitions behind number ``since``, or from now on; from the journal as soon as there is one."""
+def _looks(config: Config, path: Path | None, since: int | None) -> Iterator[tuple[Sequence[_Line], _Current]]:
+    """Look again and again for transitions behind number ``since``, or from now on; in the journal if there is one."""
     last = since if since is not None else _last_journalled(path)
     while True:
         if path is not None and (is_written(path) or since is not None):
             since = None
-            for seq, record in _journalled(path, last):
-                last = seq
-                yield seq, record
+            for news, current in _journalled(path, last):
+                last = news[-1][0] if news else last
+                yield news, current
         else:
             yield from _polled(config, path)
 
@@ -89,7 +124,7 @@ def _last_journalled(path: Path | None) -> int:
         return 0  # no exporter has run yet
 
 
-def _journalled(path: Path, last: int) -> Iterator[tuple[int, Record]]:
+def _journalled(path: Path, last: int) -> Iterator[tuple[Sequence[tuple[int, Record]], _Current]]:
     """What the journal holds behind number ``last``, and what a running exporter adds until it ends."""
     try:
         store = read_only(path)
@@ -99,15 +134,15 @@ def _journalled(path: Path, last: int) -> Iterator[tuple[int, Record]]:
     if last > store.last_told():
         last = 0  # a fresh one, that counts from the beginning: better all of it than a gap
     for turn in itertools.count():
-        for seq, record in store.told(last):
-            last = seq
-            yield seq, record
+        news = store.told(last)
+        last = news[-1][0] if news else last
+        yield news, store.current
         if turn % _LOOKS_PER_CHECK == 0 and not is_written(path):
             return
         time.sleep(_LOOK_SECONDS)
 
 
-def _polled(config: Config, path: Path | None) -> Iterator[tuple[None, Record]]:
+def _polled(config: Config, path: Path | None) -> Iterator[tuple[Sequence[tuple[None, Record]], _Current]]:
     """What this process sees by itself, until an exporter runs."""
     log = logs.set_up("error", config.log_format)
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF, otlp_endpoint=None)
@@ -117,9 +152,9 @@ def _polled(config: Config, path: Path | None) -> Iterator[tuple[None, Record]]:
     looked = time.monotonic()
     try:
         while True:
-            for seq, record in exporter.journal.told(last):
-                last = seq
-                yield None, record
+            news = exporter.journal.told(last)
+            last = news[-1][0] if news else last
+            yield [(None, record) for _, record in news], lambda: exporter.poller.snapshot.current
             if path is not None and time.monotonic() - looked >= _LOOK_FOR_EXPORTER_SECONDS:
                 looked = time.monotonic()
                 if is_written(path):

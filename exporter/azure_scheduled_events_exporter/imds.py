@@ -140,6 +140,8 @@ class ImdsClient:
                     # for one with an empty body, which would mean that there are no events.
                     raise ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", "half an answer")
                 self.reached = True
+                if response.status < HTTPStatus.OK:
+                    response.close()  # its last answer is still to come, and none to the next request
                 answer = _read(response)
         except (HTTPError, OSError, ValueError) as error:
             raise self._failure(error, timeout) from None
@@ -251,6 +253,8 @@ class _DeadlineSocket(socket.socket):
         self.settimeout(self.deadline.remaining())
         count = super().recv_into(*args, **kwargs)  # type: ignore[arg-type] # handed on as it comes
         self.deadline.broken_off = count == 0
+        if count == 0 and self.deadline.stopped:
+            raise TimeoutError("stopped")  # it was not the other side that ended the answer here
         return count
 
 
@@ -269,4 +273,5 @@ def _pool(endpoint: str, deadline: _Deadline) -> HTTPConnectionPool:
         ConnectionCls = Connection
 
     address = parse_url(endpoint)
-    return Pool(address.host or "", address.port)
+    # Of an IPv6 address without a port, Python would take the last group for one.
+    return Pool(address.host or "", address.port or HTTPConnection.default_port)

@@ -2,7 +2,7 @@
 
 A scrape never calls IMDS and never waits for a poll. Three groups, because they age differently and so their
 renderings can be kept for different times: :func:`settled` changes with a document, an identity or a transition,
-:func:`polled` with every poll, :func:`countdown` and :func:`of_process` with every scrape.
+:func:`polled` and :func:`of_process` with every poll, :func:`countdown` with every scrape.
 """
 
 import platform

@@ -22,14 +22,23 @@ _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _LARGEST = 1 << 20  # bytes of a PEM file: a bundle of all the world's CAs has a quarter of it
 _BUFFER = 16 * 1024  # bytes of one TLS record
 _KINDS = ("DNS", "email", "IP Address", "URI")  # of names, those that the toolkit compares
+_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
+_ROUNDS = 3  # in which client and server have said all of a handshake
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """What a connection needs to speak TLS; without ``client_names`` every client that proved itself is known."""
+    """What a connection needs to speak TLS.
+
+    Attributes:
+        context: for each connection.
+        client_names: those that are let in; without any, every client that proved itself is known.
+        ends: when the certificate does, seconds since the epoch; None if that cannot be told.
+    """
 
     context: ssl.SSLContext
     client_names: frozenset[str] = frozenset()
+    ends: float | None = None
 
     def knows(self, channel: ssl.SSLObject) -> bool:
         """Return whether the client's certificate has one of the names that are let in."""
@@ -60,16 +69,17 @@ def server_tls(settings: TlsSettings) -> Tls:
     else:
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_alpn_protocols(["http/1.1"])
-    _load_certificate(context, settings.certificate, settings.key)
+    ends = _end_of(context, _load_certificate(context, settings.certificate, settings.key))  # while it asks nothing yet
     if settings.client_ca is not None:
         _load_client_ca(context, settings.client_ca, settings.client_auth)
     _choose_curves(context, settings)
     _choose_suites(context, settings)
-    return Tls(context, frozenset(_canonical(name) for name in settings.client_names))
+    return Tls(context, frozenset(_canonical(name) for name in settings.client_names), ends)
 
 
-def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
-    _certificates(certificate)
+def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> str:
+    """Load the pair; return the PEM text of the certificate and its chain."""
+    chain = _certificates(certificate)
     text = _read(key)
     if "PRIVATE KEY-----" not in text:
         raise UsageError(f"{_name(key)} holds no private key in PEM form")
@@ -86,6 +96,28 @@ def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> No
             raise UsageError(f"{_name(key)} holds a key that cannot be decoded") from None
         except OSError as error:
             raise UsageError(f"{_name(key)} cannot be read: {error.strerror or error}") from None
+    return chain
+
+
+def _end_of(context: ssl.SSLContext, chain: str) -> float | None:
+    """When the certificate of ``context`` ends: only a client that trusts it is told, so one is made, in memory.
+
+    It trusts each certificate of ``chain``, whoever signed it and however old it is.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
+    client.load_verify_locations(cadata=chain)
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(there, back, server_side=True)
+    asking = client.wrap_bio(back, there)
+    try:
+        for side in (asking, server) * _ROUNDS:
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+        return float(ssl.cert_time_to_seconds(str((asking.getpeercert() or {})["notAfter"])))
+    except (ssl.SSLError, ValueError, KeyError):  # one that no client would take, whatever the time
+        return None
 
 
 def _load_client_ca(context: ssl.SSLContext, client_ca: Pem, wanted: ClientAuth) -> None:

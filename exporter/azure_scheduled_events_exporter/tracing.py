@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
+from .errors import UsageError
 from .identity import Identity
 from .journal import Journal
 from .logs import facts
@@ -31,6 +32,7 @@ _LOOK_AGAIN_SECONDS = 60.0
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0
+_PROTOCOL = "http/protobuf"
 RETRYABLE = {
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -160,10 +162,34 @@ class Tracer:
 
 
 def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
-    """Return whether there is a collector to send to, by the flag or OpenTelemetry's own variables."""
+    """Return whether there is a collector to send to, by the flag or OpenTelemetry's own variables.
+
+    Raises:
+        UsageError: there is one, and the variables name a protocol that is not spoken here.
+    """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     if environment.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
         return False
     variables = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    return bool(endpoint or any(environment.get(name, "").strip() for name in variables))
+    if not endpoint and not any(environment.get(name, "").strip() for name in variables):
+        return False
+    _check_protocol(environment)
+    return True
+
+
+def _check_protocol(environment: Mapping[str, str]) -> None:
+    """Refuse what the exporter would not heed: it speaks one protocol, whatever the variables say.
+
+    The variable for traces wins over the one for everything, and an empty one counts as unset.
+    https://opentelemetry.io/docs/specs/otel/protocol/exporter/
+    """
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        protocol = environment.get(name, "").strip()
+        if protocol and protocol.lower() != _PROTOCOL:
+            raise UsageError(
+                f"environment variable {name}: {protocol!r} is not spoken here: unset it or write {_PROTOCOL}, "
+                "and let the endpoint name the collector's port for that, usually 4318"
+            )
+        if protocol:
+            return

@@ -147,6 +147,7 @@ def _check(rig: Rig, now: Scrape, event_type: str, expected: tuple[tuple[str, fl
     here = [least for approver, least in expected if approver == "exporter"]
     truth = rig.mine(What.APPROVED)
     assert [happening.vm for happening in truth] == ["vmss_0"] * len(here), rig.policy
+    assert [labels["policy"] for labels, _ in now.series("approval_policy_info")] == [rig.policy]
     assert rig.grown(now, "transitions_total", scope="self", transition="approved") == len(here), rig.policy
     for outcome, count in {"accepted": len(here), "rejected": 0, "error": 0}.items():
         assert rig.grown(now, "approval_requests_total", outcome=outcome) == count, (rig.policy, outcome)

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from pathlib import Path
@@ -16,7 +18,8 @@ import pytest
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.cli import main
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from programs import COMMAND, Exporter, Program, Scrape, environment, eventually, fetch, free_port
+from certificates import Authority
+from programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch, free_port
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 NAME = "azure-scheduled-events-exporter"
@@ -327,6 +330,14 @@ class TestCheckConfig:
         file.write_text(text)
         assert_one_line(command("check-config", "--config.file", str(file)), 2, f"{file}{where}", *words)
 
+    @pytest.mark.parametrize("name", ["check-config", "run"])
+    def test_protocol_of_traces(self, name: str) -> None:
+        """A protocol for traces that is not spoken here is refused by both, when there is a collector to send to."""
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+        flags = ("--imds.endpoint", "http://127.0.0.1:9", "--web.listen-address", "127.0.0.1:0", "--log.level", "error")
+        done = command(name, *flags, "--journal.path", "memory", **variables)
+        assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc'", "unset it", "http/protobuf", "4318")
+
     @pytest.mark.parametrize("name", ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60])
     def test_unknown_variable(self, name: str) -> None:
         """A misspelt variable is told; a guess is made only when there is a likely one."""
@@ -378,8 +389,25 @@ class TestDemo:
         """The printed address of an IPv6 listener can be opened."""
         flags = ("--web.listen-address", "[::1]:0")
         with Program([COMMAND, "demo", *flags], tmp_path / "demo.log") as demo:
-            url = demo.wait_for_line(r"metrics +(http://\S+/metrics)\n")[1]
+            url = demo.wait_for_line(r"metrics +(http://\[::1\]:\d+/metrics)\n")[1]
             assert fetch(url).status == 200
+
+    def test_tls(self, tmp_path: Path) -> None:
+        """With TLS configured, the printed addresses and the command say so, and can be used as they stand."""
+        authority = Authority(tmp_path)
+        authority.server()
+        file = tmp_path / "web.yml"
+        file.write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
+        flags = ("--web.listen-address", "127.0.0.1:0", "--web.config.file", str(file))
+        with Program([COMMAND, "demo", *flags], tmp_path / "demo.log") as demo:
+            url = demo.wait_for_line(r"metrics +(https://127\.0\.0\.1:\d+/metrics)\n")[1]
+            assert demo.wait_for_line(r"page +(\S+)\n")[1] == url.removesuffix("metrics")
+            assert demo.wait_for_line(r"watch +curl -sk (\S+) ")[1] == url
+            assert demo.wait_for_line(r"simulator +(http://127\.0\.0\.1:\d+)/")
+            trusting = ssl.create_default_context(cafile=str(authority.own.certificate))
+            handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting))
+            with urllib.request.build_opener(*handlers).open(url, timeout=PATIENCE) as answer:
+                assert answer.status == 200
 
     @pytest.mark.parametrize("name", ["demo", "simulate"])
     def test_reader_that_has_gone(self, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from gate import Gate, Treatment
 from programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
@@ -145,6 +146,93 @@ def test_mine_at_once(simulator: Simulator, run: Callable[..., Exporter], follow
     exporter.shows("the events", lambda scrape: scrape.total("event_info") == 2)
     everybodys.wait_for(("THEIRS", "detected"), ("MINE", "detected"))
     mine.wait_for(("MINE", "detected"))
+
+
+class Nameless(Gate):
+    """An IMDS that does not tell a VM its name until it is ``named``."""
+
+    named = False
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Refuse what asks for the name."""
+        treated = super().take(method, path, body)
+        return treated if self.named or "/metadata/instance" not in path else 503
+
+
+@pytest.fixture
+def nameless(simulator: Simulator) -> Iterator[Nameless]:
+    """Return a stretch of wire in front of the simulator on which this VM's name is not to be had."""
+    with Nameless(simulator.url) as gate:
+        yield gate
+
+
+def test_mine_before_the_name(
+    simulator: Simulator,
+    nameless: Nameless,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+    follow: Callable[..., Follower],
+) -> None:
+    """What was detected before the exporter knew its VM's name is told with ``--mine`` once it does, and once only."""
+    exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
+    exporter.shows("IMDS", lambda scrape: scrape.value("up"))
+    mine, everybodys = follow("--mine"), follow()
+    settled(mine)
+    settled(everybodys)
+    simulator.set_document([event("GONE")])
+    gone = (("GONE", "detected"), ("GONE", "cancelled"))
+    everybodys.wait_for(gone[0])
+    simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE")])
+    detected = (("THEIRS", "detected"), ("MINE", "detected"))
+    eventually(lambda: len(everybodys.told) == 4, "all of it without --mine")
+    assert sorted(everybodys.news) == sorted([*gone, *detected])
+    assert {line["scope"] for line in everybodys.told} == {"unknown"}
+    assert mine.told == []
+    nameless.named = True
+    mine.wait_for(("MINE", "detected"))
+    assert mine.told[0]["scope"] == "self"
+    simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE", "Started")])
+    mine.wait_for(("MINE", "detected"), ("MINE", "approved"), ("MINE", "started"))
+    eventually(lambda: len(everybodys.told) == 6, "the start without --mine")
+    seqs = {(line["event_id"], line["transition"]): line["seq"] for line in everybodys.told}
+    assert [line["seq"] for line in mine.told] == [seqs[each] for each in mine.news]
+    again = follow("--mine", "--since", "0")
+    again.wait_for(*mine.news)
+
+
+def test_alone_before_the_name(
+    simulator: Simulator,
+    nameless: Nameless,
+    state: Path,
+    tmp_path: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """What a follower saw by itself before it knew the name, and then an exporter that did not either, is told once."""
+    simulator.set_document([event("A"), event("B", vm="vmss_1")])
+    with Follower(nameless.url, state, tmp_path / "follower", "--mine") as follower:
+        looks = "/metadata/scheduledevents"
+        eventually(lambda: sum(looks in arrival.path for arrival in list(nameless.arrivals)) > 2, "some polls")
+        exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
+        exporter.shows("both", lambda scrape: scrape.total("event_info") == 2)
+        settled(follower)
+        assert follower.told == []
+        nameless.named = True
+        follower.wait_for(("A", "detected"))
+        assert follower.told[0]["scope"] == "self"
+        simulator.set_document([event("A", "Started"), event("B", "Started", vm="vmss_1")])
+        follower.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"))
+
+
+def test_alone_learns_the_name(simulator: Simulator, nameless: Nameless, state: Path, tmp_path: Path) -> None:
+    """A follower that polls by itself tells what it detected before it knew the name as soon as it does."""
+    simulator.set_document([event("A"), event("B", vm="vmss_1")])
+    with Follower(nameless.url, state, tmp_path / "follower", "--mine") as follower:
+        looks = "/metadata/scheduledevents"
+        eventually(lambda: sum(looks in arrival.path for arrival in list(nameless.arrivals)) > 2, "some polls")
+        assert follower.told == []
+        nameless.named = True
+        follower.wait_for(("A", "detected"))
+        assert (follower.told[0]["seq"], follower.told[0]["scope"]) == (None, "self")
 
 
 def test_since(

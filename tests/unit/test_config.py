@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from azure_scheduled_events_exporter.config import (
     written,
 )
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.imds import ImdsClient
+from azure_scheduled_events_exporter.pace import Budget
 
 BAD = Path(__file__).parent.parent / "bad_config"
 KNOWN = (
@@ -350,6 +353,25 @@ def test_kubernetes_variables_set_nothing() -> None:
 def test_endpoints(text: str) -> None:
     """A base address is taken without its last slash."""
     assert resolve({"imds.endpoint": text}, {}).imds_endpoint == text.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://[v1.x]", "http://a%zz", "http://a%00b", "http://\u00fc%", "http://\u05d0\u00fc", "http://127.0.0.1\\x"],
+)
+def test_endpoints_that_no_request_could_be_sent_to(text: str) -> None:
+    """A host that the HTTP client cannot read, or reads otherwise, is refused by its flag, not by a traceback."""
+    with pytest.raises(UsageError, match=r"^--imds.endpoint: .* is no base address"):
+        resolve({"imds.endpoint": text}, {})
+
+
+@given(st.text("az09.-_:@[]%/\\?#\u00fc\u00df\u05d0\u0663", max_size=12))
+@settings(deadline=None)
+def test_any_endpoint(text: str) -> None:
+    """Every endpoint is refused, or one that requests can be sent to."""
+    with suppress(UsageError):
+        endpoint = resolve({"imds.endpoint": f"http://{text}"}, {}).imds_endpoint
+        ImdsClient(endpoint, "2020-07-01", Budget(), lambda _: True)
 
 
 def test_discover() -> None:

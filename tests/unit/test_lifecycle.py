@@ -1,4 +1,4 @@
-"""The life of an event, case by case, in the contract's words."""
+"""The life of an event from its first sight to its end, case by case, in the contract's words."""
 
 from dataclasses import replace
 
@@ -9,8 +9,6 @@ from azure_scheduled_events_exporter.instant import Instant
 from azure_scheduled_events_exporter.lifecycle import (
     REMEMBERED_ENDS,
     Approver,
-    Change,
-    Lifecycle,
     Lifecycles,
     State,
     Transition,
@@ -18,67 +16,11 @@ from azure_scheduled_events_exporter.lifecycle import (
     approve,
     asked,
     observe,
-    refused,
     rejoined,
-    stood_still,
 )
-from azure_scheduled_events_exporter.pause import Evidence, Pause
+from lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watch, at
 
-NOT_BEFORE = 1_700_000_900.0  # 15 minutes after START
-START = 1_700_000_000.0
-VM = "vm_0"
-SCHEDULED = ScheduledEvent("A", "Reboot", "Scheduled", "Platform", (VM, "vm_1"), NOT_BEFORE, "", 30.0)
-STARTED = replace(SCHEDULED, status="Started", not_before=None)
 NOTHING = Document(9)
-
-
-def at(seconds: float, *, boot: str = "boot-1", jump: float = 0.0) -> Instant:
-    """Return the moment ``seconds`` after START; ``jump`` is how far the wall clock is off."""
-    return Instant(START + seconds + jump, 5000.0 + seconds, boot)
-
-
-class Watch:
-    """An exporter's eyes: documents go in, changes come out."""
-
-    def __init__(self, vm_name: str | None = VM) -> None:
-        self.known = Lifecycles()
-        self.vm_name = vm_name
-        self.changes: list[Change] = []
-
-    def sees(
-        self,
-        now: Instant,
-        *events: ScheduledEvent,
-        watched: bool = True,
-        booted_at: Instant | None = None,
-        unreadable: tuple[str, ...] = (),
-        pause: Pause | None = None,
-    ) -> list[str]:
-        """Return the transitions that a document of ``events`` brings."""
-        vantage = Vantage(now, self.vm_name, watched, booted_at, pause)
-        self.known, changes = observe(self.known, Document(1, events, unreadable), vantage)
-        self.changes.extend(changes)
-        assert observe(self.known, Document(1, events, unreadable), vantage)[1] == ()
-        return [str(change.transition) for change in changes]
-
-    def approves(self, now: Instant, approver: Approver = Approver.EXPORTER, event_id: str = "A") -> list[str]:
-        """Return the transitions that an accepted approval brings."""
-        self.known, changes = approve(self.known, [event_id], approver, now)
-        self.changes.extend(changes)
-        return [str(change.transition) for change in changes]
-
-    def state(self, event_id: str = "A") -> State:
-        """Return where a current event stands."""
-        return self.known.current[event_id].state
-
-    def scope(self, event_id: str = "A") -> Scope:
-        """Return whose a current event is."""
-        return self.known.current[event_id].scope
-
-    @property
-    def life(self) -> Lifecycle:
-        """The life as the last change left it."""
-        return self.changes[-1].lifecycle
 
 
 def test_live_migration() -> None:
@@ -132,14 +74,6 @@ def test_cancelled() -> None:
     assert watch.sees(at(899)) == ["cancelled"]
 
 
-def test_approved_event_that_is_cancelled() -> None:
-    """An approval does not make an event happen: gone before NotBefore without a start is cancelled."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.approves(at(1))
-    assert watch.sees(at(100)) == ["cancelled"]
-
-
 def test_lost_after_not_before() -> None:
     """An event that leaves after its NotBefore without having been seen Started is lost."""
     watch = Watch()
@@ -169,184 +103,6 @@ def test_started_event_that_left_while_nobody_polled() -> None:
     watch = Watch()
     watch.sees(at(0), STARTED)
     assert watch.sees(at(5000), watched=False) == ["completed"]
-
-
-@pytest.mark.parametrize("event_type", ["Reboot", "Redeploy", "Preempt", "Terminate"])
-@pytest.mark.parametrize("seconds", [300, 1200])
-def test_completed_by_evidence_of_the_reboot(event_type: str, seconds: float) -> None:
-    """An event that was to reboot this VM, gone after a boot, has happened: at the time of that boot."""
-    watch = Watch()
-    watch.sees(at(0), replace(SCHEDULED, event_type=event_type))
-    booted = at(seconds - 40, boot="boot-2")
-    assert watch.sees(at(seconds, boot="boot-2"), watched=False, booted_at=booted) == ["completed"]
-    assert watch.life.started_at == booted
-    assert watch.life.proven_by_boot
-
-
-@pytest.mark.parametrize(
-    ("event", "why"),
-    [
-        (replace(SCHEDULED, event_type="Freeze"), "a freeze keeps the memory, so a boot was something else"),
-        (replace(SCHEDULED, event_type="Hibernate"), "nobody knows what this does"),
-        (replace(SCHEDULED, resources=("vm_1",)), "it was to reboot another VM"),
-    ],
-)
-def test_no_evidence_in_a_reboot(event: ScheduledEvent, why: str) -> None:
-    """A boot proves only an event that was to reboot this very VM."""
-    watch = Watch()
-    watch.sees(at(0), event)
-    assert watch.sees(at(1200, boot="boot-2"), watched=False, booted_at=at(1000, boot="boot-2")) == ["lost"], why
-
-
-def test_boot_before_the_event_is_no_evidence() -> None:
-    """The boot in which the event was first seen proves nothing, wherever the wall clock moves that boot to."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1200), watched=False, booted_at=at(-5000, jump=3600 + 5000)) == ["lost"]
-
-
-def test_unknown_boot_is_no_evidence() -> None:
-    """Where the system does not tell when it booted, an event nobody saw start is lost."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1200, boot="boot-2"), watched=False) == ["lost"]
-
-
-def test_cancelled_long_after_an_unrelated_reboot() -> None:
-    """An event still announced after a reboot, then taken back before our eyes, was cancelled, not done by it."""
-    watch = Watch()
-    days_ahead = replace(SCHEDULED, not_before=START + 7 * 86400)
-    booted = at(86400, boot="boot-2")
-    watch.sees(at(0), days_ahead)
-    assert watch.sees(at(86460, boot="boot-2"), days_ahead, watched=False, booted_at=booted) == []
-    assert watch.sees(at(3 * 86400, boot="boot-2"), booted_at=booted) == ["cancelled"]
-
-
-def test_overdue_event_that_left_after_a_reboot() -> None:
-    """After NotBefore, the boot shows that the reboot happened though Started was never seen."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    booted = at(910, boot="boot-2")
-    watch.sees(at(950, boot="boot-2"), SCHEDULED, watched=False, booted_at=booted)
-    assert watch.sees(at(951, boot="boot-2"), booted_at=booted) == ["completed"]
-
-
-@pytest.mark.parametrize("seconds", [10.0, 894.9])
-def test_external_approval(seconds: float) -> None:
-    """A start more than 5 s before NotBefore without an approval from here was approved by somebody else."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(seconds), STARTED) == ["approved", "started"]
-    assert watch.life.approved_by is Approver.EXTERNAL
-    assert watch.life.approved_at == watch.life.started_at == at(seconds)
-    assert not watch.life.approved_here
-
-
-@pytest.mark.parametrize("seconds", [895.0, 899.0, 900.0, 901.0, 5000.0])
-def test_deadline(seconds: float) -> None:
-    """A start at NotBefore, or less than 5 s before it, was approved by nobody: the deadline let it begin."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(seconds), STARTED) == ["started"]
-    assert watch.life.approved_by is Approver.DEADLINE
-
-
-def test_start_of_an_event_without_not_before() -> None:
-    """Without a NotBefore nobody can tell who let the event begin."""
-    watch = Watch()
-    watch.sees(at(0), replace(SCHEDULED, not_before=None))
-    assert watch.sees(at(10), STARTED) == ["started"]
-    assert watch.life.approved_by is None
-
-
-@pytest.mark.parametrize("approver", [Approver.EXPORTER, Approver.OPERATOR])
-@pytest.mark.parametrize("seconds", [10.0, 901.0])
-def test_approved_here(approver: Approver, seconds: float) -> None:
-    """An approval by this exporter or an operator here stays theirs, however early or late the event begins."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.approves(at(1), approver) == ["approved"]
-    assert watch.life.approved_here
-    assert watch.known.current["A"].approved_at == at(1)
-    assert watch.sees(at(seconds), STARTED) == ["started"]
-    assert watch.life.approved_by is approver
-
-
-def test_approval_counts_once() -> None:
-    """A second approval of an event, by whomever, is not told again and changes nothing."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.approves(at(1), Approver.OPERATOR)
-    known = watch.known
-    assert watch.approves(at(2), Approver.EXPORTER) == []
-    assert watch.known == known
-
-
-def test_approval_by_id_in_any_case() -> None:
-    """An approval finds its event though the id is spelled in another case."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.approves(at(1), event_id="a") == ["approved"]
-
-
-def test_approval_of_what_is_not_pending() -> None:
-    """An event that is unknown, has started or has ended is not approved any more."""
-    watch = Watch()
-    assert watch.approves(at(0), event_id="B") == []
-    watch.sees(at(1), STARTED)
-    assert watch.approves(at(2)) == []
-    watch.sees(at(3))
-    assert watch.approves(at(4)) == []
-    watch.sees(at(5), SCHEDULED)
-    assert watch.approves(at(6)) == []
-
-
-def test_several_approvals_at_once() -> None:
-    """One answer may approve several events; an event named twice is approved once."""
-    watch = Watch()
-    watch.sees(at(0), *(replace(SCHEDULED, event_id=event_id) for event_id in "ABC"))
-    known, changes = approve(watch.known, ["a", "B", "A", "X"], Approver.OPERATOR, at(1))
-    assert [change.lifecycle.event_id for change in changes] == ["A", "B"]
-    assert {event_id for event_id, life in known.current.items() if life.approved_here} == {"A", "B"}
-    assert list(known.current) == ["A", "B", "C"]
-
-
-def test_answer_to_an_approval_that_never_came() -> None:
-    """An event that starts early after we asked for it began by our approval, though no answer ever came."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = asked(watch.known, ["a"], Approver.EXPORTER)
-    assert not watch.known.current["A"].approved_here
-    assert watch.sees(at(10), STARTED) == ["approved", "started"]
-    assert watch.life.approved_by is Approver.EXPORTER
-
-
-def test_unanswered_approval_and_the_deadline() -> None:
-    """An event that starts at its NotBefore began by the deadline, asked for in vain or not."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = asked(watch.known, ["A"], Approver.EXPORTER)
-    assert watch.sees(at(900), STARTED) == ["started"]
-    assert watch.life.approved_by is Approver.DEADLINE
-
-
-def test_refused_approval() -> None:
-    """An approval that IMDS refused did not let the event begin: somebody else did."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = refused(asked(watch.known, ["A"], Approver.EXPORTER), ["A"])
-    assert watch.sees(at(10), STARTED) == ["approved", "started"]
-    assert watch.life.approved_by is Approver.EXTERNAL
-
-
-def test_asked_then_approved() -> None:
-    """An approval that was answered is told once, and the start follows."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = asked(watch.known, ["A"], Approver.OPERATOR)
-    assert watch.approves(at(1), Approver.OPERATOR) == ["approved"]
-    assert watch.life.asked_by is None
-    assert watch.sees(at(10), STARTED) == ["started"]
 
 
 @pytest.mark.parametrize("moved", [600.0, -300.0])
@@ -577,92 +333,3 @@ def test_rejoined_record() -> None:
     assert both.ended == {"C": Transition.CANCELLED, "D": Transition.CANCELLED}
     new.known = both
     assert new.sees(at(4), replace(SCHEDULED, event_id="A"), replace(SCHEDULED, event_id="D")) == ["cancelled"]
-
-
-def whole(seconds: float) -> Pause:
-    """A pause in a time that was watched from end to end."""
-    return Pause(seconds, Evidence.WHOLE)
-
-
-class TestPause:
-    """How long this VM stood still belongs to the events that were Started meanwhile."""
-
-    def test_the_longest_counts(self) -> None:
-        """From the last document before the start to the first after the end, the longest pause is the event's."""
-        watch = Watch()
-        watch.sees(at(0), SCHEDULED, pause=whole(99.0))
-        watch.sees(at(901), STARTED, pause=whole(0.3))
-        assert watch.life.observed_pause == 0.3
-        watch.known = stood_still(watch.known, whole(4.0))
-        watch.known = stood_still(watch.known, whole(1.0))
-        watch.sees(at(1500), pause=whole(2.0))
-        assert watch.life.observed_pause == 4.0
-
-    def test_the_last_moment_counts(self) -> None:
-        """A pause that ends as the event leaves is its own."""
-        watch = Watch()
-        watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED, pause=whole(0.0))
-        assert watch.sees(at(910), pause=whole(6.0)) == ["completed"]
-        assert watch.life.observed_pause == 6.0
-
-    @pytest.mark.parametrize(
-        ("pause", "measured"),
-        [
-            pytest.param(None, None, id="nobody measured"),
-            pytest.param(Pause(2.0, Evidence.PART), None, id="the start went unwatched"),
-            pytest.param(Pause(2.0, Evidence.WHOLE), 2.0, id="watched"),
-            pytest.param(Pause(60.0, Evidence.BOOT), 60.0, id="a boot"),
-        ],
-    )
-    def test_an_unwatched_start(self, pause: Pause | None, measured: float | None) -> None:
-        """An event that may have had its pause before anybody looked is not measured from then on either."""
-        watch = Watch()
-        watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED, pause=pause)
-        assert watch.life.observed_pause == measured
-        watch.known = stood_still(watch.known, whole(1.0))
-        assert watch.known.current["A"].observed_pause == measured
-
-    def test_a_boot_outweighs_what_went_unseen(self) -> None:
-        """A boot while an event was Started is its pause, though nobody watched the start."""
-        watch = Watch()
-        watch.sees(at(0), STARTED, pause=Pause(0.0, Evidence.PART))
-        assert watch.sees(at(90, boot="boot-2"), watched=False, pause=Pause(80.0, Evidence.BOOT)) == ["completed"]
-        assert watch.life.observed_pause == 80.0
-
-    def test_proven_by_a_boot(self) -> None:
-        """A reboot that nobody saw begin was as long as the boot says; a Freeze is not proven, and so not measured."""
-        for kind, measured in (("Reboot", 80.0), ("Freeze", None)):
-            watch = Watch()
-            watch.sees(at(0), replace(SCHEDULED, event_type=kind))
-            boot = Pause(80.0, Evidence.BOOT)
-            watch.sees(at(990, boot="boot-2"), watched=False, booted_at=at(960, boot="boot-2"), pause=boot)
-            assert watch.life.observed_pause == measured, kind
-
-    @pytest.mark.parametrize("vm_name", ["vm_9", None])
-    def test_only_events_of_this_vm(self, vm_name: str | None) -> None:
-        """What this VM does says nothing about an event of another one, or of nobody knows whom."""
-        watch = Watch(vm_name)
-        watch.sees(at(0), SCHEDULED)
-        watch.sees(at(901), STARTED, pause=whole(5.0))
-        watch.known = stood_still(watch.known, Pause(5.0, Evidence.BOOT))
-        watch.sees(at(990), pause=whole(5.0))
-        assert watch.life.observed_pause is None
-
-    def test_nothing_new_is_the_same(self) -> None:
-        """A pause that is no longer than the one before changes nothing, so nothing is written."""
-        watch = Watch()
-        watch.sees(at(0), SCHEDULED)
-        assert stood_still(watch.known, whole(5.0)) is watch.known
-        watch.sees(at(901), STARTED, pause=whole(5.0))
-        assert stood_still(watch.known, whole(5.0)) is watch.known
-        assert stood_still(watch.known, None) is watch.known
-
-    def test_one_that_came_back(self) -> None:
-        """An event that comes back after its end is not measured again."""
-        watch = Watch()
-        watch.sees(at(0), STARTED, pause=whole(1.0))
-        watch.sees(at(600), pause=whole(0.0))
-        watch.sees(at(700), STARTED, pause=whole(9.0))
-        assert watch.known.current["A"].observed_pause is None

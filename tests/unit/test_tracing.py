@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.identity import Identity
 from azure_scheduled_events_exporter.journal import Journal
 from azure_scheduled_events_exporter.lifecycle import Lifecycles
@@ -275,3 +276,45 @@ TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces
 def test_when_tracing_is_on(endpoint: str | None, variables: dict[str, str], *, on: bool) -> None:
     """Tracing needs an endpoint, by flag or variable, and OpenTelemetry's own switches turn it off."""
     assert is_on(endpoint, variables) is on
+
+
+GENERAL, SPECIFIC = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "variables", "name", "protocol"),
+    [
+        (None, {**ENDPOINT, GENERAL: "grpc"}, GENERAL, "grpc"),
+        (None, {**ENDPOINT, GENERAL: " http/json "}, GENERAL, "http/json"),
+        (None, {**TRACES, SPECIFIC: "grpc"}, SPECIFIC, "grpc"),
+        ("http://127.0.0.1:4318", {GENERAL: "grpc"}, GENERAL, "grpc"),
+        (None, {**ENDPOINT, SPECIFIC: "grpc", GENERAL: "http/protobuf"}, SPECIFIC, "grpc"),
+        (None, {**ENDPOINT, SPECIFIC: "", GENERAL: "grpc"}, GENERAL, "grpc"),
+    ],
+)
+def test_another_protocol(endpoint: str | None, variables: dict[str, str], name: str, protocol: str) -> None:
+    """A protocol that is not spoken here is refused with the variable, its value, and what to do."""
+    with pytest.raises(UsageError) as refused:
+        is_on(endpoint, variables)
+    assert str(refused.value) == (
+        f"environment variable {name}: {protocol!r} is not spoken here: unset it or write http/protobuf, "
+        "and let the endpoint name the collector's port for that, usually 4318"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "on"),
+    [
+        ({**ENDPOINT, GENERAL: "http/protobuf"}, True),
+        ({**ENDPOINT, SPECIFIC: "HTTP/Protobuf "}, True),
+        ({**ENDPOINT, SPECIFIC: "http/protobuf", GENERAL: "grpc"}, True),
+        ({**ENDPOINT, SPECIFIC: "", GENERAL: " "}, True),
+        ({**ENDPOINT, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}, True),
+        ({GENERAL: "grpc"}, False),
+        ({**ENDPOINT, GENERAL: "grpc", "OTEL_SDK_DISABLED": "true"}, False),
+        ({**ENDPOINT, GENERAL: "grpc", "OTEL_TRACES_EXPORTER": "none"}, False),
+    ],
+)
+def test_a_protocol_that_does_no_harm(variables: dict[str, str], *, on: bool) -> None:
+    """The one protocol may be named, the variable for traces wins, and without tracing nobody looks at either."""
+    assert is_on(None, variables) is on

@@ -173,6 +173,12 @@ class TestRequest:
         assert client_of(simulator.vm_url("vm_0") + "/").scheduled_events(LONG)
         assert simulator.requests[-1].path == "/metadata/scheduledevents"
 
+    @pytest.mark.parametrize("host", ["[::1]", "[::ffff:127.0.0.1]"])
+    def test_ipv6_without_a_port(self, host: str) -> None:
+        """An IPv6 endpoint without a port means port 80; the end of its address is no port."""
+        error = failure(client_of(f"http://{host}"))
+        assert error.status or "Connection refused" in str(error)  # whether or not this machine serves something there
+
     @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
     def test_proxy_of_the_environment(self, name: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
         """A proxy in the environment never sees a request."""
@@ -491,6 +497,20 @@ class TestDeadline:
         assert client.scheduled_events(LONG) == BODY
         assert peer.connections == 2
 
+    def test_next_request_after_an_interim_answer(self, serve: Serve) -> None:
+        """What follows an answer that is only an interim one is never taken for the answer to the next request."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            if len(peer.requests) == 1:
+                connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            else:
+                connection.sendall(answer(b"late") if peer.connections == 1 else answer())
+
+        peer = serve(talk)
+        client = client_of(peer.url)
+        assert failure(client).status == 103
+        assert client.scheduled_events(LONG) == BODY
+
     @pytest.mark.parametrize("fault", ["timeout", "slow-drip"])
     def test_stop(self, fault: str, simulator: Simulator) -> None:
         """Stopping ends a request that hangs, at once, and every later one."""
@@ -513,6 +533,33 @@ class TestDeadline:
         simulator.heal()
         with pytest.raises(Stopped):
             client.scheduled_events(LONG)
+
+    @pytest.mark.parametrize(
+        "begun", [b"HTTP/1.1 200 OK\r\nServer: x\r\n", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["head", "body"]
+    )
+    def test_stop_is_no_end_of_an_answer(self, begun: bytes, serve: Serve) -> None:
+        """Stopping in mid answer never ends it: a body cut to nothing would mean that all events are over."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            connection.sendall(begun)
+            peer.ending.wait(LONG)
+
+        def ask() -> None:
+            try:
+                ended.append(client.scheduled_events(LONG))
+            except (Stopped, ImdsError) as error:
+                ended.append(type(error))
+
+        peer = serve(talk)
+        client = client_of(peer.url)
+        ended: list[object] = []
+        thread = threading.Thread(target=ask)
+        thread.start()
+        eventually(lambda: peer.requests, "the request")
+        time.sleep(0.2)  # for the beginning of the answer to arrive
+        client.stop()
+        thread.join(SLACK)
+        assert ended == [Stopped]
 
     def test_stop_while_the_budget_waits(self, serve: Serve) -> None:
         """A request that waits for its turn gives up when the process is to end."""

@@ -2,10 +2,13 @@
 
 import base64
 import http.client
+import json
 import logging
 import os
+import re
 import shutil
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,6 +34,9 @@ def _authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     authority = Authority(tmp_path_factory.mktemp("tls"))
     authority.server()
     authority.server("renewed")
+    authority.ending("soon", time.time() + 6 * 86400)
+    authority.ending("later", time.time() + 8 * 86400)
+    authority.ending("expired", time.time() - 60)
     authority.client()
     authority.client("another")
     return authority
@@ -455,3 +461,71 @@ class TestChange:
             eventually(lambda: let_in(running, new), "the new CA")
             assert not let_in(running, old)
             assert not resumes(running, old, session)
+
+
+SOON = "the certificate expires soon"
+EXPIRED = "the certificate has expired: clients refuse it"
+TLS12 = "tls_server_config: {cert_file: server.pem, key_file: server.key, max_version: TLS12, cipher_suites: [%s]}\n"
+
+
+def install(file: Path, name: str) -> None:
+    """Put the pair ``name`` in the place of the one that is served."""
+    replace(file.parent / "server.key", (file.parent / f"{name}.key").read_text())
+    replace(file.parent / "server.pem", (file.parent / f"{name}.pem").read_text())
+
+
+class TestEndOfCertificate:
+    """A certificate that nobody has renewed in time."""
+
+    @pytest.mark.parametrize(
+        ("name", "warnings"), [("server", []), ("later", []), ("soon", [SOON]), ("expired", [EXPIRED])]
+    )
+    @pytest.mark.parametrize(
+        "text", [PLAIN, REQUIRED, TLS12 % "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"], ids=["plain", "asking", "old"]
+    )
+    def test_at_start(self, file: Path, name: str, warnings: list[str], text: str) -> None:
+        """One that has expired or does so within a week is warned of with its end, whatever is asked of clients."""
+        file.write_text(text)
+        install(file, name)
+        with encrypted(file) as running:
+            assert said(running, logging.WARNING) == warnings
+            told = [getattr(record, "facts", {}) for record in running.records if record.levelno == logging.WARNING]
+        assert [one["file"] for one in told] == [str(file.parent / "server.pem")] * len(warnings)
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", one["expires"]) for one in told)
+
+    def test_chain(self, file: Path, authority: Authority) -> None:
+        """It is the server's own end that counts, not that of the CA's certificate behind it."""
+        install(file, "soon")
+        with (file.parent / "server.pem").open("a") as chain:
+            chain.write(authority.own.certificate.read_text())
+        with encrypted(file) as running:
+            assert said(running, logging.WARNING) == [SOON]
+
+    def test_inline(self, file: Path) -> None:
+        """One that stands in the file itself is warned of under the file's name."""
+        pem = {key: (file.parent / f"soon.{end}").read_text() for key, end in (("cert", "pem"), ("key", "key"))}
+        file.write_text(json.dumps({"tls_server_config": pem}))
+        with encrypted(file) as running:
+            assert said(running, logging.WARNING) == [SOON]
+            assert getattr(running.records[-1], "facts", {})["file"] == str(file)
+
+    def test_at_reload(self, file: Path) -> None:
+        """Each is warned of once when it comes, however often the file changes, and one that is renewed no more."""
+        with encrypted(file) as running:
+
+            def reread(times: int) -> bool:
+                return said(running, logging.INFO).count("web configuration read again") == times
+
+            install(file, "soon")
+            eventually(lambda: reread(1), "the first certificate")
+            eventually(lambda: said(running, logging.WARNING) == [SOON], "its warning")
+            replace(file, PLAIN + "rate_limit: {interval: 1ms, burst: 1000}\n")
+            eventually(lambda: reread(2), "a change of something else")
+            install(file, "expired")
+            eventually(lambda: reread(3), "the second certificate")
+            eventually(lambda: said(running, logging.WARNING) == [SOON, EXPIRED], "its warning")
+            install(file, "renewed")
+            eventually(lambda: reread(4), "the third certificate")
+            replace(file, PLAIN)
+            eventually(lambda: reread(5), "the end of the rate limit")
+            assert said(running, logging.WARNING) == [SOON, EXPIRED]
