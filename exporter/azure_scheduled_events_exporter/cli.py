@@ -38,6 +38,9 @@ the file, that over the default. Durations are written as 500ms, 1s, 1m30s or 90
 """
 
 
+_FLAGS = {CONFIG_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
+
+
 class _Parser(argparse.ArgumentParser):
     """Complains in one line."""
 
@@ -50,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` say; return the exit status: 0, 1 for failure, 2 for usage."""
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
+        if arguments and arguments[0].lstrip("-").partition("=")[0] in _FLAGS:
+            raise UsageError(f"{arguments[0]}: say what to do first: {PROGRAM} run {arguments[0]} … (see --help)")
         parsed, unknown = _parser(arguments[:1]).parse_known_args(arguments)
         if unknown:
             raise UsageError(f"unrecognized arguments: {' '.join(unknown)} (see {PROGRAM} {arguments[0]} --help)")
@@ -180,8 +185,8 @@ def _run(parsed: argparse.Namespace) -> int:
 
     config = _config(parsed)
     log = logs.set_up(config.log_level, config.log_format)
-    for name, meant in unknown_variables(os.environ):
-        hint = f"did you mean {meant}?" if meant else "see --help"
+    for name, likeliest in unknown_variables(os.environ):
+        hint = f"did you mean {likeliest}?" if likeliest else "see --help"
         log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
     return daemon.run(config, log)
 
@@ -237,7 +242,8 @@ def _check_config(parsed: argparse.Namespace) -> int:
 
     is_on(config.otlp_endpoint, os.environ)  # refuses a protocol that is not spoken
     for setting, text, place in written(flags, os.environ):
-        print(f"{setting.flag}: {without_password(text) or '(none)'}   [{place or 'default'}]")
+        meant = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
+        print(f"{setting.flag}: {without_password(meant)}   [{place or 'default'}]")
     for name, meant in unknown_variables(os.environ):
         hint = f"did you mean {meant}?" if meant else "see --help"
         print(f"unknown environment variable {name}: {hint}", file=sys.stderr)

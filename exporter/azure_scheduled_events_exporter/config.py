@@ -239,6 +239,8 @@ def _policy(text: str) -> Policy:
     text = text or "off"
     if text in BUILT_IN:
         return BUILT_IN[text]
+    if Path(text).name == text and not Path(text).suffix and not Path(text).exists():
+        raise ValueError(f"{text!r} is neither {' nor '.join(BUILT_IN)}, nor a file in this folder")
     from .policy_file import load  # noqa: PLC0415 - as for the configuration file
 
     return load(Path(text))

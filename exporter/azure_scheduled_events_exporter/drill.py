@@ -5,6 +5,7 @@ the team's Prometheus, its Alertmanager. Everything a drill makes says that it i
 """
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from typing import Any, Final, TypeVar
 
 import requests
 
+from .address import ListenAddress, parse_listen_address
+from .config import ENVIRONMENT_PREFIX
 from .durations import format_duration, parse_duration
 from .errors import ExporterError, UsageError
 from .simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, find
@@ -100,7 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
                 team.raise_alert(labels, alert, ends_in=0)
         return 0
     with _staged(event, arguments.listen) as announce:
-        _say(f"drill: scrape http://{arguments.listen}/metrics now; the event comes in {format_duration(wait)}")
+        address = parse_listen_address(arguments.listen)
+        where = ListenAddress(address.host or "localhost", address.port)
+        _say(f"drill: scrape http://{where}/metrics now; the event comes in {format_duration(wait)}")
         threading.Event().wait(wait)
         begun = announce()
         _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
@@ -229,7 +234,10 @@ def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], float]]:
     with Simulator(Scenario("waiting", "", vms, ())) as simulator:
         command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
         command += ["--imds.endpoint", simulator.url, "--instance.name", names[0], "--journal.path", "memory"]
-        with subprocess.Popen([*command, "--web.listen-address", listen]) as exporter:  # noqa: S603 - this program
+        # What is set for the VM's own exporter is not for this one: its collector, its users, its policy.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", ENVIRONMENT_PREFIX))}
+        command += ["--web.listen-address", listen]
+        with subprocess.Popen(command, env=env) as exporter:  # noqa: S603 - this program
             try:
 
                 def announce() -> float:

@@ -144,7 +144,7 @@ def _journalled(path: Path, last: int) -> Iterator[tuple[Sequence[tuple[int, Rec
 
 def _polled(config: Config, path: Path | None) -> Iterator[tuple[Sequence[tuple[None, Record]], _Current]]:
     """What this process sees by itself, until an exporter runs."""
-    log = logs.set_up("error", config.log_format)
+    log = logs.set_up("warning", config.log_format)
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF, otlp_endpoint=None)
     exporter = daemon.Exporter(daemon.found(alone, log), log)
     exporter.start()

@@ -17,6 +17,7 @@ import pytest
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.cli import main
+from azure_scheduled_events_exporter.config import state_folder
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from certificates import Authority
 from programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch, free_port
@@ -149,6 +150,8 @@ class TestUsage:
         [
             ((), "COMMAND"),
             (("fly",), "fly"),
+            (("--poll.interval", "1s"), "run --poll.interval"),
+            (("--poll.interval=1s",), "run --poll.interval"),
             (("run", "--nope"), "--nope"),
             (("run", "--poll.interval"), "--poll.interval"),
             (("run", "--poll.inter", "1s"), "--poll.inter"),
@@ -312,6 +315,7 @@ class TestCheckConfig:
             "poll.interval: 2s   [environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]",
             f"imds.timeout: 5s   [{file}:1: imds.timeout]",
             "imds.api-version: 2020-07-01   [default]",
+            f"journal.path: {state_folder(environment())}   [default]",
         ):
             assert line in done.stdout.splitlines()
 

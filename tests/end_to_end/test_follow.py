@@ -47,8 +47,9 @@ class Follower(Program):
 
     @property
     def told(self) -> list[Line]:
-        """The lines so far, those that are whole."""
-        return [json.loads(line) for line in self.log.splitlines(keepends=True) if line.endswith("\n")]
+        """The lines so far, those that are whole; what stands on standard error begins otherwise."""
+        lines = self.log.splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
     @property
     def news(self) -> list[tuple[str, str]]:
@@ -107,6 +108,14 @@ def settled(follower: Follower) -> None:
         lambda: any("journal.sqlite" in str(link.readlink()) for link in folder.iterdir() if link.is_symlink()),
         "the follower reads the journal",
     )
+
+
+def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simulator) -> None:
+    """Silence means that nothing happens: a follower on its own that cannot ask IMDS warns of it."""
+    simulator.inject("500")
+    follower = follow()
+    follower.wait_for_line("IMDS poll failed")
+    assert follower.told == []
 
 
 def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:

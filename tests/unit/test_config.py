@@ -280,6 +280,11 @@ def test_bad_value_that_does_not_count(file: Path) -> None:
             {"AZURE_SCHEDULED_EVENTS_LOG_LEVEL": "loud"},
             "environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL: 'loud' is none of debug, info, warning, error",
         ),
+        (
+            {"approval.policy": "documentd"},
+            {},
+            "--approval.policy: 'documentd' is neither off nor documented, nor a file in this folder",
+        ),
         ({"poll.interval": "1"}, {}, f"--poll.interval: '1' {DURATION}"),
         ({}, {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": ""}, None),
     ],
