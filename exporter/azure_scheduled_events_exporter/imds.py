@@ -143,6 +143,9 @@ class ImdsClient:
                 if response.status < HTTPStatus.OK:
                     response.close()  # its last answer is still to come, and none to the next request
                 answer = _read(response)
+                if response.status == HTTPStatus.OK and answer == b"" and "Content-Encoding" in response.headers:
+                    # Nothing came out of what was packed: cut, and no word of no events either.
+                    raise ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", "half an answer")
         except (HTTPError, OSError, ValueError) as error:
             raise self._failure(error, timeout) from None
         finally:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,20 +13,7 @@ from azure_scheduled_events_exporter.journal_file import JournalInUseError, file
 from azure_scheduled_events_exporter.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.store import Entry
 from azure_scheduled_events_exporter.tally import measure
-from journal_recorder import DAY, START, Open, history, recorders
-
-
-@pytest.fixture
-def start() -> Iterator[Open]:
-    """Open journals that are closed with the test."""
-    with recorders() as opened:
-        yield opened
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the journal is to be; not made yet."""
-    return tmp_path / "state"
+from journal_recorder import DAY, START, Open, history
 
 
 class TestFile:

@@ -3,7 +3,7 @@
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,20 +12,7 @@ import pytest
 from azure_scheduled_events_exporter.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.spans import SpanFacts
 from azure_scheduled_events_exporter.store import SCHEMA_VERSION
-from journal_recorder import Open, Recorder, bit_rot, history, recorders
-
-
-@pytest.fixture
-def start() -> Iterator[Open]:
-    """Open journals that are closed with the test."""
-    with recorders() as opened:
-        yield opened
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the journal is to be; not made yet."""
-    return tmp_path / "state"
+from journal_recorder import Open, Recorder, bit_rot, history
 
 
 def set_aside(folder: Path) -> list[Path]:

@@ -9,20 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from journal_recorder import Open, bit_rot, history, recorders
-
-
-@pytest.fixture
-def start() -> Iterator[Open]:
-    """Open journals that are closed with the test."""
-    with recorders() as opened:
-        yield opened
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where the journal is to be; not made yet."""
-    return tmp_path / "state"
+from journal_recorder import Open, bit_rot, history
 
 
 class Disk:

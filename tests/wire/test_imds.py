@@ -675,6 +675,12 @@ class TestBodies:
         peer = serve(always(answer(gzip.compress(BODY), "200 OK", "Content-Encoding: gzip")))
         assert client_of(peer.url).scheduled_events(LONG) == BODY
 
+    @pytest.mark.parametrize("kept", [1, 5, 10])
+    def test_compressed_and_cut(self, kept: int, serve: Serve) -> None:
+        """A compressed document that was cut before its first byte is no empty answer, which means no events."""
+        peer = serve(always(answer(gzip.compress(BODY)[:kept], "200 OK", "Content-Encoding: gzip")))
+        assert failure(client_of(peer.url)).outcome is Outcome.CONNECTION_ERROR
+
 
 class TestBudget:
     """All requests of a process together."""
