@@ -22,7 +22,7 @@ bench: setup  ## figures beside their budgets into docs/performance.md, time to 
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.rules
 
 soak: setup  ## leave it running, at fifty polls a second, for MINUTES=60: what grows?
-	@PYTHONPATH=tests $(BIN)/python -m benchmarks.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
+	@PYTHONPATH=tests $(BIN)/python -m trials.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
 
 torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: an hour; TORTURE='--only kills --seed 7'
 	@scripts/torture --write docs/reliability.md $(TORTURE)
@@ -36,7 +36,7 @@ generate: setup  ## write dashboards, alert rules, Alertmanager's configuration 
 	@scripts/chart
 
 golden: setup  ## write the golden files anew; look at the difference before committing it
-	@$(BIN)/pytest -q tests/unit/test_metrics.py --update-golden
+	@$(BIN)/pytest -q tests/unit/metrics/test_exposition.py --update-golden
 
 lock: setup  ## pin requirements anew from the ranges in pyproject.toml; UPGRADE=1 takes newer versions
 	@scripts/lock

@@ -5,7 +5,7 @@ moment, and the VM an event is about goes away in the middle of it. So the rows 
 now: an event is over when an exporter that knew it answers without it, not when everybody who knew it fell silent.
 """
 
-from azure_scheduled_events_exporter.metrics import SPECS
+from azure_scheduled_events_exporter.metrics.collector import SPECS
 
 from .rule import Group, Recording, expression
 from .settings import Settings

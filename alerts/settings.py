@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter import yaml_file
-from azure_scheduled_events_exporter.durations import format_duration, parse_duration
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 SEVERITIES = ("critical", "warning", "info")
 _DAY = 86_400.0

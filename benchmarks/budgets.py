@@ -21,9 +21,9 @@ from pathlib import Path
 
 from benchmarks import change_latency, journal
 from benchmarks.apart import Documents, quiet_simulator
-from benchmarks.measured import Installation, Measured, free_port
-from collector import HANG, Collector
-from programs import debian
+from benchmarks.measured import Installation, Measurement, free_port
+from support.collector import HANG, Collector
+from support.programs import debian
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
@@ -108,7 +108,7 @@ class Bench:
         self._journals = 0
 
     @contextmanager
-    def running(self, count: int = 0, *flags: str) -> Iterator[Measured]:
+    def running(self, count: int = 0, *flags: str) -> Iterator[Measurement]:
         """An exporter that shows ``count`` events, with a journal on disk."""
         self._simulator.set_document(events(count))
         self._journals += 1
@@ -219,7 +219,7 @@ def journalled(folder: Path, runs_wanted: int) -> Iterator[Row]:
     yield Row(f"opening a journal of {journal.LIVES:,} ended events", 1, "s", opened)
 
 
-def beside(name: str, server: Measured) -> str:
+def beside(name: str, server: Measurement) -> str:
     """Return a server's memory and scrapes as a row."""
     with server:
         server.scrapes(50)
@@ -333,10 +333,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         others = [beside("this one, idle", installed.start(simulator.where(), "--journal.path", "memory"))]
         address = f"127.0.0.1:{free_port()}"
         node = [debian("prometheus-node-exporter"), f"--web.listen-address={address}", "--log.level=error"]
-        others.append(beside("Debian's prometheus-node-exporter", Measured(node, f"http://{address}/metrics")))
+        others.append(beside("Debian's prometheus-node-exporter", Measurement(node, f"http://{address}/metrics")))
         if parsed.peer:
             peer = shlex.split(parsed.peer)
-            others.append(beside(Path(peer[0]).name, Measured(peer, parsed.peer_url)))
+            others.append(beside(Path(peer[0]).name, Measurement(peer, parsed.peer_url)))
         version = subprocess.run([parsed.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
     text = table(rows, points, others, version)
     print(text)

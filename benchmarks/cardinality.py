@@ -14,15 +14,22 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from azure_scheduled_events_exporter.events import Document, EventSource, EventStatus, EventType, ScheduledEvent
-from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.journal import Journal
-from azure_scheduled_events_exporter.lifecycle import Approver, Change, Lifecycles, Vantage, approve, observe
-from azure_scheduled_events_exporter.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, EventType, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Change,
+    Lifecycles,
+    ObservationContext,
+    approve,
+    observe,
+)
+from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine
-from azure_scheduled_events_exporter.store import Entry
-from azure_scheduled_events_exporter.tally import Tally, measure
-from programs import Exporter, Scrape
+from support.programs import Exporter, Scrape
 
 PAGE = Path(__file__).parent.parent / "docs" / "fleet.md"
 BEGIN, END = "<!-- written by benchmarks/cardinality.py -->\n", "<!-- end -->\n"
@@ -117,7 +124,7 @@ def _write(path: Path, resources: Sequence[str]) -> None:
     with closing(Journal(path, 90 * 86_400.0, LOG)) as journal:
         known = Lifecycles()
         journal.record(
-            Entry(changes, [change.lifecycle for change in changes]), Tally().plus(map(measure, changes)), known
+            Entry(changes, [change.lifecycle for change in changes]), Statistics().plus(map(measure, changes)), known
         )
 
 
@@ -126,7 +133,7 @@ def _history(resource: str) -> Iterator[Change]:
     began = time.time() - 3600
     known = Lifecycles()
     for at in sorted({at for fate in _FATES.values() for at in fate} | {50}):
-        now = Instant(began + at, at, "boot")
+        now = Timestamp(began + at, at, "boot")
         events = [
             _at(ScheduledEvent(f"{resource}/{kind}/{source}/{fate}".upper(), kind, "", source, (resource,)), steps, at)
             for kind in EventType
@@ -136,7 +143,9 @@ def _history(resource: str) -> Iterator[Change]:
         there = tuple(
             replace(event, not_before=event.not_before and began + event.not_before) for event in events if event.status
         )
-        known, changes = observe(known, Document(at, there), Vantage(now, VM, pause=Pause(1.0, Evidence.WHOLE)))
+        known, changes = observe(
+            known, Document(at, there), ObservationContext(now, VM, pause=Pause(1.0, Evidence.WHOLE))
+        )
         yield from changes
         if at == 50:
             for approver in (Approver.EXPORTER, Approver.OPERATOR):

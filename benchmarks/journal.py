@@ -10,13 +10,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from azure_scheduled_events_exporter.events import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.journal import Journal
-from azure_scheduled_events_exporter.lifecycle import Change, Lifecycles, Vantage, observe
-from azure_scheduled_events_exporter.spans import finished
-from azure_scheduled_events_exporter.store import Entry
-from azure_scheduled_events_exporter.tally import Tally, measure
+from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles, ObservationContext, observe
+from azure_scheduled_events_exporter.core.spans import finished
+from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import Entry
 
 VM = "vmss_0"
 START = 1_700_000_000.0
@@ -42,7 +42,7 @@ def life(number: int) -> list[tuple[Change, ...]]:
     steps = ((0.0, (event,)), (901.0, (replace(event, status=EventStatus.STARTED, not_before=None),)), (1500.0, ()))
     known, told = Lifecycles(), []
     for at, events in steps:
-        known, changes = observe(known, Document(1, events), Vantage(Instant(START + at, at, "boot"), VM))
+        known, changes = observe(known, Document(1, events), ObservationContext(Timestamp(START + at, at, "boot"), VM))
         told.append(changes)
     return told
 
@@ -60,7 +60,7 @@ def transitions(folder: Path) -> tuple[float, float]:
         seconds = []
         for each in entries:
             began = time.perf_counter()
-            journal.record(each, Tally(), Lifecycles())
+            journal.record(each, Statistics(), Lifecycles())
             seconds.append(time.perf_counter() - began)
         if not journal.state.up:
             sys.exit("the journal could not be written: these would be figures of memory")
@@ -70,9 +70,9 @@ def transitions(folder: Path) -> tuple[float, float]:
 def fill(folder: Path) -> None:
     """Write a journal of many ended lives."""
     changes = [change for number in range(LIVES) for told in life(number) for change in told]
-    tally = Tally().plus(map(measure, changes))
+    statistics = Statistics().plus(map(measure, changes))
     with closing(Journal(folder / "long", RETENTION, LOG)) as journal:
-        journal.record(entry(changes, traced=False), tally, Lifecycles())
+        journal.record(entry(changes, traced=False), statistics, Lifecycles())
 
 
 def opening(folder: Path) -> float:
@@ -81,7 +81,7 @@ def opening(folder: Path) -> float:
     with closing(Journal(folder / "long", RETENTION, LOG)) as journal:
         restored = journal.restore()
         seconds = time.perf_counter() - began
-    counted = sum(restored.tally.transitions.values())
+    counted = sum(restored.statistics.transitions.values())
     if counted != 3 * LIVES:
         sys.exit(f"{counted} transitions came back instead of {3 * LIVES}")
     return seconds

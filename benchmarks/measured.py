@@ -26,7 +26,7 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-class Measured:
+class Measurement:
     """One server program, from its start to its end; a context manager.
 
     Attributes:
@@ -166,9 +166,9 @@ class Installation:
         counted = [each for each in files if "__pycache__" not in each.parts and "pip" not in each.parts[-3:-1]]
         return sum(each.stat().st_size for each in counted if not each.is_relative_to(self.site / "pip")) / MEBIBYTE
 
-    def start(self, imds: str, *flags: str) -> Measured:
+    def start(self, imds: str, *flags: str) -> Measurement:
         """Start ``run`` on a free port against ``imds``."""
         port = free_port()
         address = f"127.0.0.1:{port}"
         command = [self.command, "run", "--imds.endpoint", imds, "--web.listen-address", address, *flags]
-        return Measured(command, f"http://{address}/metrics")
+        return Measurement(command, f"http://{address}/metrics")

@@ -14,10 +14,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from azure_scheduled_events_exporter.durations import parse_duration
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
-from paging import Stack
-from programs import Exporter
+from azure_scheduled_events_exporter.times import parse_duration
+from support.paging import Stack
+from support.programs import Exporter
 
 TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")
 PATIENCE = 60.0

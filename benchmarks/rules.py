@@ -22,8 +22,8 @@ from statistics import median
 from typing import Any
 
 from alerts import resolve
-from paging import JOB, Alertmanager, Receiver, receivers, write
-from programs import Program, debian, fetch, free_port
+from support.paging import JOB, Alertmanager, Receiver, receivers, write
+from support.programs import Program, debian, fetch, free_port
 
 VMS = 10_000
 EVENTS = 500

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-sys.path.insert(0, str(Path(__file__).parent / "guard"))
+sys.path.insert(0, str(Path(__file__).parent / "support" / "guard"))
 import sitecustomize
 
 if not hasattr(sitecustomize, "FORBIDDEN"):
     raise RuntimeError(f"{sitecustomize.__file__} hides the guard of the metadata address: run without it")
 
-from programs import TESTS, Exporter, Prometheus
+from support.paths import DATA
+from support.programs import Exporter, Prometheus
 
 settings.register_profile("busy", deadline=None)  # speed is measured elsewhere, and the machine may be busy
 settings.load_profile("busy")
@@ -22,7 +23,7 @@ settings.load_profile("busy")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the one flag that writes the golden files anew."""
-    parser.addoption("--update-golden", action="store_true", help="write tests/golden/ anew instead of comparing")
+    parser.addoption("--update-golden", action="store_true", help="write tests/data/golden/ anew instead of comparing")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with a golden file, ``golden("name.txt", text)``."""
 
     def compare(name: str, text: str) -> None:
-        path = TESTS / "golden" / name
+        path = DATA / "golden" / name
         if request.config.getoption("--update-golden"):
             path.write_text(text)
         assert text == path.read_text(), f"{name} differs: if that is meant, run: make golden"

@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 
-from azure_scheduled_events_exporter.address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 
 _PREFIX = "AZURE_SCHEDULED_EVENTS_"
 _SECONDS = 4.0

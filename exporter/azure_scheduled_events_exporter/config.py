@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from .address import ListenAddress, parse_listen_address
-from .approval import BUILT_IN, Policy
-from .durations import parse_duration
+from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
+from azure_scheduled_events_exporter.core.document import API_VERSIONS
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+
 from .errors import UsageError
-from .events import API_VERSIONS
 from .logs import FORMATS, LEVELS
+from .times import parse_duration
 
 ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 CONFIG_FILE_FLAG = "config.file"
@@ -241,7 +242,7 @@ def _policy(text: str) -> Policy:
         return BUILT_IN[text]
     if Path(text).name == text and not Path(text).suffix and not Path(text).exists():
         raise ValueError(f"{text!r} is neither {' nor '.join(BUILT_IN)}, nor a file in this folder")
-    from .policy_file import load  # noqa: PLC0415 - as for the configuration file
+    from azure_scheduled_events_exporter.approval.policy_file import load  # noqa: PLC0415 - as for the configuration file
 
     return load(Path(text))
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
-from .durations import parse_duration
 from .errors import UsageError
+from .times import parse_duration
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _LARGEST = 1 << 20

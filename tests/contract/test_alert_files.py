@@ -14,11 +14,11 @@ from alerts import Settings, render, resolve
 from alerts.rule import PREFIX as ALERTS
 from alerts.rule import Alert, Dashboard
 from alerts.rules import alerts, annotations, groups
-from azure_scheduled_events_exporter.cli import main
-from azure_scheduled_events_exporter.metrics import SPECS
-from programs import PREFIX, TESTS, debian
+from azure_scheduled_events_exporter.commands.cli import main
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+from support.paths import ROOT
+from support.programs import PREFIX, debian
 
-ROOT = TESTS.parent
 GENERATED = ROOT / "alerts" / "generated"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 EVERY = alerts(Settings())

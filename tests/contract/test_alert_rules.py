@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from alert_scenarios import ALL, Story, promtool
-from firing_stories import FIRING
-from quiet_stories import QUIET
+from support.alert_scenarios import ALL, Story, promtool
+from support.firing_stories import FIRING
+from support.quiet_stories import QUIET
 
 
 @pytest.mark.parametrize("story", FIRING, ids=lambda story: story.name)

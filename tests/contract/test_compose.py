@@ -13,16 +13,16 @@ import pytest
 import yaml
 
 from alerts import settings
-from azure_scheduled_events_exporter.cli import main
+from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import find
 from deploy.stack import compose
 from deploy.stack.compose import Service
 from deploy.stack.part import OURS, pages_of, program_of
 from deploy.stack.wiring import Wiring
-from programs import COMMAND, TESTS, debian, environment
+from support.paths import ROOT
+from support.programs import COMMAND, debian, environment
 
-ROOT = TESTS.parent
 FOLDER = ROOT / "deploy" / "compose"
 FILE = FOLDER / "compose.yaml"
 SERVICES = compose.read(FILE, {})

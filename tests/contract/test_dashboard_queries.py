@@ -5,9 +5,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from programs import debian
+from support.paths import ROOT
+from support.programs import debian
 
-JSON = Path(__file__).parent.parent.parent / "dashboards" / "json"
+JSON = ROOT / "dashboards" / "json"
 MACROS = {"$__range": "30d", "$__rate_interval": "1m", "$__interval": "30m", "${vm:regex}": "vmss_0", "$vm": "vmss_0"}
 
 

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 from jsonschema import Draft7Validator, ValidationError
 
-ROOT = Path(__file__).parent.parent.parent
+from support.paths import DATA, ROOT
+
 JSON = ROOT / "dashboards" / "json"
-SOURCES = Path(__file__).parent / "grafana_types"
+SOURCES = DATA / "grafana_types"
 MAJORS = ("11", "12", "13")
 KINDS = {
     "barchart": "BarChartPanel",

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.cli import PROGRAM, _parser
+from azure_scheduled_events_exporter.commands.cli import PROGRAM, _parser
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.metrics import SPECS
-from documented import ROOT, Block, Command, blocks, commands, in_prose, pages, typed
-from programs import TESTS, debian, environment
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+from support.documented import Block, Command, blocks, commands, in_prose, pages, typed
+from support.paths import GUARD, ROOT
+from support.programs import debian, environment
 
 PAGES = pages()
 BLOCKS = [block for page in PAGES for block in blocks(page)]
@@ -272,7 +273,7 @@ class TestRun:
                 (tmp_path / other.file_name).write_text(other.text)
         script = typed(block).replace("/tmp/", f"{tmp_path}/")  # noqa: S108 - what pages name, made ours
         path = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / ".tools/usr/bin"), os.environ["PATH"]])
-        env = environment(PATH=path, PYTHONPATH=os.pathsep.join(map(str, (TESTS / "guard", ROOT))))
+        env = environment(PATH=path, PYTHONPATH=os.pathsep.join(map(str, (GUARD, ROOT))))
         done = subprocess.run(
             ["bash", "-e"], input=script, cwd=tmp_path, env=env, text=True, capture_output=True, check=False
         )

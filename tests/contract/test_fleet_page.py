@@ -14,9 +14,9 @@ import yaml
 
 from azure_scheduled_events_exporter import __version__
 from benchmarks.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
-from programs import COMMAND, PATIENCE, TESTS, debian
+from support.paths import ROOT
+from support.programs import COMMAND, PATIENCE, debian
 
-ROOT = TESTS.parent
 FLEET = (ROOT / "docs" / "fleet.md").read_text()
 KUBERNETES = (ROOT / "docs" / "kubernetes.md").read_text()
 CHART = ROOT / "deploy" / "helm" / "azure-scheduled-events-exporter"

@@ -17,10 +17,11 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
-from charts import CHART, NAMES, ROOT, Manifest, rendered, values_of
-from programs import COMMAND, PATIENCE, environment
+from support.charts import CHART, NAMES, Manifest, rendered, values_of
+from support.paths import DATA, ROOT
+from support.programs import COMMAND, PATIENCE, environment
 
-OPERATOR = Path(__file__).parent / "operator_types"
+OPERATOR = DATA / "operator_types"
 KUBERNETES = ("1.25", "1.28", "1.31", "1.34", "1.37")
 ETC = "/etc/azure-scheduled-events-exporter"
 MEBIBYTE = 1 << 20

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter.config import SETTINGS
-from azure_scheduled_events_exporter.events import API_VERSIONS
-from charts import CHART, helm
+from azure_scheduled_events_exporter.core.document import API_VERSIONS
+from support.charts import CHART, helm
 
 CHART_OWNS = {"web.listen-address", "journal.path", "web.config.file", "instance.name", "process.user"}
 """Flags that values set in another way; a name would be the same on every node, and the pod is never root."""

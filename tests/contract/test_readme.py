@@ -8,10 +8,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from azure_scheduled_events_exporter.cli import _parser
+from azure_scheduled_events_exporter.commands.cli import _parser
 from azure_scheduled_events_exporter.config import SETTINGS
-from azure_scheduled_events_exporter.metrics import SPECS
-from documented import ROOT, pages
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+from support.documented import pages
+from support.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
 PAGES = pages()

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from programs import TESTS, environment
+from support.paths import ROOT
+from support.programs import environment
 
-ROOT = TESTS.parent
 PACKAGE = "exporter/azure_scheduled_events_exporter"
 VERSION = "7.8.9"
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from programs import TESTS, environment
+from support.paths import ROOT
+from support.programs import environment
 
-ROOT = TESTS.parent
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
 FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Happening, PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from collector import Collector
-from programs import Exporter, Scrape, eventually
+from support.collector import Collector
+from support.programs import Exporter, Scrape, eventually
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(5))
 NAMES = tuple(vm.name for vm in VMS)

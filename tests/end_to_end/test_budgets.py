@@ -3,14 +3,15 @@
 import subprocess
 import sys
 
-from programs import TESTS, environment
+from support.paths import GUARD, ROOT, TESTS
+from support.programs import environment
 
 
 def test_every_figure_is_measured() -> None:
     """The benchmark installs the wheel, measures each budget, and prints its table with units."""
     command = [sys.executable, "-m", "benchmarks.budgets", "--quick"]
-    env = {**environment(), "PYTHONPATH": f"{TESTS}:{TESTS / 'guard'}"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=env, cwd=TESTS.parent)
+    env = {**environment(), "PYTHONPATH": f"{TESTS}:{GUARD}"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=env, cwd=ROOT)
     assert done.returncode in {0, 1}, done.stderr  # 1: a budget was missed, as they are on a busy machine
     rows = [line for line in done.stdout.splitlines() if line.endswith(("| met |", "| **missed** |"))]
     measured = {line.split(" | ")[0].removeprefix("| ") for line in rows}

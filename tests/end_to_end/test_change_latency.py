@@ -4,9 +4,10 @@ import re
 import subprocess
 import sys
 
-from programs import TESTS, environment
+from support.paths import ROOT
+from support.programs import environment
 
-BENCHMARK = TESTS.parent / "benchmarks" / "change_latency.py"
+BENCHMARK = ROOT / "benchmarks" / "change_latency.py"
 
 
 def measure(*flags: str) -> subprocess.CompletedProcess[str]:

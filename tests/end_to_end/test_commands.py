@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.cli import main
+from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.config import state_folder
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from certificates import Authority
-from programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch, free_port
+from support.certificates import Authority
+from support.programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch, free_port
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 NAME = "azure-scheduled-events-exporter"

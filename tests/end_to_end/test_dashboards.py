@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from fleet import Fleet, Group
-from programs import Prometheus, eventually, fetch
+from support.fleet import Fleet, Group
+from support.paths import ROOT
+from support.programs import Prometheus, eventually, fetch
 
-JSON = Path(__file__).parent.parent.parent / "dashboards" / "json"
+JSON = ROOT / "dashboards" / "json"
 SCHEDULED_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
 UNKNOWN = 3e10
 SAMPLED = 30.0  # seconds between the points at which some queries look at the past
@@ -194,7 +195,9 @@ def test_the_way_of_each_event_is_told(stage: Stage) -> None:
         "lost": {"Redeploy": 1},
         "current": {"Freeze": 1, "Reboot": 2, "Terminate": 1},
     }
-    approved = {(row["event_type"], row["approved_by"]): value for row, value in stage.table("fleet", "Approvals", "A")}
+    approved = {
+        (row["event_type"], row["approved_by"]): value for row, value in stage.table("fleet", "ApprovalScheduler", "A")
+    }
     assert approved.pop(("Freeze", "deadline")) == 1
     assert approved == {("Reboot", "exporter"): 1, ("Reboot", "external"): 1, ("Terminate", "deadline"): 1}
     states = sorted(value for _, value in stage.table("fleet", "Events now", "A"))

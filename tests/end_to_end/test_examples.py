@@ -14,13 +14,14 @@ from typing import Self
 
 import pytest
 
-from azure_scheduled_events_exporter.approval import Action
-from azure_scheduled_events_exporter.policy_file import load
+from azure_scheduled_events_exporter.approval.policy import Action
+from azure_scheduled_events_exporter.approval.policy_file import load
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from programs import COMMAND, PATIENCE, TESTS, Exporter, environment, eventually
+from support.paths import ROOT
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
-EXAMPLES = TESTS.parent / "deploy" / "examples"
-PAGE = TESTS.parent / "docs" / "approvals.md"
+EXAMPLES = ROOT / "deploy" / "examples"
+PAGE = ROOT / "docs" / "approvals.md"
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
 POLICIES = ("stateless-web-tier", "database-primary", "spot-batch-workers")
 HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction")

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from programs import Exporter, Scrape, eventually, fetch
+from support.programs import Exporter, Scrape, eventually, fetch
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"

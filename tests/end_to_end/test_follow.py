@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from gate import Gate, Treatment
-from programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
+from support.gate import Gate, Treatment
+from support.programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from certificates import Authority
-from programs import TESTS, Exporter, environment, free_port
+from support.certificates import Authority
+from support.paths import ROOT
+from support.programs import Exporter, environment, free_port
 
-PROGRAM = TESTS.parent / "deploy/container/healthcheck.py"
+PROGRAM = ROOT / "deploy/container/healthcheck.py"
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 Start = Callable[..., Exporter]
 

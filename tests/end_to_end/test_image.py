@@ -23,9 +23,9 @@ import pytest
 
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from programs import COMMAND, PATIENCE, PREFIX, TESTS, Scrape, environment, eventually, fetch, free_port
+from support.paths import ROOT
+from support.programs import COMMAND, PATIENCE, PREFIX, Scrape, environment, eventually, fetch, free_port
 
-ROOT = TESTS.parent
 NAME = "localhost/azure-scheduled-events-exporter"
 HOME = "opt/azure-scheduled-events-exporter"
 STATE = "/var/lib/azure-scheduled-events-exporter"
@@ -320,5 +320,5 @@ def test_secrets_stay_out_of_the_build(image: Image, tmp_path: Path) -> None:
             buildah("rm", container)
         buildah("rmi", built)
     assert {"pyproject.toml", "requirements/run.txt", "dashboards/json/fleet.json"} <= given
-    assert {"exporter/azure_scheduled_events_exporter/cli.py", "deploy/container/healthcheck.py"} <= given
+    assert {"exporter/azure_scheduled_events_exporter/commands/cli.py", "deploy/container/healthcheck.py"} <= given
     assert not given & set(junk)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from programs import COMMAND, Exporter, environment
+from support.programs import COMMAND, Exporter, environment
 
 Start = Callable[..., Exporter]
 

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.clock import SystemClock, system_clock
 from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.daemon import Exporter as Daemon
-from azure_scheduled_events_exporter.imds import Outcome
-from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.journal_file import read_only
-from azure_scheduled_events_exporter.pause import Reading
+from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.spans import trace_id
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.polling.clock import SystemClock, system_clock
+from azure_scheduled_events_exporter.service.daemon import Exporter as Daemon
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from azure_scheduled_events_exporter.spans import trace_id
-from collector import Collector
-from programs import COMMAND, Exporter, Scrape, environment, eventually
+from support.collector import Collector
+from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -101,14 +101,14 @@ def test_a_stopped_process(imds: Simulator, start_exporter: Start, tmp_path: Pat
         assert not seen(exporter, "detected").series("observed_pause_seconds_count")
         imds.set_document([event("Freeze", "Started")])
         seen(exporter, "started")
-        stood_still = stop_for_a_while(exporter)
+        record_pause = stop_for_a_while(exporter)
         assert not exporter.scrape().series("observed_pause_seconds_count"), "only at its end"
         imds.set_document([])
         scrape = seen(exporter, "completed")
         assert scrape.value("observed_pause_seconds_count", event_type="Freeze") == 1
         pause = scrape.value("observed_pause_seconds_sum", event_type="Freeze")
         assert pause is not None
-        assert stood_still - 0.1 <= pause <= stood_still + BUSY
+        assert record_pause - 0.1 <= pause <= record_pause + BUSY
         assert scrape.value("observed_pause_seconds_bucket", event_type="Freeze", le="1.0") == 0
         names = ("approval", "detected", "scheduled", "scheduled_event", "started")
         spans = collector.wait_for(*names, trace_id=trace_id(ID))
@@ -137,11 +137,11 @@ def test_before_the_start_was_seen(imds: Simulator, start_exporter: Start) -> No
     eventually(lambda: exporter.scrape().total("polls_total") > polls, "the end of a poll")
     os.kill(exporter.process.pid, signal.SIGSTOP)
     imds.set_document([event("Freeze", "Started")])
-    stood_still = stop_for_a_while(exporter)
+    record_pause = stop_for_a_while(exporter)
     seen(exporter, "started")
     imds.set_document([])
     pause = seen(exporter, "completed").total("observed_pause_seconds_sum")
-    assert stood_still - 1.0 <= pause <= stood_still + BUSY
+    assert record_pause - 1.0 <= pause <= record_pause + BUSY
 
 
 def test_an_event_without_a_pause(imds: Simulator, start_exporter: Start) -> None:
@@ -163,19 +163,19 @@ class GuestClock:
     machine: SystemClock = field(default_factory=system_clock)
     set_by: float = 0.0
 
-    def now(self) -> Instant:
+    def now(self) -> Timestamp:
         """Return this moment."""
         now = self.machine.now()
-        return Instant(now.wall + self.set_by, now.monotonic, now.boot_id)
+        return Timestamp(now.wall + self.set_by, now.monotonic, now.boot_id)
 
-    def booted_at(self) -> Instant | None:
+    def booted_at(self) -> Timestamp | None:
         """Return when this machine booted."""
         return self.machine.booted_at()
 
-    def reading(self) -> Reading:
+    def reading(self) -> ClockSample:
         """Return what each clock says."""
         read = self.machine.reading()
-        return Reading(read.wall + self.set_by, read.monotonic, read.since_boot, read.boot_id)
+        return ClockSample(read.wall + self.set_by, read.monotonic, read.since_boot, read.boot_id)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_frozen_vm(vm: str, set_by: float, pauses: dict[str, float], imds: Sim
     daemon = Daemon(resolve(flags, {}), LOG, clock)
 
     def happened(transition: str) -> bool:
-        counted = daemon.poller.snapshot.tally.transitions.items()
+        counted = daemon.poller.snapshot.statistics.transitions.items()
         return any(count and key[-1] == transition for key, count in counted)
 
     daemon.start()
@@ -209,7 +209,7 @@ def test_a_frozen_vm(vm: str, set_by: float, pauses: dict[str, float], imds: Sim
         eventually(lambda: happened("completed"), "the end")
     finally:
         daemon.stop()
-    found = {kind: histogram.total for (kind,), histogram in daemon.poller.snapshot.tally.pauses.items()}
+    found = {kind: histogram.total for (kind,), histogram in daemon.poller.snapshot.statistics.pauses.items()}
     assert found.keys() == pauses.keys()
     for kind, expected in pauses.items():
         assert expected <= found[kind] < expected + BUSY
@@ -227,17 +227,17 @@ class Guest:
     boot: int = 1
     daemon: Daemon | None = None
 
-    def now(self) -> Instant:
+    def now(self) -> Timestamp:
         """Return this moment."""
-        return Instant(self.wall, self.wall - self.booted, f"boot-{self.boot}")
+        return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
 
-    def booted_at(self) -> Instant | None:
+    def booted_at(self) -> Timestamp | None:
         """Return when this machine booted."""
-        return Instant(self.booted, 0.0, f"boot-{self.boot}")
+        return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
 
-    def reading(self) -> Reading:
+    def reading(self) -> ClockSample:
         """Return what each clock says."""
-        return Reading(self.wall, self.wall - self.booted, self.wall - self.booted, f"boot-{self.boot}")
+        return ClockSample(self.wall, self.wall - self.booted, self.wall - self.booted, f"boot-{self.boot}")
 
     def running(self) -> Daemon:
         """Return the exporter, which starts if it does not run; nothing is asked yet."""
@@ -281,7 +281,7 @@ class Guest:
     def pauses(self) -> dict[str, tuple[int, float]]:
         """How many pauses were observed, and their sum, by type."""
         assert self.daemon
-        pauses = self.daemon.poller.snapshot.tally.pauses
+        pauses = self.daemon.poller.snapshot.statistics.pauses
         return {kind: (sum(histogram.counts), histogram.total) for (kind,), histogram in pauses.items()}
 
 
@@ -417,6 +417,6 @@ class TestRestart:
         guest.polls()
         assert self.sign(guest) is None
 
-    def sign(self, guest: Guest) -> Reading | None:
+    def sign(self, guest: Guest) -> ClockSample | None:
         """Return what the journal holds."""
         return read_only(guest.folder).last_sign()

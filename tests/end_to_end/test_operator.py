@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from gate import Gate, Way
-from programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch
+from support.gate import Gate, Way
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
 SHOWN = "Approving lets this begin now, for every VM in Resources: "

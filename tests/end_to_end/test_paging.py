@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What, find
-from paging import Stack
-from programs import Exporter, eventually
+from support.paging import Stack
+from support.programs import Exporter, eventually
 
 SPEED = 60.0
 # What lasts a quarter of an hour on Azure lasts 15 s here, and so do the thresholds.

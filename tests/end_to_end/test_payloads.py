@@ -12,9 +12,9 @@ from threading import Thread
 
 import pytest
 
-from programs import Exporter, Scrape, eventually
+from support.paths import PAYLOADS
+from support.programs import Exporter, Scrape, eventually
 
-PAYLOADS = Path(__file__).parent.parent / "payloads"
 EMPTY = b'{"DocumentIncarnation": 999, "Events": []}'
 LIVE_MIGRATION = "Virtual machine is being paused because of a memory-preserving Live Migration operation."
 MAINTENANCE = "Host server is undergoing maintenance."
@@ -373,7 +373,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[tuple[str
 
 def test_every_file_is_in_the_table() -> None:
     """A captured body that is added must be given to the exporter, too."""
-    # What /metadata/instance gave is served in tests/wire/test_identity.py.
+    # What /metadata/instance gave is served in tests/wire/test_instance.py.
     files = {path.name for path in PAYLOADS.iterdir() if not path.name.startswith(("instance_", "README"))}
     assert {case.file for case in CASES} == files
 

@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from programs import TESTS, Exporter, environment, eventually
+from support.paths import GUARD, ROOT
+from support.programs import Exporter, environment, eventually
 
 Start = Callable[..., Exporter]
 
@@ -56,8 +57,8 @@ def site() -> Iterator[Path]:
                     (folder / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy(str(file.locate()), folder / file)
         name = "azure_scheduled_events_exporter"
-        shutil.copytree(TESTS.parent / "exporter" / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy(TESTS / "guard" / "sitecustomize.py", folder)
+        shutil.copytree(ROOT / "exporter" / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(GUARD / "sitecustomize.py", folder)
         yield folder
 
 

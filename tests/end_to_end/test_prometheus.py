@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from programs import COMMAND, PREFIX, Exporter, Program, Prometheus, eventually, fetch
+from support.programs import COMMAND, PREFIX, Exporter, Program, Prometheus, eventually, fetch
 
 SPEED = 180.0  # a notice of 15 minutes lasts 5 s
 SELF = 'scope="self"'

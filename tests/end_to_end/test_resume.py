@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.daemon import Exporter
-from azure_scheduled_events_exporter.imds import Outcome
-from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.journal_file import read_only
-from azure_scheduled_events_exporter.pause import Reading
+from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.spans import SpanFacts, span_id, trace_id
+from azure_scheduled_events_exporter.core.statistics import Histogram
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
-from azure_scheduled_events_exporter.spans import SpanFacts, span_id, trace_id
-from azure_scheduled_events_exporter.tally import Histogram
-from collector import Collector
-from programs import eventually
+from support.collector import Collector
+from support.programs import eventually
 
 START = 1_700_000_000.0
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
@@ -35,18 +35,18 @@ class MachineClock:
     booted: float = START - 100_000
     boot: int = 1
 
-    def now(self) -> Instant:
+    def now(self) -> Timestamp:
         """Return this moment."""
-        return Instant(self.wall, self.wall - self.booted, f"boot-{self.boot}")
+        return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
 
-    def booted_at(self) -> Instant | None:
+    def booted_at(self) -> Timestamp | None:
         """Return when this machine booted."""
-        return Instant(self.booted, 0.0, f"boot-{self.boot}")
+        return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
 
-    def reading(self) -> Reading:
+    def reading(self) -> ClockSample:
         """Return what each clock says at this moment."""
         since_boot = self.wall - self.booted
-        return Reading(self.wall, since_boot, since_boot, f"boot-{self.boot}")
+        return ClockSample(self.wall, since_boot, since_boot, f"boot-{self.boot}")
 
     def reboots(self, at: float) -> None:
         """Boot again, ``at`` seconds after START."""
@@ -99,7 +99,7 @@ class Machine:
         """Every transition counted so far, without those that are 0."""
         assert self.exporter
         counted: dict[str, int] = {}
-        for (*_, transition), count in self.exporter.poller.snapshot.tally.transitions.items():
+        for (*_, transition), count in self.exporter.poller.snapshot.statistics.transitions.items():
             if count:
                 counted[transition] = counted.get(transition, 0) + count
         return counted
@@ -108,7 +108,7 @@ class Machine:
     def phases(self) -> dict[tuple[str, str], Histogram]:
         """The phase durations by type and phase."""
         assert self.exporter
-        return dict(self.exporter.poller.snapshot.tally.phases)
+        return dict(self.exporter.poller.snapshot.statistics.phases)
 
     @property
     def spans(self) -> dict[str, SpanFacts]:
@@ -231,12 +231,12 @@ class TestReboot:
     def attempt(self, machine: Machine) -> None:
         """Let the exporter try to deliver what is in its journal."""
         assert machine.exporter
-        tracer = machine.exporter._tracer
-        assert tracer
-        thread = threading.Thread(target=tracer.run, daemon=True)
+        delivery = machine.exporter._delivery
+        assert delivery
+        thread = threading.Thread(target=delivery.run, daemon=True)
         thread.start()
-        tracer.wake()
-        tracer.stop([], 10.0)
+        delivery.wake()
+        delivery.stop([], 10.0)
         thread.join(10.0)
 
     def deliver(self, machine: Machine) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from collector import Collector, Reply
-from programs import COMMAND, Exporter, Program, eventually, fetch, free_port
+from support.collector import Collector, Reply
+from support.programs import COMMAND, Exporter, Program, eventually, fetch, free_port
 
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of nobody
 TOKEN = "wgqK7sXo2vTzJ9dLbN4a"  # noqa: S105 - of nobody

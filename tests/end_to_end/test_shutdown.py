@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from programs import Exporter, eventually
+from support.programs import Exporter, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine

@@ -14,9 +14,9 @@ import psutil
 import pytest
 import yaml
 
-from programs import PATIENCE, TESTS, Program, eventually, fetch
+from support.paths import ROOT
+from support.programs import PATIENCE, Program, eventually, fetch
 
-ROOT = TESTS.parent
 STACK = str(ROOT / "scripts" / "stack")
 PAGES = str(ROOT / "deploy" / "compose" / "pages.py")
 LISTENING = r"(http://127\.0\.0\.1:\d+)"

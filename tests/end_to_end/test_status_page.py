@@ -17,11 +17,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from azure_scheduled_events_exporter.status_page import page as status_page
-from azure_scheduled_events_exporter.status_page import page_headers
-from azure_scheduled_events_exporter.status_words import ago, left, length
-from programs import PATIENCE, TESTS, Exporter
-from status_scene import BLIND, BUSY, NOW, QUIET
+from azure_scheduled_events_exporter.web.status_page import page as status_page
+from azure_scheduled_events_exporter.web.status_page import page_headers
+from azure_scheduled_events_exporter.web.wording import ago, left, length
+from support.paths import ROOT
+from support.programs import PATIENCE, Exporter
+from support.status_scene import BLIND, BUSY, NOW, QUIET
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
@@ -35,7 +36,7 @@ FLAGS = (
 )
 SCENARIO = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 EVIL = """</title></script></style><script>window.hacked=1</script><img src=x onerror="window.hacked=1">"""
-PICTURES = TESTS.parent / "docs" / "images"
+PICTURES = ROOT / "docs" / "images"
 PICTURED = {
     ("busy", "light", 900): "status-light.png",
     ("busy", "dark", 900): "status-dark.png",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch, free_port
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch, free_port
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 WATCHDOG = 2.0  # seconds; there are four pings in that time, and none once polling is late by half of it

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.config import SETTINGS
-from programs import COMMAND, eventually
-from systemd_box import PROGRAM, ROOT, STATE, UNIT, Box, is_possible
+from support.paths import ROOT
+from support.programs import COMMAND, eventually
+from support.systemd_box import PROGRAM, STATE, UNIT, Box, is_possible
 
 EXAMPLE = UNIT.with_name("environment")
 DROP_INS = re.findall(r"^```ini\n(.*?)^```$", (ROOT / "docs/systemd.md").read_text(), re.DOTALL | re.MULTILINE)

@@ -1,6 +1,6 @@
 """The process under torture, in short: clocks that jump, a machine that stands still, clients that are a nuisance."""
 
-from torment import row
+from support.torment import row
 
 
 def test_clock() -> None:

@@ -1,6 +1,6 @@
 """The journal under torture, in short: kills, power cuts, and a disk that fails."""
 
-from torment import row
+from support.torment import row
 
 
 def test_kills() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.core.spans import span_id, trace_id
 from azure_scheduled_events_exporter.simulator import Simulator, What
-from azure_scheduled_events_exporter.spans import span_id, trace_id
-from collector import ACCEPT, HANG, Collector, Reply
-from programs import Exporter, eventually
+from support.collector import ACCEPT, HANG, Collector, Reply
+from support.programs import Exporter, eventually
 
 Start = Callable[..., Exporter]
 WHOLE = ("approval", "detected", "scheduled", "scheduled_event", "started")

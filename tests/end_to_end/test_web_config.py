@@ -19,14 +19,15 @@ import pytest
 import requests
 from playwright.sync_api import Error, expect, sync_playwright
 
+from azure_scheduled_events_exporter.http_server.web_config import HEADERS, load
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from azure_scheduled_events_exporter.web_config import HEADERS, load
-from certificates import Authority
-from documented import Block, blocks
-from programs import COMMAND, PATIENCE, TESTS, Exporter, Prometheus, environment, eventually
+from support.certificates import Authority
+from support.documented import Block, blocks
+from support.paths import ROOT
+from support.programs import COMMAND, PATIENCE, Exporter, Prometheus, environment, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
-PAGE = TESTS.parent / "docs" / "web-config.md"
+PAGE = ROOT / "docs" / "web-config.md"
 FILES = [block for block in blocks(PAGE) if block.language == "yaml" and "scrape_configs" not in block.text]
 PATHS = ("/", "/metrics", "/api/v1/events", "/nowhere")
 GUARDED = """\

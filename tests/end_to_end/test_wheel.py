@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from programs import TESTS, environment
-
-ROOT = TESTS.parent
+from support.paths import GUARD, ROOT
+from support.programs import environment
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +25,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program as it is in the wheel, away from this tree."""
-    path = f"{site}:{TESTS / 'guard'}"
+    path = f"{site}:{GUARD}"
     return subprocess.run(
         [sys.executable, "-m", "azure_scheduled_events_exporter", *arguments],
         cwd=site,
@@ -89,6 +88,6 @@ def test_the_list_names_every_kind(installed: Path) -> None:
 
 def test_the_page_has_its_style(installed: Path) -> None:
     """The data files of the status page are in the package."""
-    assert (installed / "azure_scheduled_events_exporter" / "status.css").is_file()
-    assert (installed / "azure_scheduled_events_exporter" / "status.js").is_file()
+    assert (installed / "azure_scheduled_events_exporter" / "web" / "status.css").is_file()
+    assert (installed / "azure_scheduled_events_exporter" / "web" / "status.js").is_file()
     assert (installed / "azure_scheduled_events_exporter" / "py.typed").is_file()

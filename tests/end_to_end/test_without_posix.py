@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator, find
-from programs import PATIENCE, TESTS, Program, Scrape, environment, eventually, fetch
+from support.paths import TESTS
+from support.programs import PATIENCE, Program, Scrape, environment, eventually, fetch
 
-WINDOWS = [sys.executable, str(TESTS / "without_posix.py")]
+WINDOWS = [sys.executable, str(TESTS / "support" / "without_posix.py")]
 CTRL_BREAK = signal.SIGUSR1  # what stands in for it there
 VM = "vmss_0"
 NAME = "azure-scheduled-events-exporter"

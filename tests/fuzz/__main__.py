@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fuzz import campaign, registry
 from fuzz.child import BLIND, GUIDED
-from fuzz.target import TESTS
+from support.paths import ROOT
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=300, help="all targets together (default 300)")
     parser.add_argument("--seed", type=int, default=1, help="of all chance (default 1)")
     parser.add_argument("--engine", choices=(GUIDED, BLIND), default=campaign.engine())
-    parser.add_argument("--folder", type=Path, default=TESTS.parent / ".fuzz", help="for inputs found (default .fuzz)")
+    parser.add_argument("--folder", type=Path, default=ROOT / ".fuzz", help="for inputs found (default .fuzz)")
     parser.add_argument(
         "--repeat", type=Path, metavar="FILE", help="try this one input on one TARGET, and nothing else"
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.child import BLIND, GUIDED
-from fuzz.target import TESTS
+from support.paths import GUARD, TESTS
 
 _GRACE_SECONDS = 120.0  # to start, on a busy machine, and to try all seeds
 _EXECUTED = re.compile(r"stat::number_of_executed_units:\s*(\d+)")
@@ -77,7 +77,7 @@ def fuzz(
     corpus, findings = folder / "corpus" / name, (kept or folder / "findings") / name
     corpus.mkdir(parents=True, exist_ok=True)
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("AZURE_", "OTEL_"))}
-    paths = os.pathsep.join((str(TESTS), str(TESTS / "guard")))
+    paths = os.pathsep.join((str(TESTS), str(GUARD)))
     found: dict[Path, bytes] = {}
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as scratch:

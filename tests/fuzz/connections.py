@@ -15,14 +15,14 @@ from pathlib import Path
 import bcrypt
 import h11
 
-from azure_scheduled_events_exporter.access import WebAccess
-from azure_scheduled_events_exporter.address import ListenAddress
 from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.connection import Limits
-from azure_scheduled_events_exporter.daemon import Exporter, routes
-from azure_scheduled_events_exporter.server import Server
+from azure_scheduled_events_exporter.http_server.access import WebAccess
+from azure_scheduled_events_exporter.http_server.connection import Limits
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from azure_scheduled_events_exporter.http_server.server import Server
+from azure_scheduled_events_exporter.service.daemon import Exporter, routes
 from fuzz.target import Form, Target
-from status_scene import BUSY
+from support.status_scene import BUSY
 
 _STATUSES = {200, 400, 401, 404, 405, 431, 501}
 _OPEN_PATHS = ("/-/healthy", "/-/ready")

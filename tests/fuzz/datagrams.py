@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from azure_scheduled_events_exporter.discovery import (
+from azure_scheduled_events_exporter.imds.discovery import (
     ENDPOINT_OPTION,
     address_from_lease,
     build_discover,

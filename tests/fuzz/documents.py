@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 
-from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.events import (
+from azure_scheduled_events_exporter.core.document import (
     Document,
     InvalidDocumentError,
     ScheduledEvent,
     clean_text,
     parse_document,
 )
-from azure_scheduled_events_exporter.identity import parse_identity
-from azure_scheduled_events_exporter.imds import _error_text
+from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.imds.client import _error_text
 from fuzz.target import SEPARATOR, Form, Target, files, one_line
 
 END_OF_CALENDAR = 253402300800.0  # a zone may put the last day of the year 9999 behind it
@@ -88,7 +88,7 @@ def _time(seconds: float | None) -> str:
 def check_identity(body: bytes) -> None:
     """An answer about this VM is read, clean and with a name, or refused in one line."""
     try:
-        identity = parse_identity(body)
+        identity = parse_instance(body)
     except ExporterError as error:
         one_line(str(error))
         return

@@ -5,16 +5,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, ObservationContext, observe
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.events import parse_document
-from azure_scheduled_events_exporter.events_api import events_json
-from azure_scheduled_events_exporter.identity import Identity, parse_identity
-from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.lifecycle import Lifecycles, Vantage, observe
-from azure_scheduled_events_exporter.snapshot import Polls, Snapshot
-from azure_scheduled_events_exporter.status_events import CARDS, in_order
-from azure_scheduled_events_exporter.status_page import page
-from azure_scheduled_events_exporter.status_words import clipped
+from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.web.event_cards import CARDS, in_order
+from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.status_page import page
+from azure_scheduled_events_exporter.web.wording import clipped
 from fuzz.documents import bodies
 from fuzz.target import SEPARATOR, Form, Target, files
 
@@ -110,10 +110,10 @@ def _refuse(name: str) -> None:
 def check(data: bytes) -> None:
     """The page is well-formed, with no element but its own and every description in it; the JSON is JSON."""
     who, _, said = data.partition(SEPARATOR)
-    identity: Identity | None = None
+    identity: Instance | None = None
     snapshot = Snapshot(polls=Polls(up=False, last_success=_NOW - 1, failure=who.decode("latin-1")[:200]))
     try:
-        identity = parse_identity(who)
+        identity = parse_instance(who)
         snapshot = replace(snapshot, identity=identity, vm_name=identity.vm_name)
     except ExporterError as error:
         snapshot = replace(snapshot, polls=replace(snapshot.polls, failure=str(error)))
@@ -124,8 +124,8 @@ def check(data: bytes) -> None:
         except ExporterError as error:
             snapshot = replace(snapshot, polls=replace(snapshot.polls, failure=str(error)))
             continue
-        now = Instant(_NOW - 100 + 30 * number, 100.0 * number, "boot")
-        known, changes = observe(known, document, Vantage(now, snapshot.vm_name))
+        now = Timestamp(_NOW - 100 + 30 * number, 100.0 * number, "boot")
+        known, changes = observe(known, document, ObservationContext(now, snapshot.vm_name))
         ended = tuple(change.lifecycle for change in changes if change.lifecycle.outcome)
         snapshot = replace(
             snapshot,

@@ -13,24 +13,24 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from azure_scheduled_events_exporter.approval import Action, Match, Policy, Rule
-from azure_scheduled_events_exporter.approvals import Approvals
-from azure_scheduled_events_exporter.events import Scope
-from azure_scheduled_events_exporter.exposition import Exposition
-from azure_scheduled_events_exporter.identity import Identity
-from azure_scheduled_events_exporter.imds import ImdsClient, ImdsError, Outcome
-from azure_scheduled_events_exporter.instant import Instant
-from azure_scheduled_events_exporter.journal import Journal
-from azure_scheduled_events_exporter.lifecycle import Transition
+from azure_scheduled_events_exporter.approval.policy import Action, Match, Policy, Rule
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
+from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import Transition
+from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.client import ImdsClient, ImdsError, Outcome
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import FORMATS, set_up
-from azure_scheduled_events_exporter.metrics import DESCRIPTION_SHOWN, PREFIX, RESOURCES_SHOWN, announced
-from azure_scheduled_events_exporter.otlp import OtlpSender
-from azure_scheduled_events_exporter.pace import Budget
-from azure_scheduled_events_exporter.pause import Reading
-from azure_scheduled_events_exporter.poller import Poller, Settings
-from azure_scheduled_events_exporter.snapshot import Snapshot
-from azure_scheduled_events_exporter.spans import SpanFacts
-from azure_scheduled_events_exporter.tracing import Tracer, Verdict
+from azure_scheduled_events_exporter.metrics.collector import DESCRIPTION_SHOWN, PREFIX, RESOURCES_SHOWN, announced
+from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.polling.poller import Poller, Settings
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
+from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from fuzz.documents import bodies, lives
 from fuzz.target import SEPARATOR, Form, Target
 
@@ -53,14 +53,14 @@ class _Clock:
     def __init__(self) -> None:
         self.wall, self.monotonic, self.boot, self.boots_at = _START, 1000.0, 1, _START - 1000.0
 
-    def now(self) -> Instant:
-        return Instant(self.wall, self.monotonic, f"boot-{self.boot}")
+    def now(self) -> Timestamp:
+        return Timestamp(self.wall, self.monotonic, f"boot-{self.boot}")
 
-    def booted_at(self) -> Instant | None:
-        return Instant(self.boots_at, 0.0, f"boot-{self.boot}")
+    def booted_at(self) -> Timestamp | None:
+        return Timestamp(self.boots_at, 0.0, f"boot-{self.boot}")
 
-    def reading(self) -> Reading:
-        return Reading(self.wall, self.monotonic, self.wall - self.boots_at, f"boot-{self.boot}")
+    def reading(self) -> ClockSample:
+        return ClockSample(self.wall, self.monotonic, self.wall - self.boots_at, f"boot-{self.boot}")
 
     def step(self, seconds: float, *, reboot: bool) -> None:
         self.wall += seconds
@@ -73,7 +73,7 @@ class _Wire(ImdsClient):
     """The end of the wire at which answers come out: the input says which."""
 
     def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:9", "2020-07-01", Budget(), lambda _: False)
+        super().__init__("http://127.0.0.1:9", "2020-07-01", RateLimiter(), lambda _: False)
         self.body, self.does = b"", 0
 
     def scheduled_events(self, timeout: float) -> bytes | None:
@@ -91,7 +91,7 @@ class _Wire(ImdsClient):
 class _Nobody:
     """A collector that takes nothing: spans stay in the journal, where the target reads them."""
 
-    def send(self, spans: Sequence[SpanFacts], identity: Identity | None, timeout: float | None) -> Verdict:
+    def send(self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None) -> ExportResult:
         raise AssertionError(f"nothing is sent here: {spans} {identity} {timeout}")
 
 
@@ -112,10 +112,10 @@ class _Run:
         self.answers: dict[bool, Exposition] = {}
 
     def _poller(self) -> Poller:
-        tracer = Tracer(self.journal, _Nobody(), self.log)
-        approvals = Approvals(_POLICY, self.log)
+        delivery = SpanDelivery(self.journal, _Nobody(), self.log)
+        approvals = ApprovalScheduler(_POLICY, self.log)
         settings = Settings(1.0, 10.0, None, trace_peers=True)
-        return Poller(settings, self.wire, approvals, self.journal, tracer, self.clock, lambda _: True, self.log)
+        return Poller(settings, self.wire, approvals, self.journal, delivery, self.clock, lambda _: True, self.log)
 
     def step(self, part: bytes) -> None:
         self.wire.does, self.wire.body = part[0] if part else 0, part[1:]
@@ -124,14 +124,14 @@ class _Run:
         if does & _RESTART:
             self.poller = self._poller()
         if does & _KNOWN:
-            self.poller.learn(Identity("web_0", "id", "web", zone='1\\\n"'))
+            self.poller.learn(Instance("web_0", "id", "web", zone='1\\\n"'))
         before = self.poller.snapshot.current
         self.poller.poll()
         snapshot = self.poller.snapshot
         assert "the exporter failed" not in snapshot.polls.failure, self.stream.getvalue()
         told = {name: life for name, life in snapshot.current.items() if life.told}
         assert self.journal.restore().lifecycles.current == told, "the journal remembers other lives"
-        assert self.journal.restore().tally == snapshot.tally, "the journal adds up to something else"
+        assert self.journal.restore().statistics == snapshot.statistics, "the journal adds up to something else"
         if "partly unreadable" in snapshot.polls.failure:
             assert before.keys() <= snapshot.current.keys(), "forgotten because of an entry that nobody could read"
         for name, life in before.items():

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
+from support.paths import TESTS
+
 SEPARATOR = b"\0"
 """Between the parts of an input, where a target takes several."""
 

@@ -7,7 +7,7 @@ import pytest
 from fuzz import campaign
 from fuzz.child import BLIND
 from fuzz.registry import NAMES, PLANTED
-from fuzz.target import TESTS
+from support.paths import ROOT
 
 SECONDS = 36 / len(NAMES)  # the rest of the minute takes the processes to start
 SEED = 20260101
@@ -16,7 +16,7 @@ SEED = 20260101
 @pytest.mark.parametrize("name", NAMES)
 def test_promise_holds_for_whatever_comes(name: str, tmp_path: Path) -> None:
     """No input found in these seconds breaks what the target promises, the captured ones first of all."""
-    kept = TESTS.parent / ".fuzz" / "findings"
+    kept = ROOT / ".fuzz" / "findings"
     result = campaign.fuzz(name, SECONDS, SEED, tmp_path, kept=kept)
     if result.hung:  # libFuzzer has not ended by itself once in twenty runs on a machine at its limit
         result = campaign.fuzz(name, SECONDS, SEED, tmp_path, BLIND, kept)

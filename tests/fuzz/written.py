@@ -11,19 +11,26 @@ from pathlib import Path
 
 import h11
 
-from azure_scheduled_events_exporter import policy_file, web_config
-from azure_scheduled_events_exporter.address import parse_listen_address
+from azure_scheduled_events_exporter.approval import policy_file
 from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, SETTINGS, resolve
-from azure_scheduled_events_exporter.durations import format_duration, parse_duration
+from azure_scheduled_events_exporter.core.document import (
+    EventSource,
+    EventType,
+    ScheduledEvent,
+    Scope,
+    parse_not_before,
+)
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.events import EventSource, EventType, ScheduledEvent, Scope, parse_not_before
-from azure_scheduled_events_exporter.instant import Instant, iso_time
-from azure_scheduled_events_exporter.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.status_words import ago, impact, left, length
+from azure_scheduled_events_exporter.http_server import web_config
+from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+from azure_scheduled_events_exporter.web.wording import ago, impact, left, length
 from fuzz.documents import END_OF_CALENDAR
 from fuzz.target import SEPARATOR, Form, Target, files, one_line
 
-_NOW = Instant(1_650_000_000.0, 1000.0, "boot")
+_NOW = Timestamp(1_650_000_000.0, 1000.0, "boot")
 _HASH = b"$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
 _USER = b"  prometheus: " + _HASH
 _DEEP = 1000  # bytes; a longer one nests so deep that it alone would take all the time
@@ -81,7 +88,7 @@ def _lives() -> tuple[Lifecycle, ...]:
             ScheduledEvent("A", kind, "Scheduled", source, names, not_before, "", seconds),
             State.SCHEDULED,
             scope,
-            Instant(_NOW.wall - 60, 940.0, "boot"),
+            Timestamp(_NOW.wall - 60, 940.0, "boot"),
             not_before,
         )
         for kind in (*EventType, "New")

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.address import ListenAddress
-from azure_scheduled_events_exporter.approval import BUILT_IN
+from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import (
     SETTINGS,
     Config,
@@ -22,10 +21,12 @@ from azure_scheduled_events_exporter.config import (
     written,
 )
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.imds import ImdsClient
-from azure_scheduled_events_exporter.pace import Budget
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from support.paths import DATA
 
-BAD = Path(__file__).parent.parent / "bad_config"
+BAD = DATA / "bad_config"
 KNOWN = (
     "imds.endpoint, imds.api-version, imds.timeout, poll.interval, instance.name, web.listen-address, "
     "web.telemetry-path, web.config.file, journal.path, journal.retention, approval.policy, otlp.endpoint, "
@@ -40,7 +41,7 @@ ADDRESS = (
     "127.0.0.1:10169 or [::1]:10169"
 )
 
-# The whole complaint about each file in tests/bad_config, without the file's name in front.
+# The whole complaint about each file in tests/data/bad_config, without the file's name in front.
 COMPLAINTS = {
     "alias_of_itself": ":2: more.more: nested too deep",
     "alias_of_nothing": ":1: is no YAML: found undefined alias 'usual'",
@@ -376,7 +377,7 @@ def test_any_endpoint(text: str) -> None:
     """Every endpoint is refused, or one that requests can be sent to."""
     with suppress(UsageError):
         endpoint = resolve({"imds.endpoint": f"http://{text}"}, {}).imds_endpoint
-        ImdsClient(endpoint, "2020-07-01", Budget(), lambda _: True)
+        ImdsClient(endpoint, "2020-07-01", RateLimiter(), lambda _: True)
 
 
 def test_discover() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter import policy_file
-from azure_scheduled_events_exporter.cli import main
+from azure_scheduled_events_exporter.approval import policy_file
+from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, resolve
+from azure_scheduled_events_exporter.core.document import parse_not_before
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.events import parse_not_before
 
 
 @pytest.mark.parametrize("key", [r"a\nb", r"\e[2J", r"\x9b2J", r"\u2028", r"\uD800"])

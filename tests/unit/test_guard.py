@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from programs import environment
+from support.programs import environment
 
 ADDRESS = "169.254.169.254"
 

@@ -1,4 +1,4 @@
-"""Reading what people write in YAML, strictly."""
+"""ClockSample what people write in YAML, strictly."""
 
 from collections.abc import Callable
 from pathlib import Path

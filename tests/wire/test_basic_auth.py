@@ -13,12 +13,18 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from azure_scheduled_events_exporter.access import WebAccess
-from azure_scheduled_events_exporter.basic_auth import BasicAuth, Refusal, credentials, neighbour, unguessable_hash
-from azure_scheduled_events_exporter.connection import Limits, Request
-from azure_scheduled_events_exporter.tls import Tls
-from programs import eventually
-from serving import LIMITS, PAGE, PATIENCE, Running, header, read_all, request, serving, status
+from azure_scheduled_events_exporter.http_server.access import WebAccess
+from azure_scheduled_events_exporter.http_server.basic_auth import (
+    BasicAuth,
+    Refusal,
+    credentials,
+    neighbour,
+    unguessable_hash,
+)
+from azure_scheduled_events_exporter.http_server.connection import Limits, Request
+from azure_scheduled_events_exporter.http_server.tls import Tls
+from support.programs import eventually
+from support.serving import LIMITS, PAGE, PATIENCE, Running, header, read_all, request, serving, status
 
 REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
 ASKED = "a user and the right password are needed here"
@@ -85,7 +91,7 @@ class GatedDoor:
         self._auth = BasicAuth(users.items(), gate.matches, self._pool, log)
 
     def admit(self, request: Request, client: str) -> Refusal | asyncio.Future[Refusal]:
-        """Ask for a password."""
+        """ApprovalRequest for a password."""
         return self._auth.judge(request.headers.get("authorization", ""), client)
 
     async def watch(self, retire: Callable[[], None]) -> None:

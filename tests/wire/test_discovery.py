@@ -20,8 +20,8 @@ from typing import Self
 
 import pytest
 
-from azure_scheduled_events_exporter.discovery import DiscoveryInterruptedError, Exchange, discover
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.imds.discovery import DiscoveryInterruptedError, Exchange, discover
 
 MAC = bytes.fromhex("000d3a112233")
 ADDRESS = bytes((168, 63, 129, 16))
@@ -287,7 +287,7 @@ def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog:
 
 _UNPRIVILEGED = """
 import os, sys, threading
-from azure_scheduled_events_exporter.discovery import Exchange, discover
+from azure_scheduled_events_exporter.imds.discovery import Exchange, discover
 from azure_scheduled_events_exporter.errors import ExporterError
 if os.geteuid() == 0:
     os.setgroups([])
@@ -323,7 +323,7 @@ def test_a_missing_permission_is_told() -> None:
 
 _ON_THE_REAL_PORTS = """
 import socket, threading
-from azure_scheduled_events_exporter.discovery import Exchange, discover
+from azure_scheduled_events_exporter.imds.discovery import Exchange, discover
 client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 client.bind(("0.0.0.0", 68))

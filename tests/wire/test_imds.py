@@ -9,17 +9,16 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.imds import ImdsClient, ImdsError, Outcome, Stopped
-from azure_scheduled_events_exporter.pace import Budget
+from azure_scheduled_events_exporter.imds.client import ImdsClient, ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from programs import eventually, free_port
+from support.paths import PAYLOADS
+from support.programs import eventually, free_port
 
-PAYLOADS = Path(__file__).parent.parent / "payloads"
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 BODY = b'{"DocumentIncarnation":1,"Events":[]}'
 MIB = 1 << 20
@@ -115,9 +114,9 @@ def always(data: bytes) -> Callable[[socket.socket, bytes], None]:
     return lambda connection, _: connection.sendall(data)
 
 
-def client_of(url: str, api_version: str = "2020-07-01", budget: Budget | None = None) -> ImdsClient:
+def client_of(url: str, api_version: str = "2020-07-01", budget: RateLimiter | None = None) -> ImdsClient:
     """Return a client that need not spare this server."""
-    return ImdsClient(url, api_version, budget or Budget(limit=1000), threading.Event().wait)
+    return ImdsClient(url, api_version, budget or RateLimiter(limit=1000), threading.Event().wait)
 
 
 def failure(client: ImdsClient, timeout: float = LONG) -> ImdsError:
@@ -564,7 +563,7 @@ class TestDeadline:
     def test_stop_while_the_budget_waits(self, serve: Serve) -> None:
         """A request that waits for its turn gives up when the process is to end."""
         ending = threading.Event()
-        client = ImdsClient(serve(always(answer())).url, "2020-07-01", Budget(1, 3600.0), ending.wait)
+        client = ImdsClient(serve(always(answer())).url, "2020-07-01", RateLimiter(1, 3600.0), ending.wait)
         assert client.scheduled_events(LONG) == BODY
         ending.set()
         with pytest.raises(Stopped):
@@ -687,7 +686,7 @@ class TestBudget:
 
     def test_two_clients(self, simulator: Simulator) -> None:
         """Two clients that ask as often as they can stay under five requests in any second, as the server sees it."""
-        budget = Budget()
+        budget = RateLimiter()
         refused: list[ImdsError] = []
         until = time.monotonic() + 3.5
 

@@ -11,20 +11,20 @@ from email.utils import formatdate
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.identity import Identity
-from azure_scheduled_events_exporter.journal import Journal
-from azure_scheduled_events_exporter.lifecycle import Lifecycles
-from azure_scheduled_events_exporter.otlp import OtlpSender
-from azure_scheduled_events_exporter.spans import SpanFacts
-from azure_scheduled_events_exporter.store import Entry
-from azure_scheduled_events_exporter.tally import Tally
-from azure_scheduled_events_exporter.tracing import Tracer, Verdict
-from collector import ACCEPT, HANG, Collector, Reply
-from programs import eventually
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import Entry
+from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
+from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
+from support.collector import ACCEPT, HANG, Collector, Reply
+from support.programs import eventually
 
 LOG = logging.getLogger("tests.otlp")
 TRACE = "c7061bacafdc4513b24baa5f13a16123"
-IDENTITY = Identity(
+IDENTITY = Instance(
     vm_name="vmss_0",
     vm_id="02aab8a4-74ef-476e-8182-f6d2ba4166a6",
     scale_set="vmss",
@@ -69,27 +69,27 @@ def collector() -> Iterator[Collector]:
         yield running
 
 
-def send(collector: Collector, *spans: SpanFacts, identity: Identity | None = IDENTITY) -> Verdict:
+def send(collector: Collector, *spans: SpanFacts, identity: Instance | None = IDENTITY) -> ExportResult:
     """Send spans to ``collector``, and return what became of them."""
     return OtlpSender(collector.url).send(spans, identity, 5.0)
 
 
 @contextmanager
-def delivering(sender: OtlpSender) -> Iterator[tuple[Journal, Tracer]]:
+def delivering(sender: OtlpSender) -> Iterator[tuple[Journal, SpanDelivery]]:
     """Deliver from a journal in memory until the end."""
     journal = Journal(None, 90 * 86400.0, LOG)
-    tracer = Tracer(journal, sender, LOG)
-    tracer.identity = IDENTITY
-    thread = threading.Thread(target=tracer.run, daemon=True)
+    delivery = SpanDelivery(journal, sender, LOG)
+    delivery.identity = IDENTITY
+    thread = threading.Thread(target=delivery.run, daemon=True)
     thread.start()
-    yield journal, tracer
-    tracer.stop([], 1.0)
+    yield journal, delivery
+    delivery.stop([], 1.0)
 
 
-def add(journal: Journal, tracer: Tracer, *spans: SpanFacts) -> None:
+def add(journal: Journal, delivery: SpanDelivery, *spans: SpanFacts) -> None:
     """Journal spans and say so, as a poll does."""
-    journal.record(Entry(spans=spans), Tally(), Lifecycles())
-    tracer.wake()
+    journal.record(Entry(spans=spans), Statistics(), Lifecycles())
+    delivery.wake()
 
 
 class TestWire:
@@ -97,7 +97,7 @@ class TestWire:
 
     def test_ids_parents_times_and_attributes(self, collector: Collector) -> None:
         """A span arrives as it is in the journal: ids, parent, times to the nanosecond, attributes by their types."""
-        assert send(collector, ROOT, CHILD) == Verdict(settled=True)
+        assert send(collector, ROOT, CHILD) == ExportResult(settled=True)
         (request,) = collector.received
         assert request.path == "/v1/traces"
         assert request.headers["content-type"] == "application/x-protobuf"
@@ -148,7 +148,7 @@ class TestWire:
 
     def test_what_the_vm_does_not_know_is_absent(self, collector: Collector) -> None:
         """An unknown zone is no empty attribute; before the VM is known, its attributes are missing altogether."""
-        send(collector, ROOT, identity=Identity("vmss_0"))
+        send(collector, ROOT, identity=Instance("vmss_0"))
         assert collector.accepted[-1].resource["azure.vm.name"] == "vmss_0"
         assert "cloud.availability_zone" not in collector.accepted[-1].resource
         send(collector, ROOT, identity=None)
@@ -203,7 +203,7 @@ class TestVariables:
     def test_the_flag_wins(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """--otlp.endpoint goes before the variables."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")
-        assert send(collector, ROOT) == Verdict(settled=True)
+        assert send(collector, ROOT) == ExportResult(settled=True)
 
     @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"])
     def test_headers(self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,11 +253,11 @@ class TestVariables:
     def test_a_sampler_that_wants_nothing(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """With sampling off no request is made, nothing waits, and nothing is said to be exported."""
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT, CHILD)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
         assert collector.received == []
-        assert (tracer.exported, tracer.failed) == (0, 0)
+        assert (delivery.exported, delivery.failed) == (0, 0)
 
     @pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
     def test_a_sampler_keeps_traces_whole(
@@ -283,19 +283,19 @@ class TestAnswers:
     def test_200(self, reply: Reply, collector: Collector) -> None:
         """A plain 200 is a yes, whatever its body is written in."""
         collector.answer(reply)
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT, CHILD)
-            eventually(lambda: tracer.exported == 2, "exported")
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.exported == 2, "exported")
             assert journal.spans_queued() == 0
-        assert tracer.failed == 0
+        assert delivery.failed == 0
 
     def test_partial_success(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
         """What a collector rejects within a 200 counts as failed, and its reason is told."""
         collector.answer(Reply(rejected=1))
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT, CHILD)
-            eventually(lambda: tracer.failed == 1, "counted")
-            assert tracer.exported == 1
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.failed == 1, "counted")
+            assert delivery.exported == 1
             assert journal.spans_queued() == 0
         assert "no room" in str(caplog.records[0].facts)  # type: ignore[attr-defined]
 
@@ -304,13 +304,13 @@ class TestAnswers:
         """Every other answer is final: counted as failed, set aside, told once, and no redirect is followed."""
         with Collector() as elsewhere:
             collector.answer(Reply(status, {"Location": elsewhere.url + "/v1/traces"}))
-            with delivering(OtlpSender(collector.url)) as (journal, tracer):
+            with delivering(OtlpSender(collector.url)) as (journal, delivery):
                 for number, span in enumerate((ROOT, CHILD), 1):
-                    add(journal, tracer, span)
-                    eventually(lambda number=number: tracer.failed == number, "counted")  # type: ignore[misc]
+                    add(journal, delivery, span)
+                    eventually(lambda number=number: delivery.failed == number, "counted")  # type: ignore[misc]
                 assert journal.spans_queued() == 0
             assert elsewhere.received == []
-        assert tracer.exported == 0
+        assert delivery.exported == 0
         assert len(collector.received) == 2
         (record,) = caplog.records
         assert f"answered {status}" in str(record.facts)  # type: ignore[attr-defined]
@@ -319,10 +319,10 @@ class TestAnswers:
     def test_a_retry(self, status: int, collector: Collector) -> None:
         """What may pass is tried again, and nothing is lost or counted as failed."""
         collector.answer(Reply(status), ACCEPT)
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT, CHILD)
-            eventually(lambda: tracer.exported == 2, "exported")
-        assert tracer.failed == 0
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.exported == 2, "exported")
+        assert delivery.failed == 0
         assert len(collector.spans()) == 2
 
     @pytest.mark.parametrize("form", ["seconds", "date"])
@@ -330,9 +330,9 @@ class TestAnswers:
         """A collector is left alone for as long as it asks, in seconds or until a date."""
         asked = "3" if form == "seconds" else formatdate(time.time() + 4, usegmt=True)  # whole seconds: 3 at least
         collector.answer(Reply(429, {"Retry-After": asked}), ACCEPT)
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT)
-            eventually(lambda: tracer.exported == 1, "exported")
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: delivery.exported == 1, "exported")
         first, second = collector.received
         assert second.at - first.at > 2.5
 
@@ -347,33 +347,33 @@ class TestAnswers:
     def test_nobody_there(self, collector: Collector) -> None:
         """Spans wait while connections are refused, and arrive once there is a collector."""
         collector.stop()
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
             time.sleep(0.2)
             assert journal.spans_queued() == 1
             collector.start()
-            add(journal, tracer, CHILD)
-            eventually(lambda: tracer.exported == 2, "exported")
-        assert tracer.failed == 0
+            add(journal, delivery, CHILD)
+            eventually(lambda: delivery.exported == 2, "exported")
+        assert delivery.failed == 0
         assert len(collector.spans()) == 2
 
     def test_a_hang(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """A request that is never answered is given up and sent again."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
         collector.answer(HANG, ACCEPT)
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT)
-            eventually(lambda: tracer.exported == 1, "exported")
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: delivery.exported == 1, "exported")
         assert [request.reply for request in collector.received] == [HANG, ACCEPT]
 
     def test_the_end_with_a_hang(self, collector: Collector) -> None:
         """A collector that hangs holds up the end no longer than it may."""
         collector.answer(HANG)
-        with delivering(OtlpSender(collector.url)) as (journal, tracer):
-            add(journal, tracer, ROOT)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
             eventually(lambda: collector.received, "the request")
             began = time.monotonic()
-            tracer.stop([CHILD], 1.2)
+            delivery.stop([CHILD], 1.2)
             assert time.monotonic() - began < 9.0
             assert journal.spans_queued() == 1
 
@@ -384,5 +384,5 @@ class TestAnswers:
             replace(CHILD, span_id=f"{number:016x}", attributes={"azure.scheduled_event.description": text})
             for number, text in enumerate(texts, 1)
         ]
-        assert send(collector, *spans) == Verdict(settled=True)
+        assert send(collector, *spans) == ExportResult(settled=True)
         assert [span.attributes["azure.scheduled_event.description"] for span in collector.accepted] == texts

@@ -10,11 +10,24 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from azure_scheduled_events_exporter.address import ListenAddress, parse_listen_address
-from azure_scheduled_events_exporter.connection import Limits, Request, Response
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.server import Server
-from serving import BIG, HUGE, PAGE, PATIENCE, ROUTES, Running, header, read_all, read_answer, request, serving, status
+from azure_scheduled_events_exporter.http_server.connection import Limits, Request, Response
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.http_server.server import Server
+from support.serving import (
+    BIG,
+    HUGE,
+    PAGE,
+    PATIENCE,
+    ROUTES,
+    Running,
+    header,
+    read_all,
+    read_answer,
+    request,
+    serving,
+    status,
+)
 
 
 @pytest.fixture(name="server")

@@ -16,11 +16,11 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from azure_scheduled_events_exporter.access import WebAccess
-from azure_scheduled_events_exporter.connection import Limits
-from certificates import Authority, Pair
-from programs import eventually
-from serving import BIG, LIMITS, PAGE, Running, read_all, read_answer, request, serving, status
+from azure_scheduled_events_exporter.http_server.access import WebAccess
+from azure_scheduled_events_exporter.http_server.connection import Limits
+from support.certificates import Authority, Pair
+from support.programs import eventually
+from support.serving import BIG, LIMITS, PAGE, Running, read_all, read_answer, request, serving, status
 
 PLAIN = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
 ASKING = "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem, client_auth_type: "

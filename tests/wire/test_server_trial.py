@@ -19,9 +19,9 @@ import pytest
 
 SERVER = """
 import asyncio, json, logging, os, resource, sys, time
-from azure_scheduled_events_exporter.address import parse_listen_address
-from azure_scheduled_events_exporter.connection import Limits, Response
-from azure_scheduled_events_exporter.server import Server
+from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
+from azure_scheduled_events_exporter.http_server.connection import Limits, Response
+from azure_scheduled_events_exporter.http_server.server import Server
 
 def descriptors():
     return len(os.listdir("/proc/self/fd"))
@@ -98,7 +98,7 @@ class Trial:
             self.connect()
 
     def never_read(self, number: int, path: str = "/big") -> None:
-        """Ask for a large page and read none of it."""
+        """ApprovalRequest for a large page and read none of it."""
         for _ in range(number):
             self.connect(f"GET {path} HTTP/1.1\r\nHost: trial\r\n\r\n".encode(), receive_buffer=4096)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-from azure_scheduled_events_exporter.durations import format_duration, parse_duration
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .faults import FAULTS
 from .scenario import find, shipped

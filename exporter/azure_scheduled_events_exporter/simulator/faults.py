@@ -7,8 +7,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from azure_scheduled_events_exporter.durations import parse_duration
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.times import parse_duration
 
 
 class Fault(StrEnum):

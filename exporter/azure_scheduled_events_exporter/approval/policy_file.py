@@ -1,0 +1,196 @@
+"""Policy files: from YAML to rules, refusing what is wrong in them and any rule that could never decide.
+
+Knows the keys and what contradicts what; what a rule then means is ``approval.policy``'s.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.core.document import EventSource, EventType, Scope
+from azure_scheduled_events_exporter.yaml_file import Section
+
+from .policy import TAKEOVER_SECONDS, Action, Match, Policy, Range, Rule
+
+
+def load(path: Path) -> Policy:
+    """Return the policy in the YAML file at ``path``.
+
+    Raises:
+        UsageError: with file, line and reason: it cannot be read, has an unknown key, an impossible value, or a rule
+            that can never decide anything.
+    """
+    return read(yaml_file.load(path), str(path))
+
+
+def read(top: Section, name: str) -> Policy:
+    """Return the policy that stands in ``top``. Raises as :func:`load` does."""
+    dry_run = top.flag("dry_run", default=False)
+    sections = top.sections("rules")
+    top.finish()
+    if not sections:
+        raise top.error("'rules' is missing or empty: a policy without rules approves nothing; for that write: off")
+    rules: list[Rule] = []
+    for number, section in enumerate(sections, 1):
+        rule = _rule(section, number, dry_run=dry_run)
+        for earlier in rules:
+            if earlier.name == rule.name:
+                raise section.error(
+                    f"'{rule.name}' is the rule in line {earlier.line} as well: names tell rules apart", "name"
+                )
+        by = " and ".join(f"'{earlier.name}' (line {earlier.line})" for earlier in _takers(rule, rules))
+        if by:
+            raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")
+        rules.append(rule)
+    return Policy(name, tuple(rules))
+
+
+def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
+    match = section.section("match")
+    action = Action(section.choice("action", tuple(Action)))
+    for key in ("after", "leader_only", "takeover", "dry_run"):
+        if action is Action.HOLD and key in section:
+            raise section.error("says when or how to approve, but this rule holds: remove one", key)
+    leader_only = section.flag("leader_only", default=False) if "leader_only" in section else None
+    if leader_only is False and "takeover" in section:
+        raise section.error("has no meaning without leader_only: remove one", "takeover")
+    rule = Rule(
+        name=section.text("name", f"rule {number}"),
+        match=_match(match) if match else Match(),
+        action=action,
+        after=section.duration("after", 0.0),
+        leader_only=leader_only,
+        takeover=section.duration("takeover", TAKEOVER_SECONDS),
+        dry_run=section.flag("dry_run", default=dry_run),
+        line=section.line,
+    )
+    section.known("leader_only")
+    section.finish()
+    if not rule.name:
+        raise section.error("is empty: the log names the rule that decided", "name")
+    if rule.takeover == 0:
+        raise section.error("must be more than 0, or all VMs would approve at once", "takeover")
+    return rule
+
+
+def _match(section: Section) -> Match:
+    unknown = "duration" in section and section.is_text("duration") and section.text("duration") == "unknown"
+    scopes = _several(section, "scope", tuple(Scope))
+    match = Match(
+        event_type=_several(section, "event_type", tuple(EventType)),
+        event_source=_several(section, "event_source", tuple(EventSource)),
+        scope=frozenset(Scope(scope) for scope in scopes) if scopes else frozenset({Scope.SELF}),
+        duration=None if unknown else _range(section, "duration", durations=True),
+        unknown_duration=unknown,
+        resources=_range(section, "resources", durations=False),
+        notice_left=_range(section, "notice_left", durations=True),
+    )
+    section.finish()
+    for key, found, least in (("duration", match.duration, 0), ("resources", match.resources, match.fewest_resources)):
+        if found is not None and found.below is not None and found.below <= least:
+            raise section.error("matches nothing: no event that this rule is about has so little", key)
+    return match
+
+
+def _several(section: Section, key: str, known: tuple[str, ...]) -> frozenset[str] | None:
+    values = section.texts(key, ()) if key in section else None
+    if values is None:
+        section.known(key)
+        return None
+    if not values:
+        raise section.error("is empty, so it matches nothing: name a value, or leave it out", key)
+    for value in values:
+        if value not in known:
+            raise section.error(f"'{value}' is none of {', '.join(known)}", key)
+    return frozenset(values)
+
+
+def _range(section: Section, key: str, *, durations: bool) -> Range | None:
+    if key not in section:
+        section.known(key)
+        return None
+    if section.is_text(key):
+        example = "{at_least: 0s, below: 9s}" if durations else "{at_least: 1, below: 5}"
+        raise section.error(f"'{section.text(key)}' is no range: write {example}", key)
+    inner = section.section(key)
+    assert inner is not None  # noqa: S101 - the key is there
+    bounds: dict[str, float | None] = {}
+    for bound in ("at_least", "below"):
+        if bound not in inner:
+            inner.known(bound)
+            bounds[bound] = None
+        else:
+            bounds[bound] = inner.duration(bound) if durations else inner.number(bound)
+    inner.finish()
+    found = Range(bounds["at_least"], bounds["below"])
+    if found == Range():
+        raise section.error("names no bound: write at_least, below, or both", key)
+    if found.at_least is not None and found.below is not None and found.at_least >= found.below:
+        raise section.error("no value is in this range: at_least must be less than below", key)
+    return found
+
+
+_Box = tuple[frozenset[object], ...]
+"""Some values of each thing that a rule can match on; all events with any combination of them."""
+
+
+def covered(match: Match, earlier: Sequence[Match]) -> bool:
+    """Return whether every event that ``match`` is about is one that some of ``earlier`` is about as well."""
+    matches = [match, *earlier]
+    taken = [box for one in earlier for box in _boxes(one, matches)]
+    return not any(_is_left(box, taken) for box in _boxes(match, matches))
+
+
+def _takers(rule: Rule, earlier: Sequence[Rule]) -> list[Rule]:
+    """The rules that leave nothing to ``rule``, alone or else together; none if it can decide."""
+    for one in earlier:
+        if covered(rule.match, [one.match]):
+            return [one]
+    takers = list(earlier)
+    if not covered(rule.match, [one.match for one in takers]):
+        return []
+    for one in earlier:
+        fewer = [other for other in takers if other is not one]
+        if covered(rule.match, [other.match for other in fewer]):
+            takers = fewer
+    return takers
+
+
+def _boxes(match: Match, matches: Sequence[Match]) -> list[_Box]:
+    """What ``match`` is about, for each scope. A number stands for all up to the next bound in any of ``matches``."""
+
+    def bounds(ranges: Iterable[Range | None]) -> set[float]:
+        return {bound for each in ranges if each for bound in (each.at_least, each.below) if bound is not None}
+
+    seconds = {None, 0.0, *bounds(one.duration for one in matches)}
+    counts = {0, 1, *(math.ceil(bound) for bound in bounds(one.resources for one in matches))}
+    left = {None, -math.inf, *bounds(one.notice_left for one in matches)}
+    types, sources = match.event_type or {*EventType, ""}, match.event_source or {*EventSource, ""}  # "": any other
+    return [
+        (
+            frozenset(types),
+            frozenset(sources),
+            frozenset({scope}),
+            frozenset(each for each in seconds if match.allows_duration(each)),
+            frozenset(count for count in counts if match.allows_resources(count) and count >= (scope is Scope.SELF)),
+            frozenset(each for each in left if match.allows_notice(each)),
+        )
+        for scope in match.scope
+    ]
+
+
+def _is_left(box: _Box, taken: Sequence[_Box]) -> bool:
+    """Whether any event of ``box`` is in none of ``taken``."""
+    if not all(box):
+        return False
+    for position, other in enumerate(taken):
+        if not all(mine & theirs for mine, theirs in zip(box, other, strict=True)):
+            continue
+        for axis, theirs in enumerate(other):  # what sticks out on one side after the other, and the rest is taken
+            outside = box[axis] - theirs
+            if outside and _is_left((*box[:axis], outside, *box[axis + 1 :]), taken[position + 1 :]):
+                return True
+            box = (*box[:axis], box[axis] & theirs, *box[axis + 1 :])
+        return False
+    return True

@@ -1,0 +1,270 @@
+"""The command ``drill``: a fire drill that shows a team that its own paging works, and how long a page takes.
+
+Either an alert is handed to Alertmanager directly, or a simulated event goes the whole way: simulator, exporter,
+the team's Prometheus, its Alertmanager. Everything a drill makes says that it is one. Must not touch a real event.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import requests
+
+from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, find
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+
+_Found = TypeVar("_Found")
+DRILL: Final = "DRILL"
+DESCRIPTION: Final = "Try your own paging: raise an alert that says it is a drill, and measure how long the page takes."
+_LOOK_SECONDS: Final = 0.05  # between two looks at Alertmanager
+_REQUEST_SECONDS: Final = 10
+_SHORT_FREEZE_SECONDS: Final = 9
+_DEGRADED_SECONDS: Final = 86_400
+_NOTIFICATIONS: Final = re.compile(
+    r"^alertmanager_notification_requests(?P<failed>_failed)?_total"
+    r'\{(?:[^}]*,)?integration="(?P<integration>[^"]+)"[^}]*\} '
+    r"(?P<count>\S+)$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DrillAlert:
+    """The alert that an event raises, as the shipped rules name it."""
+
+    name: str
+    severity: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Notifications that receivers have taken from Alertmanager so far, and those that failed, by integration."""
+
+    delivered: Mapping[str, float]
+    failed: Mapping[str, float]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``drill`` to ``parser``."""
+    parser.description = DESCRIPTION
+    add = parser.add_argument
+    add("--scenario", default="spot-preempt", metavar="NAME", help="a simulator's scenario (default: spot-preempt)")
+    add("--alertmanager", required=True, metavar="URL", help="the team's Alertmanager, such as http://alerts:9093")
+    add("--timeout", default="2m", metavar="DURATION", help="how long a page may take (default: 2m)")
+    add(
+        "--exporter.listen-address",
+        dest="listen",
+        metavar="HOST:PORT",
+        help="go the whole way: serve the metrics of a simulated VM here, for the team's Prometheus to scrape",
+    )
+    add(
+        "--wait",
+        default="30s",
+        metavar="DURATION",
+        help="with --exporter.listen-address: how long Prometheus has to find it before the event (default: 30s)",
+    )
+    add("--keep", action="store_true", help="do not end the alert afterwards; Alertmanager does after five minutes")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Hold the drill; return the exit status.
+
+    Raises:
+        UsageError: a flag is impossible.
+        ExporterError: Alertmanager cannot be reached, takes no alert, or pages nobody in time.
+    """
+    timeout, wait = (_duration(flag, getattr(arguments, flag)) for flag in ("timeout", "wait"))
+    event = _event(arguments.scenario)
+    alert = alert_of(event)
+    team = Alertmanager(arguments.alertmanager)
+    before = team.sent()
+    if arguments.listen is None:
+        labels = labels_of(event, alert)
+        _say(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, straight to {team.url}")
+        begun = time.monotonic()
+        team.raise_alert(labels, alert, ends_in=300)
+        try:
+            _measure(team, f'event_id="{labels["event_id"]}"', alert, before, begun, timeout)
+        finally:
+            if not arguments.keep:
+                team.raise_alert(labels, alert, ends_in=0)
+        return 0
+    with _staged(event, arguments.listen) as announce:
+        address = parse_listen_address(arguments.listen)
+        where = ListenAddress(address.host or "localhost", address.port)
+        _say(f"drill: scrape http://{where}/metrics now; the event comes in {format_duration(wait)}")
+        threading.Event().wait(wait)
+        begun = announce()
+        _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
+        _measure(team, f'scale_set="{DRILL}"', alert, before, begun, timeout)
+    return 0
+
+
+def alert_of(event: PlannedEvent) -> DrillAlert:
+    """Return the alert that the shipped rules raise for ``event``."""
+    prefix = "AzureScheduledEvent"
+    if event.starts is Starts.AT_ONCE and event.event_type in {"Reboot", "Redeploy"} and event.source != "User":
+        return DrillAlert(f"{prefix}WithoutNotice", "critical")
+    if event.notice > _DEGRADED_SECONDS:
+        return DrillAlert(f"{prefix}DegradedHost", "warning")
+    if event.event_type == "Freeze":
+        short = 0 <= event.duration < _SHORT_FREEZE_SECONDS
+        return DrillAlert(f"{prefix}ShortFreeze", "info") if short else DrillAlert(f"{prefix}Freeze", "warning")
+    if event.source == "User" and event.event_type != "Preempt":
+        return DrillAlert(f"{prefix}{event.event_type}Requested", "warning")
+    return DrillAlert(f"{prefix}{event.event_type}", "critical")
+
+
+def labels_of(event: PlannedEvent, alert: DrillAlert) -> dict[str, str]:
+    """Return the labels as the rules give them, of VMs and a scale set whose names say that it is a drill."""
+    return {
+        "alertname": alert.name,
+        "severity": alert.severity,
+        "event_id": f"{DRILL}-{uuid.uuid4()}".upper(),
+        "event_type": event.event_type,
+        "event_source": event.source,
+        "resources": ",".join(f"{DRILL}-{name}" for name in event.resources),
+        "scale_set": DRILL,
+        "drill": "true",
+    }
+
+
+class Alertmanager:
+    """The team's Alertmanager, over its API and its metrics."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        if not self.url.startswith(("http://", "https://")):
+            raise UsageError(f"--alertmanager: '{url}' is no address: write http://HOST:PORT")
+        self._session = requests.Session()
+
+    def sent(self) -> Sent:
+        """Return how its notifications have fared until now."""
+        tried: dict[str, float] = {}
+        failed: dict[str, float] = {}
+        for found in _NOTIFICATIONS.finditer(self._ask("GET", "/metrics").text):
+            counts = failed if found["failed"] else tried
+            counts[found["integration"]] = counts.get(found["integration"], 0) + float(found["count"])
+        return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
+
+    def raise_alert(self, labels: Mapping[str, str], alert: DrillAlert, ends_in: float) -> None:
+        """Hand it the alert, which ends in so many seconds."""
+        now = datetime.now(UTC)
+        text = f"This is a drill: no VM is in danger. {labels['event_type']} of {labels['resources']}."
+        body = {
+            "labels": dict(labels),
+            "annotations": {"summary": f"{DRILL}: {alert.name}.", "description": text},
+            "startsAt": now.isoformat(),
+            "endsAt": (now + timedelta(seconds=ends_in)).isoformat(),
+        }
+        self._ask("POST", "/api/v2/alerts", json=[body])
+
+    def holding(self, matcher: str, name: str) -> dict[str, Any] | None:
+        """Return the alert ``name`` that ``matcher`` selects; None while there is none."""
+        answer = self._ask("GET", "/api/v2/alerts", params={"filter": [matcher, f'alertname="{name}"']})
+        found: list[dict[str, Any]] = answer.json()
+        return found[0] if found else None
+
+    def _ask(self, method: str, path: str, **more: Any) -> requests.Response:  # noqa: ANN401 - what requests takes
+        try:
+            answer = self._session.request(method, f"{self.url}{path}", timeout=_REQUEST_SECONDS, **more)
+        except requests.RequestException as error:
+            raise ExporterError(f"{self.url}: Alertmanager cannot be reached: {error}") from None
+        if not answer.ok:
+            raise ExporterError(f"{self.url}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
+        return answer
+
+
+def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, begun: float, timeout: float) -> None:
+    """Print when the alert arrived and when it was sent on; ExporterError: it was not, or sending failed."""
+    end = begun + timeout
+    held = _until(lambda: team.holding(matcher, alert.name), end)
+    if held is None:
+        raise ExporterError(
+            f"{alert.name} has not reached {team.url} within {format_duration(timeout)}: look at the rules"
+        )
+    receivers = ", ".join(receiver["name"] for receiver in held["receivers"])
+    _say(f"{time.monotonic() - begun:.2f} s: Alertmanager holds it, for: {receivers}")
+    if held["status"]["state"] == "suppressed":
+        raise ExporterError(f"{alert.name} is silenced or inhibited: nobody will hear of it")
+    told = _until(lambda: _more(before.delivered, team.sent().delivered), end)
+    failed = _more(before.failed, team.sent().failed)
+    if told:
+        _say(f"{time.monotonic() - begun:.2f} s: Alertmanager has told: {', '.join(told)}")
+        failed = _until(lambda: _more(before.failed, team.sent().failed), min(end, time.monotonic() + 1))
+    if failed:
+        raise ExporterError(f"telling failed: {', '.join(failed)}; the reason stands in Alertmanager's log")
+    if not told:
+        hint = "an info only shows" if alert.severity == "info" else "look at the receivers and group_wait"
+        raise ExporterError(f"Alertmanager has told nobody within {format_duration(timeout)}: {hint}")
+    _say("The rest of the way is the receiver's: has the phone rung?")
+
+
+def _more(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
+    return sorted(name for name, count in now.items() if count > before.get(name, 0))
+
+
+def _until(look: Callable[[], _Found], end: float) -> _Found:
+    found = look()
+    while not found and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+        found = look()
+    return found
+
+
+@contextmanager
+def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], float]]:
+    """A simulated VM and its exporter; yields what announces the event and returns the moment (monotonic)."""
+    names = tuple(f"{DRILL}-{name}" for name in event.resources)
+    vms = tuple(VirtualMachine(name, scale_set=DRILL) for name in names)
+    story = Scenario("drill", "", vms, (replace(event, resources=names, announced_at=0.0),))
+    with Simulator(Scenario("waiting", "", vms, ())) as simulator:
+        command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
+        command += ["--imds.endpoint", simulator.url, "--instance.name", names[0], "--journal.path", "memory"]
+        # What is set for the VM's own exporter is not for this one: its collector, its users, its policy.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", ENVIRONMENT_PREFIX))}
+        command += ["--web.listen-address", listen]
+        with subprocess.Popen(command, env=env) as exporter:  # noqa: S603 - this program
+            try:
+
+                def announce() -> float:
+                    if exporter.poll() is not None:
+                        raise ExporterError(f"the exporter at {listen} has ended; its message stands above")
+                    simulator.play(story, 1)
+                    return time.monotonic()
+
+                yield announce
+            finally:
+                exporter.terminate()
+
+
+def _event(name: str) -> PlannedEvent:
+    scenarios = find(name)
+    if len(scenarios) != 1 or not scenarios[0].events:
+        raise UsageError(f"--scenario: '{name}' has no single story: choose one that has events")
+    return scenarios[0].events[0]
+
+
+def _duration(flag: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--{flag}: {error}") from None
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,85 @@
+"""The command ``events``: asks IMDS once, without a daemon, and shows what it says."""
+
+import sys
+import threading
+import time
+from dataclasses import replace
+
+from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, ObservationContext, State, observe
+from azure_scheduled_events_exporter.core.records import current_record
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.polling.clock import system_clock
+from azure_scheduled_events_exporter.polling.poller import FIRST_TIMEOUT_SECONDS
+from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.service import daemon
+from azure_scheduled_events_exporter.times import format_duration
+from azure_scheduled_events_exporter.web.events_api import events_json
+
+from .table import table
+
+COLUMNS = ("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact", "Resources", "Description")
+
+
+def run(config: Config, *, as_json: bool) -> int:
+    """Print the current events to standard output; return the exit status: 1 when some of them cannot be read.
+
+    Raises:
+        ExporterError: IMDS gave no valid answer.
+    """
+    endpoint = daemon.found(config, logs.set_up("error", "logfmt")).imds_endpoint
+    client = ImdsClient(endpoint, config.imds_api_version, RateLimiter(), threading.Event().wait)
+    # First the events: an IMDS that cannot be asked is complained of once.
+    body = client.scheduled_events(max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
+    if body is None:
+        raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first question")
+    document = parse_document(body)
+    vm_name = config.instance_name
+    if vm_name is None:
+        try:
+            vm_name = parse_instance(client.instance(config.imds_timeout)).vm_name
+        except ExporterError as error:
+            print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
+    known, _ = observe(Lifecycles(), document, ObservationContext(system_clock().now(), vm_name))
+    now = time.time()
+    if as_json:
+        polls = replace(Polls(), up=not document.unreadable, last_success=now, failure="; ".join(document.unreadable))
+        snapshot = Snapshot(polls=polls, vm_name=vm_name, incarnation=document.incarnation, current=known.current)
+        sys.stdout.write(events_json(snapshot, now).decode())
+    elif known.current:
+        sys.stdout.write(table([COLUMNS, *(event_row(life, now) for life in known.current.values())]))
+    elif not document.unreadable:
+        print("No events.")
+    for complaint in (*document.unreadable, *document.remarks):
+        print(complaint, file=sys.stderr)
+    return 1 if document.unreadable else 0
+
+
+def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:
+    """Return a current event as a row of :data:`COLUMNS`, for people."""
+    record = current_record(life, now)
+    left = record["seconds_until_not_before"]
+    when = str(record["not_before"] or "unknown")
+    if isinstance(left, float):
+        when += (
+            f" (in {format_duration(round(left))})" if left >= 0 else f" (overdue by {format_duration(round(-left))})"
+        )
+    elif life.state is State.STARTED:
+        when = "has begun"
+    seconds = life.event.duration_seconds
+    return (
+        life.event_id,
+        life.event.event_type,
+        str(record["event_status"]),
+        life.event.source,
+        str(life.scope),
+        when,
+        "unknown" if seconds is None else format_duration(seconds),
+        ", ".join(life.event.resources),
+        life.event.description,
+    )

@@ -1,0 +1,60 @@
+"""The command ``history``: what the journal holds, for people and as JSON, also while the daemon runs."""
+
+import json
+import sys
+from pathlib import Path
+
+from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.records import life_record, seconds_between
+from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.journal.files import MEMORY, read_only
+from azure_scheduled_events_exporter.times import format_duration
+from azure_scheduled_events_exporter.web.wording import paused
+
+from .table import table
+
+_COLUMNS = ("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Outcome", "EventId")
+
+
+def run(config: Config, *, as_json: bool) -> int:
+    """Print every event that the journal remembers, the oldest first; return the exit status.
+
+    Raises:
+        ExporterError: there is no journal, or it cannot be read.
+    """
+    if config.journal_path == MEMORY:
+        raise UsageError("--journal.path: 'memory' keeps no history: name the journal of the running exporter")
+    lives = list(read_only(Path(config.journal_path)).history())
+    if as_json:
+        sys.stdout.write(json.dumps([life_record(life) for life in lives], indent=2) + "\n")
+    elif lives:
+        sys.stdout.write(table([_COLUMNS, *map(_row, lives)]))
+    else:
+        print("No event has been seen yet.")
+    return 0
+
+
+def _row(life: Lifecycle) -> tuple[str, ...]:
+    approval = ""
+    if life.approved_by:
+        after = seconds_between(life.first_seen, life.approved_at)
+        approval = f"by {life.approved_by}" + (f" after {_length(after)}" if after is not None else "")
+    return (
+        iso_time(life.first_seen.wall),
+        life.event.event_type,
+        life.event.source,
+        str(life.scope),
+        "unknown" if life.notice_seconds is None else _length(life.notice_seconds),
+        approval,
+        _length(seconds_between(life.started_at, life.ended_at)),
+        "" if life.observed_pause is None else paused(life.observed_pause),
+        str(life.outcome or f"now {life.state}"),
+        life.event_id,
+    )
+
+
+def _length(seconds: float | None) -> str:
+    """Whole seconds are enough for people."""
+    return "" if seconds is None else format_duration(round(seconds))

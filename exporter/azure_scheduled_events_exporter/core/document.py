@@ -1,0 +1,318 @@
+"""What IMDS says: a body of bytes in, a :class:`Document` of :class:`ScheduledEvent` out.
+
+Pure parsing. It knows no clock, network, disk or log, and nothing of what a document means for the life of an
+event (``core.lifecycle``). No body whatever may crash it, and none may make it forget an event that it could read.
+
+Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+"""
+
+import email.utils
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from azure_scheduled_events_exporter.errors import ExporterError
+
+API_VERSIONS = (
+    "2017-03-01",
+    "2017-08-01",
+    "2017-11-01",
+    "2019-01-01",
+    "2019-04-01",
+    "2019-08-01",
+    "2020-07-01",
+)
+
+
+class InvalidDocumentError(ExporterError):
+    """A body that is no Scheduled Events document; the message says in a few words what came instead."""
+
+
+class EventType(StrEnum):
+    """The documented types. ``ScheduledEvent.event_type`` is text: Azure may send a type nobody has seen yet."""
+
+    FREEZE = "Freeze"
+    REBOOT = "Reboot"
+    REDEPLOY = "Redeploy"
+    PREEMPT = "Preempt"
+    TERMINATE = "Terminate"
+
+
+class EventStatus(StrEnum):
+    """The documented statuses. There is no Completed: a finished event leaves the document."""
+
+    SCHEDULED = "Scheduled"
+    STARTED = "Started"
+
+
+class EventSource(StrEnum):
+    """Who caused the event."""
+
+    PLATFORM = "Platform"
+    USER = "User"
+
+
+class Scope(StrEnum):
+    """Whether an event touches this VM: decided by its Resources alone."""
+
+    SELF = "self"
+    PEER = "peer"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledEvent:
+    """One event as one document shows it.
+
+    Attributes:
+        event_id: upper case, since Azure compares without regard to case; never empty.
+        sent_id: as sent, to name it to Azure in Azure's own spelling; ``""`` when the event came without one.
+        event_type: one of :class:`EventType`, or whatever Azure sent; ``""`` when absent.
+        status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
+        source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
+        resources: VM names as sent, in order; the first one is the documented leader for approvals.
+        not_before: seconds since the epoch (UTC); None when empty (Started), absent or unreadable.
+        description: a hint for people, never a key; often ``""``.
+        duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
+    """
+
+    event_id: str
+    event_type: str = ""
+    status: str = ""
+    source: str = ""
+    resources: tuple[str, ...] = ()
+    not_before: float | None = None
+    description: str = ""
+    duration_seconds: float | None = None
+    sent_id: str = field(default="", compare=False)
+
+    def scope(self, vm_name: str | None) -> Scope:
+        """Return whether this event touches the VM called ``vm_name`` (None while its name is not known)."""
+        if not vm_name:
+            return Scope.UNKNOWN
+        own = comparable_name(vm_name)
+        return Scope.SELF if any(comparable_name(name) == own for name in self.resources) else Scope.PEER
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One answer of IMDS.
+
+    Attributes:
+        incarnation: DocumentIncarnation; None when absent (an empty body carries none). It changes with the
+            events but may skip, fall or start over: compare with ``!=`` only.
+        events: each EventId once, in the order of the body.
+        unreadable: a line for each entry of Events that is no event. While there is one, an event that is
+            missing may only be hidden by it, so nothing may be concluded from its absence.
+        remarks: a line for each oddity that cost no event, such as an unreadable NotBefore.
+    """
+
+    incarnation: int | None = None
+    events: tuple[ScheduledEvent, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+_EARLIEST_YEAR = 1970
+
+
+def comparable_name(name: str) -> str:
+    """Return ``name`` so that two spellings of one VM are equal.
+
+    Azure's names have no case, and api-version 2017-03-01 puts an underscore in front of them.
+    """
+    return name.lstrip("_").casefold()
+
+
+def parse_document(body: bytes) -> Document:
+    """Return what ``body``, the body of a 200, says.
+
+    An empty body is a document without events: some nodes never answer anything else when nothing is planned.
+
+    Raises:
+        InvalidDocumentError: not JSON, not an object, or no list of Events.
+    """
+    try:
+        text = body.decode(json.detect_encoding(body), "replace").removeprefix("\ufeff")
+        if not text.strip():
+            return Document()
+        content = json.loads(text, parse_int=_number, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise InvalidDocumentError("JSON nested too deep") from None
+    except ValueError as error:
+        raise InvalidDocumentError(f"no JSON: {_excerpt(str(error))}; it begins {_excerpt(body)}") from None
+    if not isinstance(content, dict):
+        raise InvalidDocumentError(f"a JSON {type(content).__name__} instead of an object")
+    entries = content.get("Events")
+    if not isinstance(entries, list):
+        what = "no Events" if "Events" not in content else f"Events is a {type(entries).__name__}, no list"
+        raise InvalidDocumentError(f"{what}; it begins {_excerpt(body)}")
+    return _document(content, entries)
+
+
+def parse_not_before(text: str) -> float | None:
+    """Return NotBefore as seconds since the epoch, or None when ``text`` is no readable time.
+
+    RFC 1123 in every captured body (the weekday is sometimes wrong and not looked at), ISO 8601 in Microsoft's
+    mock server and on one documentation page; without a zone it is UTC.
+    """
+    text = text.strip()
+    for read in (email.utils.parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            moment = read(text)
+            # .NET's "no time" is of the year 0001, of which the e-mail reader makes 2001.
+            if moment.year < _EARLIEST_YEAR or f"{moment.year:04d}" not in text:
+                return None
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            return _since_epoch(moment)
+        except (ValueError, TypeError, OverflowError, IndexError):
+            continue
+    return None
+
+
+def _since_epoch(moment: datetime) -> float | None:
+    seconds = moment.timestamp()
+    return seconds if seconds >= 0 else None  # a zone may put it before the epoch
+
+
+def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
+    events: dict[str, ScheduledEvent] = {}
+    unreadable: list[str] = []
+    remarks: list[str] = []
+    nameless: dict[str, int] = {}
+    for position, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            unreadable.append(f"Events[{position}] is no object: {_excerpt(json.dumps(entry))}")
+            continue
+        event, oddities = _event(entry)
+        if not event.event_id:
+            event = replace(event, event_id=_made_up_id(event, nameless))
+            remarks.append(f"Events[{position}] has no EventId, called {event.event_id} here")
+        remarks.extend(f"event {event.event_id}: {oddity}" for oddity in oddities)
+        known = events.get(event.event_id)
+        if known is not None:
+            remarks.append(f"event {event.event_id} stands more than once in one document")
+            event = _merge(known, event)
+        events[event.event_id] = event
+    incarnation = _integer(content.get("DocumentIncarnation"))
+    if incarnation is None:
+        remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
+    return Document(incarnation, tuple(events.values()), tuple(unreadable), tuple(remarks))
+
+
+def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
+    oddities: list[str] = []
+    not_before_text = clean_text(entry.get("NotBefore"))
+    not_before = parse_not_before(not_before_text) if not_before_text.strip() else None
+    if not_before is None and not_before_text.strip():
+        oddities.append(f"NotBefore {_excerpt(not_before_text)} is no readable time, taken as unknown")
+    resources = entry.get("Resources")
+    sent_id = clean_text(entry.get("EventId")).strip()
+    if resources is not None and not isinstance(resources, list | str):
+        oddities.append(f"Resources is a {type(resources).__name__}, taken as empty")
+    event = ScheduledEvent(
+        event_id=sent_id.upper(),
+        sent_id=sent_id,
+        event_type=_canonical(clean_text(entry.get("EventType")).strip(), EventType),
+        status=_canonical(clean_text(entry.get("EventStatus")).strip(), EventStatus),
+        source=_canonical(clean_text(entry.get("EventSource")).strip(), EventSource),
+        resources=_names(resources),
+        not_before=not_before,
+        description=clean_text(entry.get("Description")),
+        duration_seconds=_duration(entry.get("DurationInSeconds")),
+    )
+    if not event.event_type:
+        oddities.append("EventType is missing")
+    if not event.status:
+        oddities.append("EventStatus is missing")
+    return event, oddities
+
+
+def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
+    """One event out of two entries with its EventId: Started wins, and no VM is forgotten."""
+    leading, other = (second, first) if second.status == EventStatus.STARTED else (first, second)
+    names: dict[str, str] = {}
+    for name in first.resources + second.resources:  # in this order: the first one is the leader
+        names.setdefault(comparable_name(name), name)
+    return replace(
+        leading,
+        resources=tuple(names.values()),
+        event_type=leading.event_type or other.event_type,
+        source=leading.source or other.source,
+        not_before=leading.not_before if leading.not_before is not None else other.not_before,
+        description=leading.description or other.description,
+        duration_seconds=other.duration_seconds if leading.duration_seconds is None else leading.duration_seconds,
+    )
+
+
+def _made_up_id(event: ScheduledEvent, seen: dict[str, int]) -> str:
+    """An id for an event that came without one: the same in every document, whatever its status."""
+    key = "\n".join([event.event_type, *map(comparable_name, event.resources)])
+    seen[key] = seen.get(key, 0) + 1
+    digest = hashlib.sha256(f"{key}\n{seen[key]}".encode()).hexdigest()
+    return f"NO-ID-{digest[:24].upper()}"
+
+
+def _names(value: object) -> tuple[str, ...]:
+    items: Iterable[object] = [value] if isinstance(value, str) else value if isinstance(value, list) else ()
+    return tuple(name for name in map(clean_text, items) if name)
+
+
+# Control characters would end an exposition or a log line early, or steer a terminal (U+009B begins a sequence);
+# line feeds and tabs are escaped there.
+_CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+def clean_text(value: object) -> str:
+    """Text that every exposition, log and database takes: no lone surrogates, no control characters."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode().translate(_CONTROLS)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(value)
+    return ""
+
+
+def _canonical(text: str, known: type[StrEnum]) -> str:
+    """The documented spelling of a documented value; any other text as it is."""
+    return next((str(member) for member in known if member.value.casefold() == text.casefold()), text)
+
+
+_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+
+
+def _integer(value: object) -> int | None:
+    """A whole number of up to 18 digits, also when it comes as text or as 2.0; None for anything else."""
+    if isinstance(value, str):
+        value = int(value) if _INTEGER.fullmatch(value.strip()) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if abs(value) < 1e18 and value == int(value) else None  # noqa: PLR2004 - the digits above
+
+
+def _duration(value: object) -> float | None:
+    """DurationInSeconds: -1 and whatever is no number mean unknown, 0 no interruption."""
+    if isinstance(value, float) and 0 <= value < 1e18:  # noqa: PLR2004 - as for whole numbers
+        return value
+    seconds = _integer(value)
+    return float(seconds) if seconds is not None and seconds >= 0 else None
+
+
+def _number(digits: str) -> int | str:
+    """A whole number; as text if it is so long that Python refuses to convert it: it must not cost the document."""
+    return int(digits) if len(digits) < 100 else digits  # noqa: PLR2004 - any length far over _INTEGER's
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _excerpt(material: str | bytes, length: int = 60) -> str:
+    """The beginning of foreign material, printable, in quotes."""
+    text = material.decode("utf-8", "replace") if isinstance(material, bytes) else material
+    return ascii(text if len(text) <= length else text[: length - 3] + "...")

@@ -1,0 +1,72 @@
+"""Who this VM is: parses an answer of ``/metadata/instance``. Pure; ``imds.client`` asks for it.
+
+Source: https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service
+"""
+
+import json
+from dataclasses import dataclass
+
+from azure_scheduled_events_exporter.errors import ExporterError
+
+from .document import clean_text
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """What the metadata service says of this VM; all values as sent, ``""`` where it says nothing.
+
+    Attributes:
+        vm_name: ``compute.name``: the name as it stands in Resources, which may differ from the host name.
+        vm_id: the VM's unique id; resource_id: its Azure Resource Manager id.
+        scale_set: name of the scale set that it belongs to.
+        host_name: ``osProfile.computerName``.
+    """
+
+    vm_name: str
+    vm_id: str = ""
+    scale_set: str = ""
+    location: str = ""
+    zone: str = ""
+    fault_domain: str = ""
+    resource_group: str = ""
+    subscription_id: str = ""
+    vm_size: str = ""
+    priority: str = ""
+    resource_id: str = ""
+    host_name: str = ""
+
+
+_FIELDS = {
+    "vm_name": "name",
+    "vm_id": "vmId",
+    "scale_set": "vmScaleSetName",
+    "location": "location",
+    "zone": "zone",
+    "fault_domain": "platformFaultDomain",
+    "resource_group": "resourceGroupName",
+    "subscription_id": "subscriptionId",
+    "vm_size": "vmSize",
+    "priority": "priority",
+    "resource_id": "resourceId",
+}
+
+
+def parse_instance(body: bytes) -> Instance:
+    """Return who the VM is, by the body of a 200.
+
+    Raises:
+        ExporterError: not JSON, or without ``compute.name``, which alone tells which events are this VM's.
+    """
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ExporterError("the answer about this VM is no JSON") from None
+    compute = content.get("compute") if isinstance(content, dict) else None
+    if not isinstance(compute, dict):
+        raise ExporterError("the answer about this VM has no 'compute'")
+    profile = compute.get("osProfile")
+    values = {field: clean_text(compute.get(key)) for field, key in _FIELDS.items()}
+    if not values["vm_name"]:
+        raise ExporterError("the answer about this VM has no 'compute.name'")
+    host_name = clean_text(profile.get("computerName")) if isinstance(profile, dict) else ""
+    return Instance(**values, host_name=host_name)

@@ -1,0 +1,75 @@
+"""How events, lives and transitions look as JSON, for scripts.
+
+Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come.
+"""
+
+from .lifecycle import Change, Lifecycle, State
+from .spans import trace_id
+from .timestamp import Timestamp, iso_time
+
+Record = dict[str, object]
+
+
+def current_record(life: Lifecycle, now: float) -> Record:
+    """Return a current event as it stands at ``now``, wall-clock seconds."""
+    event = life.event
+    counting = event.not_before if life.state is not State.STARTED else None
+    return {
+        **_of_event(life),
+        "event_status": str(life.state) if life.state is State.STARTED else event.status,
+        "not_before": _time(event.not_before),
+        "seconds_until_not_before": None if counting is None else round(counting - now, 3),
+        "first_seen": iso_time(life.first_seen.wall),
+        "approved": life.approved_here,
+        "approved_by": str(life.approved_by) if life.approved_by else None,
+    }
+
+
+def life_record(life: Lifecycle) -> Record:
+    """Return a whole life, as far as it is known."""
+    return {
+        **_of_event(life),
+        "state": str(life.state),
+        "first_seen": iso_time(life.first_seen.wall),
+        "not_before": _time(life.not_before),
+        "notice_seconds": life.notice_seconds,
+        "approved_by": str(life.approved_by) if life.approved_by else None,
+        "approved_after_seconds": seconds_between(life.first_seen, life.approved_at),
+        "started": _moment(life.started_at),
+        "ended": _moment(life.ended_at),
+        "started_seconds": seconds_between(life.started_at, life.ended_at),
+        "observed_pause_seconds": life.observed_pause,
+        "outcome": str(life.outcome) if life.outcome else None,
+    }
+
+
+def change_record(change: Change) -> Record:
+    """Return a transition, with the life as it stood right after it."""
+    return {"transition": str(change.transition), "at": iso_time(change.at.wall), **life_record(change.lifecycle)}
+
+
+def seconds_between(earlier: Timestamp | None, later: Timestamp | None) -> float | None:
+    """Return the seconds from ``earlier`` to ``later``; None if either is not known."""
+    return None if earlier is None or later is None else round(later.since(earlier), 3)
+
+
+def _of_event(life: Lifecycle) -> Record:
+    event = life.event
+    return {
+        "event_id": event.event_id,
+        "event_type": event.event_type,
+        "event_source": event.source,
+        "scope": str(life.scope),
+        "resources": list(event.resources),
+        "description": event.description,
+        "duration_seconds": event.duration_seconds,
+        "trace_id": trace_id(event.event_id),
+    }
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else iso_time(seconds)
+
+
+def _moment(instant: Timestamp | None) -> str | None:
+    return None if instant is None else iso_time(instant.wall)

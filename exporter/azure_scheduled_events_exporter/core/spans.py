@@ -1,0 +1,156 @@
+"""The trace of an event: which spans a transition completes, as plain facts.
+
+Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id follows from the EventId, a VM's name and
+the span's name, so that all VMs that see an event build one trace without talking to each other, and a span told
+twice is the same span.
+"""
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from .document import ScheduledEvent, Scope, comparable_name
+from .lifecycle import Approver, Change, Lifecycle, Transition
+from .timestamp import Timestamp, iso_time
+
+ROOT = "scheduled_event"
+"""The span of the whole life; the other names are detected, scheduled, approval and started."""
+
+_PAUSED = frozenset({"started", ROOT})  # the spans in whose time this VM may have stood still
+_GUID_LENGTH = 36  # with dashes; uuid.UUID reads other spellings too, but Azure has just one
+AttributeValue = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanFacts:
+    """One finished span.
+
+    Attributes:
+        trace_id: 32 hexadecimal digits; span_id: 16; parent_id: 16, or ``""`` for the root of the trace.
+        start: seconds since the epoch; end: likewise, never before ``start``.
+        attributes: by OpenTelemetry's rules: text, numbers, or a list of texts.
+    """
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    start: float
+    end: float
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+
+
+def trace_id(event_id: str) -> str:
+    """Return the trace of an event: the 128 bits of its GUID, or of a hash when it is none."""
+    lower = event_id.lower()
+    try:
+        number = uuid.UUID(lower).int if len(lower) == _GUID_LENGTH else 0
+    except ValueError:
+        number = 0
+    # All zeros are no valid trace id.
+    return f"{number:032x}" if number else hashlib.sha256(lower.encode()).hexdigest()[:32]
+
+
+def span_id(event_id: str, vm_name: str, span_name: str) -> str:
+    """Return the id of one VM's span of an event."""
+    return hashlib.sha256(f"{event_id.lower()}/{vm_name}/{span_name}".encode()).hexdigest()[:16]
+
+
+def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
+    """Return whether this VM tells the trace of ``life``: without its own name it could not say who tells."""
+    return bool(life.vm_name) and life.told and (life.scope is Scope.SELF or peers_too)
+
+
+def finished(change: Change) -> tuple[SpanFacts, ...]:
+    """Return the spans that are complete with ``change``."""
+    life, at = change.lifecycle, change.at
+    match change.transition:
+        case Transition.DETECTED:
+            return (detected(life),)
+        case Transition.APPROVED:
+            return (_span(life, "approval", life.first_seen, at),)
+        case Transition.STARTED:
+            return _until_started(life)
+        case Transition.COMPLETED | Transition.CANCELLED | Transition.LOST:
+            spans = list(_until_started(life)) if life.proven_by_boot else []
+            return (*spans, *_open(life, at))
+        case _:
+            return ()
+
+
+def detected(life: Lifecycle) -> SpanFacts:
+    """Return the span that is told at once, so that the trace exists before the VM goes away."""
+    return _span(life, "detected", life.first_seen, life.first_seen)
+
+
+def so_far(before: Lifecycle, life: Lifecycle) -> tuple[SpanFacts, ...]:
+    """Return the spans of ``life`` that were complete ``before`` this VM knew its own name, and so could tell none."""
+    named = replace(before, vm_name=life.vm_name)
+    spans = [detected(named), *_until_started(named)]
+    if before.approved_at is not None and before.approved_by is not Approver.DEADLINE:
+        spans.append(_span(named, "approval", before.first_seen, before.approved_at))
+    return tuple(spans)
+
+
+def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, ...]:
+    """Return the open spans of ``lives`` as they stand at ``now``, for an exporter that ends in mid event."""
+    return tuple(span for life in lives for span in _open(life, now))
+
+
+def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
+    if life.started_at is None or life.started_at == life.first_seen:
+        return ()
+    scheduled = _span(life, "scheduled", life.first_seen, life.started_at)
+    if life.approved_by is Approver.DEADLINE:
+        return (scheduled, _span(life, "approval", life.first_seen, life.started_at))
+    return (scheduled,)
+
+
+def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
+    """The whole life, and the phase that it is in."""
+    name, since = ("scheduled", life.first_seen) if life.started_at is None else ("started", life.started_at)
+    return (_span(life, name, since, until), _span(life, ROOT, life.first_seen, until))
+
+
+def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanFacts:
+    event = life.event
+    own = _spelling(event, life.vm_name or "")
+    leader = event.resources[0].lstrip("_") if event.resources else own
+    if name != ROOT:
+        parent = span_id(event.event_id, own, ROOT)
+    else:
+        parent = "" if own == leader else span_id(event.event_id, leader, ROOT)
+    return SpanFacts(
+        trace_id=trace_id(event.event_id),
+        span_id=span_id(event.event_id, own, name),
+        parent_id=parent,
+        name=name,
+        start=start.wall,
+        end=max(start.wall, end.wall),
+        attributes=_attributes(life, with_pause=name in _PAUSED),
+    )
+
+
+def _spelling(event: ScheduledEvent, vm_name: str) -> str:
+    """This VM's name as Resources spell it: the others find our span's id by that spelling."""
+    own = comparable_name(vm_name)
+    return next((n.lstrip("_") for n in event.resources if comparable_name(n) == own), vm_name.lstrip("_"))
+
+
+def _attributes(life: Lifecycle, *, with_pause: bool) -> dict[str, AttributeValue]:
+    event = life.event
+    values: dict[str, AttributeValue | None] = {
+        "id": event.event_id,
+        "type": event.event_type,
+        "source": event.source,
+        "description": event.description,
+        "resources": event.resources,
+        "not_before": None if life.not_before is None else iso_time(life.not_before),
+        "duration_seconds": event.duration_seconds,
+        "observed_pause_seconds": life.observed_pause if with_pause else None,
+        "outcome": life.outcome and str(life.outcome),
+        "approved_by": life.approved_by and str(life.approved_by),
+        "notice_seconds": life.notice_seconds,
+    }
+    return {f"azure.scheduled_event.{key}": value for key, value in values.items() if value not in {None, ""}}

@@ -1,0 +1,176 @@
+"""What all transitions add up to: the counters and histograms of history.
+
+A pure fold over ``core.lifecycle.Change``, so that a restart can rebuild it from the journal. It knows no metric
+library and nothing of polls.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from .document import EventSource, EventType, Scope
+from .lifecycle import Approver, Change, Lifecycle, Transition
+
+_Key = TypeVar("_Key")
+TransitionKey = tuple[str, str, str, str]
+"""event_type, event_source, scope, transition"""
+
+# Every bound is a line that somebody decides by: no warning at all, the documented notices (30 s, 5, 10, 15 min),
+# and days for a predicted failure. Their number keeps all histograms of history under 400 series.
+NOTICE_BOUNDS = (0.0, 10.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0, 86400.0)
+LATENCY_BOUNDS = (1.0, 5.0, 30.0, 300.0, 900.0, 3600.0)
+PHASE_BOUNDS = (5.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0)
+# Noise ends at 0.1 s; a live migration takes up to 5 s, a Freeze up to 30 s; what lasts minutes was a boot.
+PAUSE_BOUNDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 900.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How often values fell under each bound; ``counts`` has one more entry than ``bounds``, for the rest."""
+
+    bounds: tuple[float, ...]
+    counts: tuple[int, ...]
+    total: float = 0.0
+
+    @classmethod
+    def empty(cls, bounds: tuple[float, ...]) -> "Histogram":
+        """Return a histogram over ``bounds`` (ascending) that has seen nothing."""
+        return cls(bounds, (0,) * (len(bounds) + 1))
+
+    def observe(self, value: float) -> "Histogram":
+        """Return the histogram with ``value`` counted too."""
+        index = bisect_left(self.bounds, value)
+        counts = (*self.counts[:index], self.counts[index] + 1, *self.counts[index + 1 :])
+        return replace(self, counts=counts, total=self.total + value)
+
+    def over(self, bounds: tuple[float, ...]) -> "Histogram":
+        """Return the histogram over other ``bounds``: what lay under one that is no more counts under the next one."""
+        if bounds == self.bounds:
+            return self
+        counts = [0] * (len(bounds) + 1)
+        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            counts[bisect_left(bounds, bound)] += count
+        return Histogram(bounds, tuple(counts), self.total)
+
+
+def _initial_transitions() -> dict[TransitionKey, int]:
+    """The series that exist from the start: a counter that begins at 1 hides its first increase from Prometheus."""
+    return {
+        (str(event_type), str(source), str(Scope.SELF), str(transition)): 0
+        for event_type in EventType
+        for source in EventSource
+        for transition in Transition
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What one transition adds to history, measured when it happened; times in seconds, None for what it does not tell.
+
+    Attributes:
+        notice: the warning really given.
+        latency: from first seen to approved; by whom stands in ``approved_by``.
+        scheduled: length of the phase Scheduled, if it ended here; started: of the phase Started.
+        pause: how long this VM stood still at most, if the event ended here.
+    """
+
+    event_type: str
+    source: str
+    scope: str
+    transition: str
+    notice: float | None = None
+    latency: float | None = None
+    approved_by: str = ""
+    scheduled: float | None = None
+    started: float | None = None
+    pause: float | None = None
+
+
+def measure(change: Change) -> Measurement:
+    """Return what ``change`` adds to history."""
+    life = change.lifecycle
+    latency = None
+    if _settles_approval(change) and life.approved_at is not None:
+        latency = life.approved_at.since(life.first_seen)
+    phases = dict(phase_durations(change))
+    return Measurement(
+        event_type=life.event.event_type,
+        source=life.event.source,
+        scope=str(life.scope),
+        transition=str(change.transition),
+        notice=life.notice_seconds if change.transition is Transition.DETECTED else None,
+        latency=latency,
+        approved_by="" if latency is None else str(life.approved_by),
+        scheduled=phases.get("scheduled"),
+        started=phases.get("started"),
+        pause=life.observed_pause if change.transition is Transition.COMPLETED else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counters and histograms of history. Immutable: :meth:`plus` returns the next one.
+
+    Attributes:
+        transitions: how often each happened, by :data:`TransitionKey`.
+        notice: seconds of warning, by event type.
+        approval_latency: seconds from first seen to approved, by event type and approver.
+        phases: seconds spent Scheduled and Started, by event type and phase.
+        pauses: seconds that this VM stood still at most while an event of it was Started, by event type.
+    """
+
+    transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
+    notice: Mapping[tuple[str], Histogram] = field(default_factory=dict)
+    approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+    phases: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
+    pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
+
+    def plus(self, measured: Iterable[Measurement]) -> "Statistics":
+        """Return the statistics with ``measured`` counted too."""
+        transitions, notice = dict(self.transitions), dict(self.notice)
+        latency, phases, pauses = dict(self.approval_latency), dict(self.phases), dict(self.pauses)
+        for one in measured:
+            key = (one.event_type, one.source, one.scope, one.transition)
+            transitions[key] = transitions.get(key, 0) + 1
+            _observe(notice, (one.event_type,), one.notice, NOTICE_BOUNDS)
+            _observe(latency, (one.event_type, one.approved_by), one.latency, LATENCY_BOUNDS)
+            _observe(phases, (one.event_type, "scheduled"), one.scheduled, PHASE_BOUNDS)
+            _observe(phases, (one.event_type, "started"), one.started, PHASE_BOUNDS)
+            _observe(pauses, (one.event_type,), one.pause, PAUSE_BOUNDS)
+        return Statistics(transitions, notice, latency, phases, pauses)
+
+
+def phase_durations(change: Change) -> list[tuple[str, float]]:
+    """Return the phases that ended with ``change``, with the seconds they lasted.
+
+    A lost event ends none: when its phase ended is just what nobody saw.
+    """
+    life = change.lifecycle
+    match change.transition:
+        case Transition.STARTED if not _began_started(life):
+            return [("scheduled", change.at.since(life.first_seen))]
+        case Transition.CANCELLED:
+            return [("scheduled", change.at.since(life.first_seen))]
+        case Transition.COMPLETED if life.started_at is not None:
+            started = ("started", change.at.since(life.started_at))
+            if life.proven_by_boot:
+                return [("scheduled", life.started_at.since(life.first_seen)), started]
+            return [started]
+        case _:
+            return []
+
+
+def _settles_approval(change: Change) -> bool:
+    """An approval is a transition of its own, but a deadline shows only in the start that it allowed."""
+    by_deadline = change.lifecycle.approved_by is Approver.DEADLINE
+    return change.transition is (Transition.STARTED if by_deadline else Transition.APPROVED)
+
+
+def _began_started(life: Lifecycle) -> bool:
+    return life.started_at == life.first_seen
+
+
+def _observe(into: dict[_Key, Histogram], key: _Key, value: float | None, bounds: tuple[float, ...]) -> None:
+    if value is not None:
+        into[key] = into.get(key, Histogram.empty(bounds)).observe(value)

@@ -1,0 +1,38 @@
+"""The limit on requests to IMDS that all parts of the process share.
+
+Pure: times are handed in, in seconds of the monotonic clock.
+
+IMDS answers 429 to more than 5 requests a second from one VM, all its clients together.
+"""
+
+import threading
+from collections import deque
+
+
+class RateLimiter:
+    """At most ``limit`` requests in any ``window`` seconds, whoever sends them. Thread-safe."""
+
+    def __init__(self, limit: int = 4, window: float = 1.1) -> None:
+        self._window = window
+        self._sent: deque[float] = deque(maxlen=limit)
+        self._lock = threading.Lock()
+
+    def reserve(self, now: float) -> float:
+        """Take the next free place; return when it is, ``now`` or later. The caller waits until then."""
+        with self._lock:
+            place = max(now, self._sent[-1]) if self._sent else now
+            if len(self._sent) == self._sent.maxlen:
+                place = max(place, self._sent[0] + self._window)
+            self._sent.append(place)
+            return place
+
+    def arrived(self, place: float, now: float) -> None:
+        """Count the request of ``place`` from ``now`` on, when it has surely arrived.
+
+        IMDS counts arrivals: of two requests sent a second apart, the first may have been held up on its way.
+        """
+        with self._lock:
+            if place in self._sent:
+                self._sent.remove(place)
+                self._sent.append(max(place, now))
+                self._sent = deque(sorted(self._sent), self._sent.maxlen)

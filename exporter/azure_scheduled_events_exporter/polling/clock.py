@@ -1,0 +1,78 @@
+"""The machine's clocks: the wall clock, the monotonic clock, the one since boot, and which boot this is.
+
+Nothing else reads them for what happens to events: whoever needs a moment is handed a :class:`Clock`.
+"""
+
+import contextlib
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Clock(Protocol):
+    """Tells moments; a test or a simulation may hand in another one than the machine's."""
+
+    def now(self) -> Timestamp:
+        """Return this moment."""
+
+    def booted_at(self) -> Timestamp | None:
+        """Return when this machine booted; None where the system does not say.
+
+        It may move when the wall clock is set right, so one boot is told from another by its id.
+        """
+
+    def reading(self) -> ClockSample:
+        """Return what each clock says at this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class SystemClock:
+    """The clocks of this machine.
+
+    Attributes:
+        boot_id: tells one boot from another; random on Linux, elsewhere made of the time of boot.
+    """
+
+    boot_id: str
+
+    def now(self) -> Timestamp:
+        """Return this moment."""
+        return Timestamp(time.time(), time.monotonic(), self.boot_id)
+
+    def booted_at(self) -> Timestamp | None:
+        """Return when this machine booted, by the wall clock of now."""
+        seconds = _seconds_since_boot()
+        return None if seconds is None else Timestamp(time.time() - seconds, time.monotonic() - seconds, self.boot_id)
+
+    def reading(self) -> ClockSample:
+        """Return what each clock says at this moment."""
+        wall, monotonic, since_boot = time.time(), time.monotonic(), _seconds_since_boot()
+        return ClockSample(wall, monotonic, monotonic if since_boot is None else since_boot, self.boot_id)
+
+
+def system_clock() -> SystemClock:
+    """Return this machine's clock. The boot id is read once: it cannot change under a running process."""
+    with contextlib.suppress(OSError):
+        return SystemClock(_BOOT_ID.read_text(encoding="ascii").strip())
+    seconds = _seconds_since_boot()
+    # Half-minute steps: the wall clock is corrected by less than that between two starts of this process.
+    return SystemClock("" if seconds is None else f"booted-{round((time.time() - seconds) / 30)}")
+
+
+def _seconds_since_boot() -> float | None:
+    """By clocks that count suspended time too; None where neither of them is."""
+    if sys.platform == "win32":
+        import ctypes  # noqa: PLC0415 - only Windows pays for its memory
+
+        # Not Python's monotonic clock: only in some versions does it count from boot.
+        ticks = ctypes.windll.kernel32.GetTickCount64
+        ticks.restype = ctypes.c_ulonglong
+        return float(ticks()) / 1000
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else None

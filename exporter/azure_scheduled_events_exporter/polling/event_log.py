@@ -1,0 +1,88 @@
+"""What the log is told of polls and events, so that an operator can grep it.
+
+One line per transition; a failure that lasts is told when it begins, when it changes and when it ends.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from azure_scheduled_events_exporter.core.document import Document
+from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
+from azure_scheduled_events_exporter.core.spans import trace_id
+from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.logs import facts
+
+_REMARKS_REMEMBERED = 1000
+
+
+class EventLog:
+    """Writes to ``log``; remembers only what it has told, so as not to say it again."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._remarked: dict[str, None] = {}
+        self._reason = ""
+        self._since: Timestamp | None = None
+        self._failed_polls = 0
+
+    def oddities(self, document: Document) -> None:
+        """Tell what is odd about ``document``, each thing once."""
+        for remark in document.remarks:
+            if remark in self._remarked:
+                continue
+            self._log.warning("odd document", extra=facts(remark=remark))
+            self._remarked[remark] = None
+            if len(self._remarked) > _REMARKS_REMEMBERED:
+                del self._remarked[next(iter(self._remarked))]
+
+    def changes(self, changes: Iterable[Change]) -> None:
+        """Tell each transition."""
+        for change in changes:
+            level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
+            self._log.log(level, f"event {change.transition}", extra=facts(**change_facts(change)))
+
+    def poll_failed(
+        self, reason: str, message: str, outcome: Outcome, began: Timestamp, *, with_traceback: bool = False
+    ) -> None:
+        """Take note of a failed poll; ``reason`` is the same as long as the failure is."""
+        self._failed_polls += 1
+        if self._since is None:
+            self._since = began
+        if reason != self._reason:
+            what = "IMDS poll fails in another way" if self._reason else "IMDS poll failed"
+            level = logging.ERROR if with_traceback else logging.WARNING
+            self._log.log(level, what, extra=facts(outcome=outcome, error=message), exc_info=with_traceback)
+        self._reason = reason
+
+    def poll_succeeded(self, now: Timestamp) -> None:
+        """Take note of a poll that succeeded."""
+        if self._since is not None:
+            lasted = round(now.since(self._since), 3)
+            self._log.info("IMDS answers again", extra=facts(failed_polls=self._failed_polls, seconds=lasted))
+        self._reason, self._since, self._failed_polls = "", None, 0
+
+
+def change_facts(change: Change) -> dict[str, object]:
+    """Return what a log line says about ``change``: who, what, when, how much warning, who let it begin."""
+    life = change.lifecycle
+    event = life.event
+    said: dict[str, object] = {
+        "event_id": life.event_id,
+        "event_type": event.event_type,
+        "event_source": event.source,
+        "scope": life.scope,
+        "resources": ",".join(event.resources),
+        "not_before": None if life.not_before is None else iso_time(life.not_before),
+        "duration_seconds": event.duration_seconds,
+        "description": event.description,
+        "trace_id": trace_id(life.event_id),
+    }
+    if change.transition is Transition.DETECTED:
+        said["notice_seconds"] = None if life.notice_seconds is None else round(life.notice_seconds, 3)
+    else:
+        said["seconds_since_first_seen"] = round(change.at.since(life.first_seen), 3)
+        said["approved_by"] = life.approved_by
+    if change.transition is Transition.COMPLETED:
+        said["observed_pause_seconds"] = life.observed_pause
+    return {name: value for name, value in said.items() if value not in {None, ""}}

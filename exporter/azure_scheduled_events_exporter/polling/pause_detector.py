@@ -1,0 +1,110 @@
+"""This process's own rhythm: it notices by how much it is late, since who is late may have stood still.
+
+Reads clocks and waits, both handed in; what a reading means is ``core.pause``'s, and how much attention is due
+``polling.pause_tracker``'s.
+"""
+
+import threading
+from collections.abc import Callable
+from enum import Enum, auto
+
+from azure_scheduled_events_exporter.core.pause import ClockSample, gap
+
+from .clock import Clock
+
+TICK_SECONDS = 0.05
+"""A pause is known to the length of a tick, and looking twenty times a second costs a thousandth of a CPU."""
+STEP_SECONDS = 0.25
+"""A pause in a wait hides behind what is left of it, so while one may come, a poll is waited for in such steps."""
+
+
+class SamplingMode(Enum):
+    """How closely to look."""
+
+    REST = auto()  # at each wait between polls: two readings, no more
+    ALERT = auto()  # at each step of it
+    CLOSE = auto()  # at each tick of a thread, also while a poll waits for an answer
+
+
+class PauseDetector:
+    """Remembers the largest gap in the rhythm since it was last asked for it.
+
+    Args:
+        clock: this machine's clocks.
+        wait: waits so many seconds, or until the process is to end; returns whether it is.
+    """
+
+    def __init__(self, clock: Clock, wait: Callable[[float], bool]) -> None:
+        self._clock = clock
+        self._wait = wait
+        self._lock = threading.Lock()
+        self._attention = SamplingMode.REST
+        self._ticker: threading.Thread | None = None
+        self._next_tick: ClockSample | None = None
+        self._taken: ClockSample | None = None
+        self._largest = 0.0
+
+    @property
+    def ticks(self) -> bool:
+        """Whether it ticks, so that no time goes unwatched."""
+        return self._ticker is not None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait as the one handed in does, and notice if it took longer."""
+        left = max(0.0, seconds)
+        while True:
+            part = min(left, STEP_SECONDS) if self._attention is SamplingMode.ALERT else left
+            due = self._clock.reading().after(part)
+            if self._wait(part):
+                return True
+            late = gap(due, self._clock.reading())
+            if late:
+                with self._lock:
+                    self._largest = max(self._largest, late)
+            left -= part + late
+            if left <= 0.0:
+                return False
+
+    def attend(self, attention: SamplingMode) -> None:
+        """Look so closely from now on. One thread at a time may call."""
+        if attention is self._attention:
+            return
+        if self._attention is SamplingMode.REST:
+            self._taken = self._clock.reading()
+        self._attention, self._ticker = attention, None
+        with self._lock:
+            self._next_tick = self._clock.reading().after(TICK_SECONDS) if attention is SamplingMode.CLOSE else None
+        if attention is SamplingMode.CLOSE:
+            self._ticker = threading.Thread(target=self._run, name="rhythm", daemon=True)
+            try:
+                self._ticker.start()
+            except RuntimeError:  # no more threads: the waits between polls must do
+                self._attention, self._ticker = SamplingMode.ALERT, None
+                with self._lock:
+                    self._next_tick = None
+
+    def take(self) -> float:
+        """Return the largest gap since the last call, up to this moment, in seconds; its milliseconds are exact."""
+        with self._lock:
+            self._look()
+            largest, self._largest = self._largest, 0.0
+        if self._attention is not SamplingMode.REST and self._taken is not None:
+            # Where one clock stood still and another did not, it shows afterwards too, whoever looked meanwhile.
+            before, self._taken = self._taken, self._clock.reading()
+            largest = max(largest, gap(before.after(self._taken.monotonic - before.monotonic), self._taken))
+        return round(largest, 3)
+
+    def _run(self) -> None:
+        while not self._wait(TICK_SECONDS) and self._ticker is threading.current_thread():
+            with self._lock:
+                self._look()
+
+    def _look(self) -> None:
+        """Compare the clocks with when the next tick was due. The lock is held."""
+        if self._next_tick is None:
+            return
+        now = self._clock.reading()
+        late = gap(self._next_tick, now)
+        if late or now.monotonic >= self._next_tick.monotonic:
+            self._largest = max(self._largest, late)
+            self._next_tick = now.after(TICK_SECONDS)

@@ -1,0 +1,357 @@
+"""The shell of the exporter: the only place that sequences effects.
+
+One poll is: fetch, parse, observe, journal, tell, approve, publish, in this order, so that nothing is told that a kill
+could take back. Everything that decides is pure and stands elsewhere; everything that waits is handed in. One thread
+runs it.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED, ApprovalScheduler, Due, request_facts
+from azure_scheduled_events_exporter.core.document import Document, InvalidDocumentError, parse_document
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import (
+    WATCHED_WITHIN_SECONDS,
+    Approver,
+    Change,
+    Lifecycle,
+    Lifecycles,
+    ObservationContext,
+    approve,
+    asked,
+    merge_recovered,
+    observe,
+    record_pause,
+    refused,
+)
+from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
+from azure_scheduled_events_exporter.core.statistics import measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.client import ImdsClient, ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import RECENT, Entry
+from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
+
+from .clock import Clock
+from .event_log import EventLog
+from .pause_tracker import PauseTracker
+from .schedule import PollSchedule
+from .snapshot import Deliveries, Polls, Snapshot
+
+FIRST_TIMEOUT_SECONDS = 130.0
+"""The first request of a service enables Scheduled Events, which takes IMDS up to two minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a user decided about polling; times in seconds.
+
+    Attributes:
+        vm_name: this VM's name; None to ask IMDS.
+        trace_peers: whether events of other VMs are traced too.
+    """
+
+    interval: float
+    timeout: float
+    vm_name: str | None = None
+    trace_peers: bool = False
+
+
+class Poller:
+    """Polls until told to stop, and publishes a :class:`Snapshot` after every poll.
+
+    Args:
+        settings: what the user decided.
+        client: the wire to IMDS.
+        approvals: what a policy or an operator wants approved.
+        journal: what was seen before, and where what is seen now is kept.
+        delivery: delivers the spans that the journal holds; None without tracing.
+        clock: this machine's clock.
+        wait: waits so many seconds, or until the process is to end; returns whether it is.
+        log: where transitions and failures are told.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: ImdsClient,
+        approvals: ApprovalScheduler,
+        journal: Journal,
+        delivery: SpanDelivery | None,
+        clock: Clock,
+        wait: Callable[[float], bool],
+        log: logging.Logger,
+    ) -> None:
+        self._settings = settings
+        self._client = client
+        self._approvals = approvals
+        self._journal = journal
+        self._delivery = delivery
+        self._clock = clock
+        self._log = log
+        self._event_log = EventLog(log)
+        self._approved = False
+        self._deadline = clock.now().monotonic
+        # A user who polls less often than that has decided that it is often enough.
+        self._watched_within = max(WATCHED_WITHIN_SECONDS, 2 * settings.interval)
+        self._body: bytes | None = None
+        self._document: Document | None = None
+        self._watched: Timestamp | None = None
+        self._identity: Instance | None = None
+        if delivery is not None and settings.vm_name is not None:
+            delivery.identity = Instance(settings.vm_name)
+        self._pauses = PauseTracker(clock, wait, journal)
+        restored = journal.restore()
+        self._known: Lifecycles = restored.lifecycles
+        # What was known before the restart stands until a document says otherwise.
+        self.snapshot = Snapshot(
+            poll_interval=settings.interval,
+            vm_name=settings.vm_name,
+            current=restored.lifecycles.current,
+            statistics=restored.statistics,
+            recent=restored.recent,
+            approval_policy=approvals.policy,
+            journal=journal.state,
+        )
+
+    def learn(self, identity: Instance) -> None:
+        """Take note of who this VM is; the next poll looks at the events with that knowledge. Any thread may call."""
+        self._identity = identity
+        if self._delivery is not None:
+            self._delivery.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)
+
+    def run(self) -> None:
+        """Poll at the configured rate until the process is to end."""
+        pace = PollSchedule(self._settings.interval, self._clock.now().monotonic)
+        while not self._pauses.wait(self._extend_deadline(pace.due - self._clock.now().monotonic)):
+            self._extend_deadline(2 * self._patience)  # a question, and maybe an approval
+            try:
+                outcome = self.poll()
+            except Stopped:
+                return
+            now = self._clock.now().monotonic
+            pace.polled(now, throttled=outcome is Outcome.THROTTLED)
+            if self._approved:  # what comes of it may come at once
+                pace.at_once(now)
+
+    def overdue_seconds(self) -> float:
+        """Return by how many seconds :meth:`run` is later than all that it waits for explains; any thread may call.
+
+        Not above 0 while it polls, whatever IMDS does. More than some seconds: it hangs.
+        """
+        return self._clock.now().monotonic - self._deadline
+
+    def poll(self) -> Outcome:
+        """ApprovalRequest IMDS once, take in what it says, and publish.
+
+        Raises:
+            Stopped: the process is to end.
+        """
+        began = self._clock.now()
+        failure = ""
+        self._approved = False
+        self._keep_journal(began)
+        try:
+            outcome = self._ask()
+            self._approve()
+            self._event_log.poll_succeeded(self._clock.now())
+        except Stopped:
+            raise
+        except ImdsError as error:
+            outcome, failure = error.outcome, str(error)
+            self._event_log.poll_failed(error.reason, failure, outcome, began)
+        except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
+            outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
+            self._event_log.poll_failed("poll failed", failure, outcome, began, with_traceback=True)
+        self._pauses.attend(self._known)
+        self._publish(outcome, failure, began, self._clock.now())
+        return outcome
+
+    def record_heartbeat(self) -> None:
+        """Let the next run know until when this one lived."""
+        self._pauses.record_heartbeat(self._known)
+
+    def open_spans(self) -> tuple[SpanFacts, ...]:
+        """Return the spans of current events as they stand, for an exporter that ends in mid event."""
+        lives = [life for life in self._known.current.values() if self._traced(life)]
+        return unfinished(lives, self._clock.now())
+
+    @property
+    def _patience(self) -> float:
+        """How long the next request may take."""
+        timeout = self._settings.timeout
+        return timeout if self._client.reached else max(FIRST_TIMEOUT_SECONDS, timeout)
+
+    def _extend_deadline(self, seconds: float) -> float:
+        """Take note that nothing is to be heard of this thread for ``seconds``, and return them."""
+        self._deadline = self._clock.now().monotonic + max(0.0, seconds)
+        return seconds
+
+    def _ask(self) -> Outcome:
+        """Fetch and take in; a failure leaves what was known as it is."""
+        body = self._client.scheduled_events(self._patience)
+        if body is None and self._document is None:
+            raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever told a document")
+        if self._document is not None and (body is None or body == self._body):
+            document = self._document
+        else:
+            try:
+                document = parse_document(body or b"")
+            except InvalidDocumentError as error:
+                raise ImdsError(
+                    Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", str(error)
+                ) from None
+        self._take_in(document)
+        self._body = self._body if body is None else body
+        if document.unreadable:
+            reason = "IMDS sent a document that is partly unreadable"
+            raise ImdsError(Outcome.INVALID_DOCUMENT, reason, document.unreadable[0])
+        return Outcome.OK
+
+    def _take_in(self, document: Document) -> None:
+        """Turn what is new in ``document`` into transitions, journal them, and tell them."""
+        now = self._clock.now()
+        watched = self._watched is not None and now.since(self._watched) <= self._watched_within
+        vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
+        pause = self._pauses.pause(now, self._watched, self._watched_within)
+        # The objects themselves: an unchanged body was not parsed again.
+        if document is self._document and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
+            self._watched = now
+            known = record_pause(self._known, pause) if self._pauses.concern_us else self._known
+            if known is not self._known:
+                self.snapshot = self._with(known, ())
+            return
+        context = ObservationContext(now, vm_name, watched, self._clock.booted_at(), pause)
+        known, changes = observe(self._known, document, context)
+        before, self._document, self._watched = self._document, document, now
+        changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
+        self._event_log.oddities(document)
+        self.snapshot = replace(
+            self._with(known, changes, self._late_spans(known)),
+            vm_name=vm_name,
+            identity=self._identity,
+            incarnation=document.incarnation,
+            document_changes=self.snapshot.document_changes + changed,
+        )
+
+    def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
+        """Journal that ``known`` is what is known after ``changes``, then tell; return the snapshot that says so."""
+        statistics = self.snapshot.statistics.plus(map(measure, changes))
+        traced = [change for change in changes if self._traced(change.lifecycle)]
+        entry = Entry(
+            changes=changes,
+            lives=[*self._different(known), *(change.lifecycle for change in changes if change.lifecycle.outcome)],
+            spans=[*(span for change in traced for span in finished(change)), *spans],
+        )
+        if entry.changes or entry.lives or entry.spans:
+            self._journal.record(entry, statistics, known)
+        self._known = known
+        self._event_log.changes(changes)
+        if entry.spans and self._delivery is not None:
+            self._delivery.wake()
+        recent = (*self.snapshot.recent, *(change.lifecycle for change in changes if change.lifecycle.outcome))[
+            -RECENT:
+        ]
+        revision = self.snapshot.revision + 1
+        return replace(self.snapshot, revision=revision, current=known.current, recent=recent, statistics=statistics)
+
+    def _approve(self) -> None:
+        """Send what is due in one request. The journal has the wish before it, and the answer after it."""
+        vm_name = self.snapshot.vm_name
+        due, answers = self._approvals.due(self._known, vm_name, self._journal.open_asks(), self._clock.now())
+        if answers:
+            self._journal.answer(answers)
+        if due:
+            event_ids = {who: [one.life.event_id for one in due if one.approver is who] for who in Approver}
+            known = self._known
+            for approver, names in event_ids.items():
+                known = asked(known, names, approver)
+            self.snapshot = self._with(known, ())
+            self._log.info("approving", extra=request_facts(due))
+            try:
+                self._client.approve(
+                    [one.life.event.sent_id or one.life.event_id for one in due], self._settings.timeout
+                )
+            except ImdsError as error:
+                self._not_approved(due, error)
+            else:
+                self._accepted(due, event_ids)
+        counts, words = dict(self._approvals.counts), self._approvals.words
+        if (counts, words) != (self.snapshot.approval_requests, self.snapshot.approval_words):
+            revision = self.snapshot.revision + 1
+            self.snapshot = replace(self.snapshot, revision=revision, approval_requests=counts, approval_words=words)
+
+    def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]]) -> None:
+        now = self._clock.now()
+        known = self._known
+        changes: list[Change] = []
+        for approver, names in event_ids.items():
+            known, news = approve(known, names, approver, now)
+            changes += news
+        self._approvals.accepted(due)
+        self._approved = True
+        self._log.info("approval accepted", extra=request_facts(due))
+        self.snapshot = self._with(known, changes)
+        self._journal.answer({one.ask: ACCEPTED for one in due if one.ask is not None})
+
+    def _not_approved(self, due: Sequence[Due], error: ImdsError) -> None:
+        """IMDS refused, or nobody knows what it did: then the wish stands, and an early start was its answer."""
+        is_refusal = error.status != 0
+        what = "approval refused" if is_refusal else "approval without an answer"
+        self._log.warning(what, extra=request_facts(due, error=error))
+        throttled = error.outcome is Outcome.THROTTLED
+        self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
+        if is_refusal:
+            # What was asked before without an answer may have been heard; a refusal now says nothing of that.
+            names = [one.life.event_id for one in due if one.life.asked_by is None]
+            self.snapshot = self._with(refused(self._known, names), ())
+        if not throttled:  # which says nothing of the wish: it is sent again
+            self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
+
+    def _different(self, known: Lifecycles) -> list[Lifecycle]:
+        """The current lives that are not yet in the journal as they are; one that came back keeps its ended row."""
+        before = self._known.current
+        return [life for life in known.current.values() if life.told and life != before.get(life.event_id)]
+
+    def _traced(self, life: Lifecycle) -> bool:
+        return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
+
+    def _late_spans(self, known: Lifecycles) -> list[SpanFacts]:
+        """What could not be told while this VM's name was not known."""
+        before = self._known.current
+        return [
+            span
+            for event_id, life in known.current.items()
+            if event_id in before and self._traced(life) and not self._traced(before[event_id])
+            for span in so_far(before[event_id], life)
+        ]
+
+    def _keep_journal(self, now: Timestamp) -> None:
+        """Take the disk again if it was lost, and forget what is old."""
+        found = self._journal.try_disk_again(now)
+        if found is not None:
+            self._known = merge_recovered(self._known, found.lifecycles)
+            if self._delivery is not None:  # for spans that waited on the disk
+                self._delivery.wake()
+            # The next document is looked at anew, with the lives that the disk remembered.
+            self._document = self._watched = None
+            self.snapshot = replace(self.snapshot, revision=self.snapshot.revision + 1, statistics=found.statistics)
+        self._journal.prune(now)
+
+    def _publish(self, outcome: Outcome, failure: str, began: Timestamp, ended: Timestamp) -> None:
+        before = self.snapshot.polls
+        polls = Polls(
+            outcomes={**before.outcomes, outcome: before.outcomes[outcome] + 1},
+            durations=before.durations.observe(ended.since(began)),
+            up=outcome is Outcome.OK,
+            last_success=ended.wall if outcome is Outcome.OK else before.last_success,
+            failure=failure,
+        )
+        if self._identity is not self.snapshot.identity:  # known, though no document has come yet
+            self.snapshot = replace(self.snapshot, identity=self._identity, revision=self.snapshot.revision + 1)
+        deliveries = Deliveries()
+        if self._delivery is not None:
+            deliveries = Deliveries(self._delivery.exported, self._delivery.failed, self._journal.spans_queued())
+        self.snapshot = replace(self.snapshot, polls=polls, journal=self._journal.state, deliveries=deliveries)

@@ -1,0 +1,90 @@
+"""What the poller publishes and every reader (scrape, status page) looks at: one immutable picture.
+
+Readers never lock and never wait: they take the newest :class:`Snapshot` and keep it while they answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from azure_scheduled_events_exporter.approval.policy import OFF
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, no_requests
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
+from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.journal.journal import JournalState
+
+# From a healthy answer (6 ms) over the service's stated limit (10 s) to the patience with the first request.
+POLL_BOUNDS = (0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 130.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Polls:
+    """The figures of polling itself, new with every poll; they begin at 0 with the process.
+
+    Attributes:
+        outcomes: polls so far, by outcome.
+        durations: seconds a poll took.
+        up: whether the last poll gave a valid answer.
+        last_success: wall-clock time of the last valid answer; None before the first.
+        failure: why ``up`` is False, for people; ``""`` when it is True.
+    """
+
+    outcomes: Mapping[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
+    durations: Histogram = field(default_factory=lambda: Histogram.empty(POLL_BOUNDS))
+    up: bool = False
+    last_success: float | None = None
+    failure: str = "no poll has ended yet"
+
+    @property
+    def ready(self) -> bool:
+        """Whether any poll has succeeded."""
+        return self.last_success is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """How trace spans fare: accepted and refused by the collector since the process began, and waiting now."""
+
+    exported: int = 0
+    failed: int = 0
+    queued: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The exporter's whole knowledge at one moment.
+
+    Attributes:
+        revision: changes whenever anything but ``polls``, ``journal`` and ``deliveries`` does, so that renderings of
+            the rest can be kept.
+        poll_interval: seconds between polls as configured.
+        vm_name: this VM's name as it stands in Resources; None while not known.
+        identity: what the instance metadata says of this VM; None while not known.
+        incarnation: of the newest document; None if it carried none.
+        document_changes: how often a document differed from the one before.
+        current: the current events by EventId.
+        statistics: what all transitions so far add up to.
+        recent: the lives that ended last, the newest last.
+        approval_policy: what approves events: off, documented or file.
+        approval_words: what the approval policy does with an event now, for people, by EventId.
+        approval_requests: requests to approve so far, by how IMDS took them.
+        journal: whether they are on disk.
+        deliveries: how trace spans fare.
+    """
+
+    revision: int = 0
+    poll_interval: float = 1.0
+    polls: Polls = field(default_factory=Polls)
+    vm_name: str | None = None
+    identity: Instance | None = None
+    incarnation: int | None = None
+    document_changes: int = 0
+    current: Mapping[str, Lifecycle] = field(default_factory=dict)
+    statistics: Statistics = field(default_factory=Statistics)
+    recent: tuple[Lifecycle, ...] = ()
+    approval_policy: str = OFF.name
+    approval_words: Mapping[str, str] = field(default_factory=dict)
+    approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
+    journal: JournalState = field(default_factory=JournalState)
+    deliveries: Deliveries = field(default_factory=Deliveries)

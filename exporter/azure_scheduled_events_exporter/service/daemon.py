@@ -1,0 +1,311 @@
+"""One running exporter: its threads, its routes, its beginning and its end.
+
+The main thread serves HTTP and takes signals, one thread polls, one asks who this VM is until it knows. They share
+nothing but the snapshot that the poller publishes.
+"""
+
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
+from azure_scheduled_events_exporter.config import DISCOVER, Config
+from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.http_server.connection import AccessControl, Request, Response
+from azure_scheduled_events_exporter.http_server.server import Handler, Server
+from azure_scheduled_events_exporter.imds.client import ImdsClient, Stopped
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.journal.files import MEMORY
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
+from azure_scheduled_events_exporter.polling.poller import Poller, Settings
+from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, is_on
+from azure_scheduled_events_exporter.tracing.lean_requests import no_guessers
+from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.status_line import one_line
+from azure_scheduled_events_exporter.web.status_page import page, page_headers
+
+from .privileges import give_up
+from .sd_notify import ServiceManager, keep_telling
+
+_IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one again and again
+_IDENTITY_HEAD_START = 1.0
+"""The first poll waits so long for this VM's name, so that the first transitions are counted with the right scope; the
+first spans too, so that they say whose they are."""
+
+_TRACE_AGAIN_SECONDS = 60.0
+_OPEN_PATHS = ("/-/healthy", "/-/ready")
+"""Answered without a password: what probes them has none, and they say no more than whether IMDS is read."""
+
+_STOP_SECONDS = 1.5
+_LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
+_HTML = "text/html; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Exporter:
+    """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`."""
+
+    def __init__(
+        self, config: Config, log: logging.Logger, clock: Clock | None = None, budget: RateLimiter | None = None
+    ) -> None:
+        self._log = log
+        self._ending = threading.Event()
+        self._name_asked = threading.Event()
+        self._timeout = config.imds_timeout
+        self._knows_name = config.instance_name is not None
+        self._threads: list[threading.Thread] = []
+        self.failed: Callable[[], None] = lambda: None
+        budget = budget or RateLimiter()
+        clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
+        self._polling_client, self._identity_client = clients
+        path = None if config.journal_path == MEMORY else Path(config.journal_path)
+        self.journal = Journal(path, config.journal_retention, log)
+        self._delivery = _delivery(config, self.journal, log)
+        peers_too = config.tracing_scope == "all"
+        settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
+        self.poller = Poller(
+            settings,
+            self._polling_client,
+            ApprovalScheduler(config.approval_policy, log),
+            self.journal,
+            self._delivery,
+            clock or system_clock(),
+            self._wait,
+            log,
+        )
+
+    def start(self) -> None:
+        """Begin to ask who this VM is, to poll, and to deliver spans."""
+        for work in (self._learn_identity, self._poll, self._trace):
+            thread = threading.Thread(target=self._guarded, args=(work,), name=work.__name__.strip("_"), daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """End all threads, whatever they wait for, in less than two seconds."""
+        self._ending.set()
+        self._polling_client.stop()
+        self._identity_client.stop()
+        deadline = time.monotonic() + _STOP_SECONDS
+        if self._delivery:
+            self._delivery.stop(self.poller.open_spans(), _LAST_WORDS_SECONDS)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self.poller.record_heartbeat()
+        self.journal.close()
+
+    def _wait(self, seconds: float) -> bool:
+        return self._ending.wait(max(0.0, seconds))
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Run ``work``; if it fails, end the process: an exporter that no longer polls would look all quiet."""
+        try:
+            work()
+        except Exception:  # noqa: BLE001 - whatever it is
+            self._log.exception(
+                "a thread failed, so the exporter ends; start it again", extra=facts(thread=work.__name__)
+            )
+            self.failed()
+
+    def _poll(self) -> None:
+        if not self._knows_name:
+            self._name_asked.wait(_IDENTITY_HEAD_START)
+        self.poller.run()
+
+    def _trace(self) -> None:
+        """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
+        self._name_asked.wait(_IDENTITY_HEAD_START)  # spans of the time before a restart belong to this VM too
+        while self._delivery is not None:
+            try:
+                self._delivery.run()
+            except Exception:  # noqa: BLE001 - whatever it is
+                self._log.exception(
+                    "delivering spans failed; it is tried again", extra=facts(seconds=_TRACE_AGAIN_SECONDS)
+                )
+                if not self._wait(_TRACE_AGAIN_SECONDS):
+                    continue
+            return
+
+    def identify(self) -> str:
+        """ApprovalRequest once who this VM is; return why that failed, or ``""``.
+
+        Raises:
+            Stopped: the process is to end.
+        """
+        try:
+            identity = parse_instance(self._identity_client.instance(self._timeout))
+        except Stopped:
+            raise
+        except ExporterError as error:
+            return str(error)
+        self.poller.learn(identity)
+        self._log.info("this VM is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
+        return ""
+
+    def _learn_identity(self) -> None:
+        for tries in itertools.count():
+            try:
+                failure = self.identify()
+            except Stopped:
+                return
+            self._name_asked.set()
+            if failure and tries == 0:
+                self._log.warning("this VM's name is not known yet", extra=facts(error=failure))
+            if not failure or self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
+                return
+
+
+def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
+    if not is_on(config.otlp_endpoint, os.environ):
+        return None
+    with no_guessers():
+        from azure_scheduled_events_exporter.tracing.otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
+
+    try:
+        sender = OtlpSender(config.otlp_endpoint)
+    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
+        raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None
+    return SpanDelivery(journal, sender, log)
+
+
+def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
+    """Return what is served at which path; every handler reads the snapshot and nothing else."""
+    poller = exporter.poller
+    exposition = Exposition(lambda: poller.snapshot, time.time)
+
+    def metrics(request: Request) -> Response:
+        rendering = exposition.render(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+        headers = [("Vary", "Accept, Accept-Encoding"), ("Cache-Control", "no-store")]
+        if rendering.content_encoding:
+            headers.append(("Content-Encoding", rendering.content_encoding))
+        return Response(200, rendering.body, rendering.content_type, tuple(headers))
+
+    def ready(_: Request) -> Response:
+        if poller.snapshot.polls.ready:
+            return Response(200, b"ready: IMDS has been read\n", _TEXT)
+        return Response(503, f"not ready: {poller.snapshot.polls.failure}\n".encode(), _TEXT)
+
+    def events(_: Request) -> Response:
+        body = events_json(poller.snapshot, time.time())
+        return Response(200, body, "application/json", (("Cache-Control", "no-store"),))
+
+    headers_of_page = page_headers()
+    return {
+        "/": lambda _: Response(200, page(poller.snapshot, time.time(), telemetry_path), _HTML, headers_of_page),
+        "/api/v1/events": events,
+        "/-/healthy": lambda _: Response(200, b"alive\n", _TEXT),
+        "/-/ready": ready,
+        telemetry_path: metrics,
+    }
+
+
+def run(
+    config: Config,
+    log: logging.Logger,
+    started: Callable[[str, int], None] | None = None,
+    budget: RateLimiter | None = None,
+) -> int:
+    """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is told scheme and port.
+
+    Only who polls something else than IMDS may hand in another ``budget`` of requests.
+
+    Raises:
+        ExporterError: the endpoint cannot be discovered, root not be given up, or the address not be listened on.
+    """
+    config = found(config, log)  # by DHCP, which may need root
+    journal = None if config.journal_path == MEMORY else Path(config.journal_path)
+    root = give_up(config.process_user, config.web_listen_address.port, journal)
+    return asyncio.run(_serve(config, log, started, budget, root))
+
+
+def found(config: Config, log: logging.Logger) -> Config:
+    """Return ``config`` with the address of the metadata service, asking DHCP for it if the user wants that.
+
+    Raises:
+        ExporterError: it cannot be discovered.
+    """
+    if config.imds_endpoint != DISCOVER:
+        return config
+    from azure_scheduled_events_exporter.imds.discovery import discover  # noqa: PLC0415 - few need it, and its memory
+
+    endpoint = discover(threading.Event().wait)
+    log.info("metadata service discovered", extra=facts(endpoint=endpoint))
+    return replace(config, imds_endpoint=endpoint)
+
+
+async def _serve(
+    config: Config,
+    log: logging.Logger,
+    started: Callable[[str, int], None] | None,
+    budget: RateLimiter | None,
+    root: str,
+) -> int:
+    loop = asyncio.get_running_loop()
+    ending = asyncio.Event()
+    door = _door(config, log)
+    exporter = Exporter(config, log, budget=budget)
+    status = 0
+
+    def failed() -> None:
+        nonlocal status
+        status = 1
+        loop.call_soon_threadsafe(ending.set)
+
+    exporter.failed = failed
+    _on_signals(loop, ending.set)
+    server = Server(config.web_listen_address, routes(exporter, config.web_telemetry_path), door=door, log=log)
+    await server.start()
+    log.info(
+        "listening",
+        extra=facts(
+            address=str(config.web_listen_address),
+            port=server.port,
+            endpoint=config.imds_endpoint,
+            interval_seconds=config.poll_interval,
+            **({"root": root} if root else {}),
+        ),
+    )
+    if started:
+        started("https" if door and door.tls else "http", server.port)
+    exporter.start()
+    manager, poller = ServiceManager(os.environ), exporter.poller
+    telling = loop.create_task(keep_telling(manager, poller.overdue_seconds, lambda: one_line(poller.snapshot)))
+    await ending.wait()
+    telling.cancel()
+    manager.tell("STOPPING=1", "STATUS=ending")
+    exporter.stop()
+    await server.stop()
+    log.info("ended")
+    return status
+
+
+def _door(config: Config, log: logging.Logger) -> AccessControl | None:
+    if config.web_config_file is None:
+        return None
+    from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415 - who serves in plain, for everybody, does not load it
+
+    return WebAccess(Path(config.web_config_file), _OPEN_PATHS, log=log)
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
+    """Call ``end`` on the loop when the process is asked to end."""
+    for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one is Windows' way to end a service
+        number = getattr(signal, name, None)
+        if number is None:
+            continue
+        if sys.platform != "win32":
+            loop.add_signal_handler(number, end)
+        else:
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))

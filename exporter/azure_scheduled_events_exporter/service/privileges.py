@@ -1,0 +1,156 @@
+"""Root, given up: what a process that was started with it does before it listens to anybody.
+
+Whoever names a user (``--process.user``) becomes that user, with no way back. Whoever does not stays uid 0, since
+program, journal and certificates may be anybody's, but of root's capabilities only the one over files is left: no raw
+sockets, no other users' processes, no mounts. Files of root are a way to become root again, so only a named user is a
+boundary. To listen on a port below 1024 is kept where that is asked for. Where there is no root, nothing is done.
+
+Capabilities belong to a thread: call this before there is a second one.
+"""
+
+import glob
+import os
+import stat
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.journal.files import file_path
+
+_FOLDER = "azure-scheduled-events-exporter"
+_PRIVATE = 0o700
+_FIRST_OPEN_PORT = 1024
+_PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 8, 38
+_CAP_DAC_OVERRIDE, _CAP_NET_BIND_SERVICE = 1, 10
+_CAPABILITY_VERSION_3 = 0x20080522
+_SETS = struct.Struct("=6I")  # effective, permitted, inheritable: of the first 32 capabilities, then of the rest
+
+
+def is_root() -> bool:
+    """Return whether this process runs as root."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def account(name: str) -> tuple[int, int]:
+    """Return user and group id of an account, by name or number.
+
+    Raises:
+        UsageError: there is none, or this is Windows.
+    """
+    if sys.platform == "win32":
+        raise UsageError("process.user: Windows has no root to give up: leave it out")
+    import pwd  # noqa: PLC0415 - Windows has none
+
+    with suppress(KeyError, OverflowError):
+        entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
+        return entry.pw_uid, entry.pw_gid
+    if name.isdecimal() and int(name) < 1 << 31:
+        return int(name), int(name)  # a container has numbers without accounts
+    raise UsageError(f"process.user: there is no user '{name}': name an account, or leave it out")
+
+
+def give_up(user: str, port: int, journal: Path | None) -> str:
+    """Give up root, if this process has it, and return what was done for the log; ``""`` if it has none.
+
+    Args:
+        user: the account to become; ``""`` to stay root with little of its power.
+        port: where the process will listen.
+        journal: the journal's file or folder, handed over to ``user``; None if it has none.
+
+    Raises:
+        UsageError: there is no such user, or this process may not become it.
+        ExporterError: the system refused, or ``user`` could not read the program.
+    """
+    if sys.platform == "win32" or not is_root():
+        if user and account(user)[0] != getattr(os, "geteuid", lambda: -1)():
+            raise UsageError(f"process.user: only root can become '{user}': start it as root, or as that user")
+        return ""
+    binding = (1 << _CAP_NET_BIND_SERVICE) if 0 < port < _FIRST_OPEN_PORT else 0
+    if not user or account(user)[0] == 0:
+        return _lose_powers((1 << _CAP_DAC_OVERRIDE) | binding)
+    try:
+        _become(*account(user), binding, journal)
+    except OSError as error:
+        raise ExporterError(f"root could not be given up: {error.strerror or error} (--process.user)") from None
+    for program in (os.__file__, __file__):  # parts of both are loaded when they are needed
+        if not os.access(program, os.R_OK):
+            folder = Path(program).parent
+            raise ExporterError(f"'{user}' cannot read the program in {folder}: install it where every user can")
+    return f"given up for {user}"
+
+
+def _become(uid: int, gid: int, kept: int, journal: Path | None) -> None:
+    if sys.platform == "win32":
+        return
+    if journal is not None:
+        _hand_over(journal, uid, gid)
+    linux = sys.platform == "linux"
+    if linux:
+        _prctl(_PR_SET_NO_NEW_PRIVS)
+    if linux and kept:
+        _prctl(_PR_SET_KEEPCAPS)
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+    if linux and kept:
+        _reduce_capabilities(kept)
+
+
+def _lose_powers(kept: int) -> str:
+    if sys.platform != "linux":
+        return "kept"
+    try:
+        _prctl(_PR_SET_NO_NEW_PRIVS)  # else a program that it runs would have them again
+        _reduce_capabilities(kept)
+    except OSError:  # whoever forbids that has taken them already: a sandbox, a container
+        return "kept"
+    return "kept, without most of its capabilities: --process.user gives it up"
+
+
+def _hand_over(journal: Path, uid: int, gid: int) -> None:
+    """Give the journal to the user it is written by: the folder if it is ours, and the files that root left in it."""
+    if sys.platform == "win32":
+        return
+    file = file_path(journal)
+    folder = file.parent
+    if not folder.exists():
+        folder.mkdir(mode=_PRIVATE, parents=True)
+        os.chown(folder, uid, gid)
+    elif folder.name == _FOLDER:
+        os.chown(folder, uid, gid, follow_symlinks=False)
+    for each in folder.glob(f"{glob.escape(file.name)}*"):
+        with suppress(OSError):  # a link, which is followed to nobody's file
+            descriptor = os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                found = os.fstat(descriptor)
+                if stat.S_ISREG(found.st_mode) and found.st_uid == 0 and found.st_nlink == 1:
+                    os.fchown(descriptor, uid, gid)
+            finally:
+                os.close(descriptor)
+
+
+def _prctl(option: int) -> None:
+    _libc("prctl", option, 1, 0, 0, 0)
+
+
+def _reduce_capabilities(kept: int) -> None:
+    """Have no capabilities but those of ``kept`` that there are now, a bit for each; hand none on."""
+    import ctypes  # noqa: PLC0415 - 0.4 MiB, for root only
+
+    header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
+    sets = ctypes.create_string_buffer(_SETS.size)
+    _libc("capget", header, sets)
+    effective, permitted, inheritable, *rest = _SETS.unpack(sets.raw)
+    wanted = kept & permitted
+    if (effective, permitted, inheritable, *rest) != (wanted, wanted, 0, 0, 0, 0):
+        _libc("capset", header, ctypes.create_string_buffer(_SETS.pack(wanted, wanted, 0, 0, 0, 0), _SETS.size))
+
+
+def _libc(function: str, *arguments: object) -> None:
+    import ctypes  # noqa: PLC0415 - 0.4 MiB, for root only
+
+    if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{function}: {os.strerror(number)}")

@@ -1,0 +1,143 @@
+"""The current events of the status page, as cards: this VM's own first.
+
+Pure; reads lives and knows nothing of the rest of the page.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.spans import trace_id
+from azure_scheduled_events_exporter.core.timestamp import iso_time
+
+from .html import Markup, joined, tag
+from .wording import APPROVERS, SOURCES, clipped, foreign, impact, kind, left, meaning, moment, since, standing
+
+CARDS = 20
+"""Events that are shown as cards; a VM has a few, and a document of thousands must not stop the page."""
+
+_NAMES = 10
+_OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "perhaps this VM"}
+# Only an id of Azure's own form may stand in a command line for people to copy.
+_GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
+
+
+def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
+    """Return the events in the order in which they matter: own ones, what has started, what comes next."""
+    never = float("inf")
+    return sorted(
+        lives,
+        key=lambda life: (
+            life.scope is Scope.PEER,
+            life.state is not State.STARTED,
+            never if life.event.not_before is None else life.event.not_before,
+            life.event_id,
+        ),
+    )
+
+
+def cards(lives: Iterable[Lifecycle], words: Mapping[str, str], vm_name: str | None, now: float) -> Markup:
+    """Return the events; ``words`` is what the approval policy does with them, by EventId."""
+    ordered = in_order(lives)
+    beyond = len(ordered) - CARDS
+    more = tag("p", f"And {beyond} more: see the events as JSON.") if beyond > 0 else None
+    return joined(*(_card(life, words.get(life.event_id, ""), vm_name, now) for life in ordered[:CARDS]), more)
+
+
+def _card(life: Lifecycle, words: str, vm_name: str | None, now: float) -> Markup:
+    event = life.event
+    key = f"event-{trace_id(event.event_id)}"
+    approved = life.approved_by is not None and life.state is State.SCHEDULED
+    return tag(
+        "article",
+        tag(
+            "header",
+            tag("h3", foreign(kind(life)), id=f"{key}-title"),
+            tag("span", foreign(standing(life)), class_="chip state"),
+            tag("span", "approved", class_="chip approved") if approved else None,
+            tag("span", _OWN[life.scope], class_=f"chip {life.scope}"),
+        ),
+        _when(life, now),
+        tag("p", meaning(life), class_="meaning"),
+        tag(
+            "dl",
+            _entry("Announced impact", impact(event.duration_seconds)),
+            _entry(f"VMs hit ({len(event.resources)})", _names(event, vm_name)),
+            _entry("Approval", _approval(life, words), class_="wide"),
+            _entry("Description", foreign(event.description) if event.description else "none", class_="wide"),
+            _entry("Source", foreign(SOURCES.get(event.source, event.source))),
+            _entry("First seen", joined(moment(life.first_seen.wall), " (", since(life.first_seen.wall, now), ")")),
+            _entry("EventId", tag("code", foreign(event.event_id))),
+            _entry("Trace id", tag("code", trace_id(event.event_id))),
+        ),
+        id=key,
+        class_=f"{life.scope} {'started' if life.state is State.STARTED else 'waiting'}",
+        aria_labelledby=f"{key}-title",
+    )
+
+
+def _when(life: Lifecycle, now: float) -> Markup:
+    """When it begins, in the largest letters of the page, and what can be said about that."""
+    not_before = life.event.not_before
+    if life.state is State.STARTED:
+        began = life.started_at or life.first_seen
+        surprise = began == life.first_seen and not life.proven_by_boot
+        remark = "It had started when it was first seen: no notice." if surprise else None
+        return tag(
+            "div",
+            tag("p", "started ", since(began.wall, now), class_="when"),
+            tag("p", "It happens now, or has just happened. ", remark, class_="remark"),
+        )
+    if not_before is None:
+        return tag(
+            "div",
+            tag("p", "time not known", class_="when"),
+            tag("p", "Azure announced no NotBefore that can be read: it may begin at any moment.", class_="remark"),
+        )
+    remark = "Approved: it may begin earlier, at any moment." if life.approved_by else None
+    seconds = not_before - now
+    timer = tag(
+        "time",
+        left(seconds),
+        datetime=iso_time(not_before),
+        data_until=not_before,
+        data_overdue=seconds <= -1,
+        role="timer",
+    )
+    return tag(
+        "div",
+        tag("p", timer, class_="when"),
+        tag("p", "NotBefore ", moment(not_before), ". ", remark, class_="remark"),
+    )
+
+
+def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
+    """The VMs, this one marked and always among those that are shown."""
+    own = comparable_name(vm_name) if vm_name else None
+    first = sorted(event.resources, key=lambda name: comparable_name(name) != own)[:_NAMES]
+    shown = [tag("strong" if comparable_name(name) == own else "span", foreign(name)) for name in first]
+    beyond = len(event.resources) - len(shown)
+    return joined(*shown, f"and {beyond} more" if beyond else None, between=", ") if shown else Markup("none named")
+
+
+def _approval(life: Lifecycle, words: str) -> Markup:
+    event_id = life.event_id
+    if life.approved_by is not None:
+        at = life.approved_at
+        return joined(APPROVERS[life.approved_by], ", " if at else None, moment(at.wall) if at else None)
+    if not life.told:
+        return Markup("not by this exporter: the event had ended before, and came back")
+    if life.state is State.STARTED:
+        return Markup("not needed: it has started")
+    if life.asked_by is not None:
+        return joined(f"asked for by the {life.asked_by}; IMDS has not answered")
+    said = clipped(words) or "no rule here approves it; without approval it begins at NotBefore"
+    if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):
+        return joined("not yet: ", said)
+    command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")
+    return joined("not yet: ", said, tag("p", "To let it begin now, for all VMs hit: ", command, class_="hint"))
+
+
+def _entry(term: str, value: Markup | str, class_: str | None = None) -> Markup:
+    return tag("div", tag("dt", term), tag("dd", value), class_=class_)

@@ -1,0 +1,41 @@
+"""What scripts see besides metrics: ``/api/v1/events`` as JSON, described in ``docs/status-page.md``.
+
+Reads a snapshot; the forms of events and lives are ``core.records``'.
+"""
+
+import json
+from dataclasses import asdict
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.core.records import current_record, life_record
+from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+
+from .history import lives
+
+
+def events_json(snapshot: Snapshot, now: float) -> bytes:
+    """Return the body of ``/api/v1/events``: what IMDS last said, whether it can still be asked, and the history."""
+    polls = snapshot.polls
+    content = {
+        "version": __version__,
+        "time": iso_time(now),
+        "up": polls.up,
+        "failure": polls.failure or None,
+        "last_success": iso_time(polls.last_success) if polls.last_success is not None else None,
+        "polls": {
+            "interval_seconds": snapshot.poll_interval,
+            "outcomes": {str(outcome): count for outcome, count in polls.outcomes.items()},
+        },
+        "journal": {"up": snapshot.journal.up, "errors": snapshot.journal.errors},
+        "spans": asdict(snapshot.deliveries),
+        "vm_name": snapshot.vm_name,
+        "identity": asdict(snapshot.identity) if snapshot.identity else None,
+        "document_incarnation": snapshot.incarnation,
+        "events": [
+            {**current_record(life, now), "approval": snapshot.approval_words.get(life.event_id)}
+            for life in snapshot.current.values()
+        ],
+        "history": [life_record(life) for life in lives(snapshot)],
+    }
+    return (json.dumps(content) + "\n").encode()

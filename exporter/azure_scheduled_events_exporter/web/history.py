@@ -1,0 +1,114 @@
+"""The history on the status page: what lately happened and what happens now, each life as a bar of its phases.
+
+Pure; reads lives and knows nothing of the rest of the page.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
+from azure_scheduled_events_exporter.core.spans import trace_id
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+
+from .event_cards import in_order
+from .html import Markup, joined, tag
+from .wording import APPROVERS, OUTCOMES, foreign, kind, length, moment, paused, standing
+
+_CURRENT = 20  # at most so many current ones beside those that ended
+_NARROWEST = 0.5  # per cent of a bar: a phase of seconds in a life of days is still seen
+_WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "VM not known"}
+
+
+def lives(snapshot: Snapshot) -> list[Lifecycle]:
+    """Return the lives of the history, current ones first, then those that ended, the latest first."""
+    current = [life for life in in_order(snapshot.current.values()) if life.told][:_CURRENT]
+    return [*current, *reversed(snapshot.recent)]
+
+
+def timeline(shown: Sequence[Lifecycle], now: float) -> Markup:
+    """Return ``shown`` as a list of bars with their legend."""
+    legend = tag(
+        "p",
+        "Each bar is one event from its first appearance to its end or NotBefore, on a scale of its own: ",
+        *(
+            tag("span", tag("span", class_=f"key {name}"), f" {words} ", class_="entry")
+            for name, words in (
+                ("waiting", "scheduled"),
+                ("approved", "approved, not begun"),
+                ("started", "started"),
+                ("deadline", "NotBefore"),
+            )
+        ),
+        class_="legend",
+    )
+    return joined(legend, tag("ol", *(_row(life, now) for life in shown), class_="lives"))
+
+
+def _row(life: Lifecycle, now: float) -> Markup:
+    outcome, why = OUTCOMES[life.outcome] if life.outcome else (f"{standing(life)} now", None)
+    return tag(
+        "li",
+        tag(
+            "p",
+            tag("strong", foreign(kind(life))),
+            tag("span", _WHOSE[life.scope], class_=f"chip {life.scope}"),
+            moment(life.first_seen.wall),
+            tag("span", foreign(outcome), class_=f"chip {life.outcome or 'now'}", title=why),
+            class_="life",
+        ),
+        _bar(life, now),
+        tag("p", ", ".join(_told(life, now)) + ".", class_="remark"),
+        id=f"life-{trace_id(life.event_id)}-{int(life.first_seen.wall)}",
+    )
+
+
+def phases(life: Lifecycle, now: float) -> Mapping[str, tuple[float, float]]:
+    """Return when each phase began and ended, in seconds since the event was first seen."""
+    end = _until(life, life.ended_at, now)
+    begun = end if life.started_at is None else min(end, _until(life, life.started_at, now))
+    approved = begun if life.approved_at is None else min(begun, _until(life, life.approved_at, now))
+    found = {"waiting": (0.0, approved), "approved": (approved, begun), "started": (begun, end)}
+    return {name: (start, stop) for name, (start, stop) in found.items() if stop > start}
+
+
+def _until(life: Lifecycle, at: Timestamp | None, now: float) -> float:
+    return max(0.0, now - life.first_seen.wall) if at is None else at.since(life.first_seen)
+
+
+def _bar(life: Lifecycle, now: float) -> Markup:
+    """The phases side by side; the words below say the same, so readers of the screen skip it.
+
+    SVG takes its sizes as attributes: the page's security policy lets no element carry a style.
+    """
+    end = _until(life, life.ended_at, now)
+    deadline = None if life.not_before is None else max(0.0, life.not_before - life.first_seen.wall)
+    whole = max(end, deadline or 0.0) or 1.0
+    pieces = [tag("rect", class_="track", x="0", y="3", width="100%", height="10")]
+    for name, (start, stop) in phases(life, now).items():
+        wide = max(_NARROWEST, 100 * (stop - start) / whole)
+        at = min(100 * start / whole, 100 - wide)
+        pieces.append(tag("rect", class_=name, x=f"{at:.2f}%", y="3", width=f"{wide:.2f}%", height="10"))
+    if deadline is not None:
+        at = min(100 * deadline / whole, 99.5)
+        pieces.append(tag("rect", class_="deadline", x=f"{at:.2f}%", y="0", width="3", height="16"))
+    return tag("svg", *pieces, class_="bar", width="100%", height="16", aria_hidden="true")
+
+
+def _told(life: Lifecycle, now: float) -> list[str]:
+    notice = life.notice_seconds
+    told = ["notice not known" if notice is None else f"notice {length(notice)}" if notice else "no notice"]
+    end = _until(life, life.ended_at, now)
+    begun = end if life.started_at is None else min(end, _until(life, life.started_at, now))
+    if begun > 0:
+        told.append(f"scheduled for {length(begun)}")
+    if life.approved_by is not None:
+        after = life.approved_at.since(life.first_seen) if life.approved_at else 0.0
+        told.append(
+            APPROVERS[life.approved_by] + ("" if life.approved_by is Approver.DEADLINE else f", after {length(after)}")
+        )
+    if life.started_at is not None or life.state is State.STARTED:
+        told.append(f"started for {length(end - begun)}")
+    if life.observed_pause is not None:
+        told.append(f"this VM stood still for {paused(life.observed_pause)}")
+    return told

@@ -1,0 +1,41 @@
+"""How the exporter does, in the one line that ``systemctl status`` shows. Pure.
+
+It carries moments, not how long ago they are: nobody renews it while nothing changes.
+"""
+
+from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+
+from .event_cards import in_order
+from .wording import kind, standing
+
+
+def one_line(snapshot: Snapshot) -> str:
+    """Return whether IMDS answers, and the event that matters most."""
+    polls, count = snapshot.polls, len(snapshot.current)
+    said = "no events"
+    if count:
+        first = in_order(snapshot.current.values())[0]
+        said = f"{count} event{'s' if count > 1 else ''}: {_event(first)}{', …' if count > 1 else ''}"
+    if polls.up:
+        line = f"IMDS answers, {said}"
+    elif not any(polls.outcomes.values()):
+        line = "waiting for the first answer of IMDS, which may take two minutes"
+    else:
+        since = f"since {iso_time(polls.last_success)}" if polls.last_success is not None else "so far"
+        line = f"no valid answer of IMDS {since} ({polls.failure})"
+    if not polls.up and count:
+        line = f"{line}; known from before: {said}"
+    return line if snapshot.journal.up else f"{line}; journal in memory only"
+
+
+def _event(life: Lifecycle) -> str:
+    names = life.event.resources
+    hit = "this VM" if life.scope is Scope.SELF else names[0] if names else "no VM by name"
+    if len(names) > 1:
+        hit = f"{hit} and {len(names) - 1} more"
+    if life.state is State.SCHEDULED and life.event.not_before is not None:
+        return f"{kind(life)} of {hit} at {iso_time(life.event.not_before)}"
+    return f"{kind(life)} of {hit}, {standing(life)}"

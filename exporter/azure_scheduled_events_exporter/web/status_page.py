@@ -1,0 +1,261 @@
+"""The page for the person on the VM: ``/``, one HTML document, described in ``docs/status-page.md``.
+
+Reads a snapshot. Every text from IMDS is hostile until it is escaped (``web.html`` does it for all), and should one
+get through, the security policy lets nothing run but the one script whose hash it names. Style and script are files
+beside this module, read once.
+"""
+
+import base64
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+
+from .event_cards import cards, in_order
+from .history import lives, timeline
+from .html import Markup, joined, tag
+from .wording import kind, moment, since, standing
+
+NAME = "azure-scheduled-events-exporter"
+LATE_SECONDS = 15.0
+"""Beyond two polls: an answer older than this is no longer taken for what IMDS says now."""
+
+_REFRESH_SECONDS = 5  # without script
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    style: str
+    script: str
+
+
+@cache
+def _files() -> _Files:
+    folder = Path(__file__).parent
+    return _Files(*((folder / name).read_text(encoding="utf-8") for name in ("status.css", "status.js")))
+
+
+def page_headers() -> tuple[tuple[str, str], ...]:
+    """Return the headers that belong to the page: nothing is loaded, run or sent but the page's own."""
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(_files().script)}",
+            f"style-src {_hash(_files().style)}",
+            "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    )
+    return (
+        ("Content-Security-Policy", policy),
+        ("Referrer-Policy", "no-referrer"),
+        ("Cache-Control", "no-store"),
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
+    """Return the body of ``/`` at ``now``, wall-clock seconds."""
+    seen = _is_seen(snapshot, now)
+    document = tag(
+        "html",
+        tag(
+            "head",
+            Markup('<meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'),
+            Markup('<meta name="color-scheme" content="light dark">'),
+            Markup(f'<noscript><meta http-equiv="refresh" content="{_REFRESH_SECONDS}"></noscript>'),
+            tag("title", _title(snapshot, seen=seen)),
+            tag("style", Markup(_files().style)),
+        ),
+        tag(
+            "body",
+            tag("a", "Skip to the current events", href="#events", class_="skip"),
+            tag("header", tag("p", f"{NAME} {__version__}"), class_="product"),
+            tag(
+                "div",
+                tag("p", role="alert"),
+                tag("p", "What stands below is as it was ", tag("time", id="heard"), ".", class_="remark"),
+                id="lost",
+                hidden=True,
+            ),
+            tag("p", id="news", role="status", class_="unseen"),
+            _main(snapshot, now, seen=seen),
+            _footer(telemetry_path),
+            tag("script", Markup(_files().script)),
+        ),
+        lang="en",
+        data_version=__version__,
+    )
+    return f"<!doctype html>\n{document.text}\n".encode()
+
+
+def _is_seen(snapshot: Snapshot, now: float) -> bool:
+    """Whether what is known is what IMDS says now: no data is never shown as all quiet."""
+    last = snapshot.polls.last_success
+    late = last is None or now - last > 2 * snapshot.poll_interval + LATE_SECONDS
+    return snapshot.polls.up and not late
+
+
+def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+    shown = lives(snapshot)
+    current = list(snapshot.current.values())
+    return tag(
+        "main",
+        _sight(snapshot, now, seen=seen),
+        _vm(snapshot),
+        tag(
+            "section",
+            tag("h2", "Current events" if seen or not current else "Current events, as last known", id="current"),
+            cards(current, snapshot.approval_words, snapshot.vm_name, now) if current else _none(snapshot, seen=seen),
+            id="events",
+            class_=None if seen else "doubtful",
+            tabindex="-1",
+            aria_labelledby="current",
+        ),
+        tag(
+            "section",
+            tag("h2", "History", id="past"),
+            timeline(shown, now) if shown else tag("p", "The exporter has seen no event yet."),
+            id="history",
+            aria_labelledby="past",
+        ),
+        _exporter(snapshot),
+        id="main",
+        data_now=now,
+        data_news=_news(snapshot, seen=seen),
+    )
+
+
+def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
+    """Whether the exporter sees IMDS, which all else depends on."""
+    polls = snapshot.polls
+    last = polls.last_success
+    if seen and last is not None:
+        words = tag("p", tag("strong", "IMDS answers"), " last answer ", since(last, now))
+        return tag("section", words, id="imds", class_="seen", aria_label="Metadata service")
+    if not any(polls.outcomes.values()):
+        title, reason = "IMDS has not answered yet", "The first answer may take two minutes."
+    else:
+        title, reason = "IMDS gives no valid answer", polls.failure or "polls do not come back"
+    if last is not None:
+        known = joined("Last answer ", since(last, now), ", ", moment(last), ". What stands below was known then.")
+    elif snapshot.current:
+        known = Markup("What stands below was known before this exporter started.")
+    else:
+        known = Markup("Whether anything is announced is not known.")
+    return tag(
+        "section",
+        tag("p", tag("strong", title)),
+        tag("p", tag("bdi", reason)),
+        tag("p", known),
+        id="imds",
+        class_="blind" if any(polls.outcomes.values()) else "starting",
+        aria_label="Metadata service",
+    )
+
+
+def _vm(snapshot: Snapshot) -> Markup:
+    who = snapshot.identity
+    place = (
+        [
+            ("scale set", who.scale_set),
+            ("zone", who.zone),
+            ("fault domain", who.fault_domain),
+            ("size", who.vm_size),
+            ("region", who.location),
+            ("priority", who.priority),
+            ("resource group", who.resource_group),
+        ]
+        if who
+        else []
+    )
+    if not snapshot.vm_name:
+        unknown = "Its name is not known yet, so nobody can tell which events are its own."
+        return tag("section", tag("h1", "This VM"), tag("p", unknown, class_="warning"), id="vm", aria_label="This VM")
+    entries = [tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in place if value]
+    title = tag("h1", tag("bdi", snapshot.vm_name))
+    return tag("section", title, tag("dl", *entries) if entries else None, id="vm", aria_label="This VM")
+
+
+def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
+    """No event is known; only an IMDS that answers makes that good news. The script swaps the two when it is lost."""
+    last = snapshot.polls.last_success
+    unsure = Markup("Not known.")
+    if last is not None:
+        unsure = joined("Not known. There was no event at the last answer, ", moment(last), ".")
+    if not seen:
+        return tag("p", unsure, class_="unsure shown")
+    quiet = tag("p", "No events: Azure has announced nothing for this VM and those beside it.", class_="quiet")
+    return joined(quiet, tag("p", unsure, class_="unsure"))
+
+
+def _exporter(snapshot: Snapshot) -> Markup:
+    facts = [f"polls every {snapshot.poll_interval:g}s"]
+    if snapshot.incarnation is not None:
+        facts.append(f"document incarnation {snapshot.incarnation}")
+    facts.append("the journal is on disk" if snapshot.journal.up else "no journal on disk: history ends with it")
+    if snapshot.deliveries.queued:
+        facts.append(f"{snapshot.deliveries.queued} trace spans wait for the collector")
+    return tag("p", f"This exporter: {', '.join(facts)}.", id="exporter", class_="remark")
+
+
+def _footer(telemetry_path: str) -> Markup:
+    # Relative, so that they hold behind a proxy that puts the exporter under a path of its own.
+    links = (
+        (telemetry_path, "Metrics"),
+        ("/api/v1/events", "Events as JSON"),
+        ("/-/healthy", "Health"),
+        ("/-/ready", "Readiness"),
+    )
+    items = [tag("li", tag("a", text, href=f".{path}")) for path, text in links]
+    return tag(
+        "footer",
+        tag("nav", tag("ul", *items), aria_label="More from this exporter"),
+        tag(
+            "p",
+            "Beside the project's README stand ",
+            tag("code", "docs/status-page.md"),
+            ", about this page, and ",
+            tag("code", "docs/runbooks/"),
+            ", what to do about each alert.",
+            class_="remark",
+        ),
+    )
+
+
+def _first(snapshot: Snapshot) -> Lifecycle | None:
+    return next(iter(in_order(snapshot.current.values())), None)
+
+
+def _title(snapshot: Snapshot, *, seen: bool) -> str:
+    """What the tab says: the first thing to know."""
+    vm = snapshot.vm_name or "this VM"
+    first = _first(snapshot)
+    if not seen:
+        return f"Blind: IMDS gives no valid answer - {vm}"
+    if first is None:
+        return f"No events - {vm}"
+    whose = "" if first.scope is not Scope.PEER else " of other VMs"
+    return f"{kind(first)} {standing(first)}{whose} - {vm}"
+
+
+def _news(snapshot: Snapshot, *, seen: bool) -> str:
+    """What readers of the screen hear when it changes, so no times stand in it."""
+    first = _first(snapshot)
+    sight = "IMDS answers." if seen else "IMDS gives no valid answer; what is shown is what was last known."
+    if first is None:
+        return f"{sight} {'No events.' if seen else 'Whether there are events is not known.'}"
+    others = len(snapshot.current) - 1
+    whose = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "perhaps this VM"}[first.scope]
+    more = f" And {others} more." if others else ""
+    return f"{sight} {kind(first)} of {whose}, {standing(first)}.{more}"

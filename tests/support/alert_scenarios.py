@@ -1,0 +1,260 @@
+"""Stories of exporters and events as promtool's unit tests of rules: what is scraped, and what must fire when.
+
+A story is told in seconds since its beginning, which is also what ``time()`` says in it.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from alerts import Settings
+from alerts.rules import alerts, groups
+from support.paths import ROOT
+from support.programs import PREFIX, debian
+
+STEP = 5  # seconds between scrapes, as shipped
+EVALUATION = 10  # seconds between evaluations, fewer than shipped to save time
+JOB = "azure-scheduled-events-exporter"
+RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
+RUNBOOKS = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
+DASHBOARDS = "https://grafana.example.com/d/azure-scheduled-events"
+OUTCOMES = ("ok", "timeout", "connection_error", "throttled", "http_error", "invalid_document")
+
+Value = Callable[[int], float | None]
+
+MANY = tuple(range(0, 1230, 30))
+ALL = tuple(alert.name for alert in alerts(Settings()))
+PREEMPT, TERMINATE, REDEPLOY, REBOOT, FREEZE = (
+    f"AzureScheduledEvent{each}" for each in ("Preempt", "Terminate", "Redeploy", "Reboot", "Freeze")
+)
+SHORT_FREEZE, WITHOUT_NOTICE = "AzureScheduledEventShortFreeze", "AzureScheduledEventWithoutNotice"
+DOWN, UNREACHABLE = "AzureScheduledEventExporterDown", "AzureScheduledEventImdsUnreachable"
+
+
+def constant(value: float) -> Value:
+    """Return a series that never changes."""
+    return lambda _: value
+
+
+def between(begin: int, end: int, value: float = 1) -> Value:
+    """Return a series that is there from ``begin`` until before ``end``."""
+    return lambda now: value if begin <= now < end else None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An event as one exporter shows it: Scheduled from ``announced``, Started from ``started``, gone at ``gone``."""
+
+    event_type: str = "Reboot"
+    announced: int = 30
+    not_before: int | None = 930
+    started: int | None = None
+    gone: int = 100_000
+    source: str = "Platform"
+    scope: str = "self"
+    duration: int | None = None
+    event_id: str = "E1"
+    resources: str = "vmss_0"
+    approved: int = 0
+    status: str = "Scheduled"
+    first_seen: int | None = None
+
+    def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
+        """Yield the event's series: name, labels, values."""
+        start = self.started if self.started is not None else self.gone
+        info = {
+            "event_id": self.event_id,
+            "event_type": self.event_type,
+            "event_source": self.source,
+            "scope": self.scope,
+            "description": "",
+            "resources": self.resources,
+        }
+        yield "event_info", {**info, "event_status": self.status}, between(self.announced, start)
+        if self.started is not None:
+            yield "event_info", {**info, "event_status": "Started"}, between(self.started, self.gone)
+        key = {name: info[name] for name in ("event_id", "event_type", "scope")}
+        if self.not_before is not None:
+            until = self.not_before
+            yield "event_not_before_timestamp_seconds", key, between(self.announced, start, until)
+        if self.duration is not None:
+            yield "event_duration_seconds", key, between(self.announced, self.gone, self.duration)
+        seen = self.announced if self.first_seen is None else self.first_seen
+        yield "event_first_seen_timestamp_seconds", key, between(self.announced, self.gone, seen)
+        yield "event_approved", key, between(self.announced, self.gone, self.approved)
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """One exporter: ``down`` are times without a scrape, ``fresh`` before its first successful poll.
+
+    While it is ``nameless`` it does not know which VM it runs on.
+
+    ``more`` replaces series by name (and outcome), such as ``{"polls_total throttled": …}``.
+    """
+
+    vm: str = "vmss_0"
+    events: tuple[Seen, ...] = ()
+    scale_set: str = "vmss"
+    zone: str = "1"
+    down: tuple[tuple[int, int], ...] = ()
+    fresh: tuple[tuple[int, int], ...] = ()
+    nameless: tuple[tuple[int, int], ...] = ()
+    policy: str = "off"
+    more: Mapping[str, Value] = field(default_factory=dict)
+
+    def _in(self, spans: tuple[tuple[int, int], ...], now: int) -> bool:
+        return any(begin <= now < end for begin, end in spans)
+
+    def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
+        """Yield every series of this target."""
+        yield "up", {}, lambda now: 0.0 if self._in(self.down, now) else 1.0
+        for name, labels, value in (*self._own(), *((name, {}, v) for name, v in self._figures().items())):
+            label = labels.get("outcome", "")
+            chosen = self.more.get(f"{name} {label}".strip(), value)
+            yield self._full(name), labels, self._while_up(chosen)
+        for event in self.events:
+            for name, labels, value in event.series():
+                yield PREFIX + name, labels, self._while_seeing(value)
+
+    def _full(self, name: str) -> str:
+        return name if name.startswith("process_") else PREFIX + name
+
+    def _own(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
+        yield (
+            "instance_info",
+            {"vm_name": self.vm, "scale_set": self.scale_set, "zone": self.zone, "location": "westeurope"},
+            lambda now: None if self._in(self.nameless, now) else 1,
+        )
+        for outcome in OUTCOMES:
+            yield "polls_total", {"outcome": outcome}, (lambda now: now) if outcome == "ok" else constant(0)
+        yield "approval_policy_info", {"policy": self.policy}, constant(1)
+        for outcome in ("accepted", "rejected", "error"):
+            yield "approval_requests_total", {"outcome": outcome}, constant(0)
+
+    def _figures(self) -> dict[str, Value]:
+        return {
+            "up": lambda now: 0 if self._in(self.fresh, now) else 1,
+            "last_success_timestamp_seconds": lambda now: 0 if self._in(self.fresh, now) else max(now, 1),
+            "poll_interval_seconds": constant(1),
+            "journal_up": constant(0),
+            "journal_errors_total": constant(0),
+            "spans_queued": constant(0),
+            "process_start_time_seconds": constant(-3600),
+        }
+
+    def _while_up(self, value: Value) -> Value:
+        return lambda now: None if self._in(self.down, now) else value(now)
+
+    def _while_seeing(self, value: Value) -> Value:
+        return lambda now: None if self._in((*self.down, *self.fresh), now) else value(now)
+
+
+@dataclass(frozen=True)
+class Firing:
+    """An alert that fires: its labels besides ``alertname``, its summary and its description."""
+
+    labels: Mapping[str, str]
+    summary: str
+    description: str
+    dashboard: str = "vm"
+
+
+@dataclass(frozen=True)
+class Story:
+    """A named scenario: which exporters there are, and what each alert does at which second.
+
+    ``steady`` names alerts that are one and the same and never let go from the first second to the second one;
+    ``blank`` are times without Prometheus.
+    """
+
+    name: str
+    exporters: tuple[Exporter, ...]
+    fires: Mapping[tuple[str, int], tuple[Firing, ...]] = field(default_factory=dict)
+    quiet: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    steady: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    blank: tuple[tuple[int, int], ...] = ()
+
+    def to_test(self) -> dict[str, object]:
+        """Return the test as promtool reads it."""
+        moments = [at for _, at in self.fires] + [at for times in self.quiet.values() for at in times]
+        moments += [end for _, end in self.steady.values()]
+        checks = [_check(name, at, firing) for (name, at), firing in self.fires.items()]
+        checks += [_check(name, at, ()) for name, times in self.quiet.items() for at in times]
+        return {
+            "name": self.name,
+            "interval": f"{STEP}s",
+            "input_series": list(self._inputs(max(moments))),
+            "alert_rule_test": checks,
+            "promql_expr_test": [test for name, span in self.steady.items() for test in _steady(name, *span)],
+        }
+
+    def _inputs(self, end: int) -> Iterator[dict[str, str]]:
+        for exporter in self.exporters:
+            for name, labels, value in exporter.series():
+                every = {"job": JOB, "instance": f"{exporter.vm}:10169", **labels}
+                text = ",".join(f"{label}={json.dumps(content)}" for label, content in every.items())
+                yield {"series": f"{name}{{{text}}}", "values": " ".join(self._values(value, end))}
+
+    def _values(self, value: Value, end: int) -> Iterator[str]:
+        there = False
+        for now in range(0, end + STEP, STEP):
+            if any(begin <= now < until for begin, until in self.blank):
+                yield "_"  # nobody scrapes, and nobody marks a series stale
+                continue
+            current = value(now)
+            yield ("stale" if there else "_") if current is None else repr(float(current))
+            there = current is not None
+
+
+def _check(name: str, at: int, firing: tuple[Firing, ...]) -> dict[str, object]:
+    return {
+        "eval_time": f"{at}s",
+        "alertname": name,
+        "exp_alerts": [
+            {
+                "exp_labels": dict(each.labels),
+                "exp_annotations": {
+                    "summary": each.summary,
+                    "description": each.description,
+                    "runbook_url": f"{RUNBOOKS}/{name}.md",
+                    "dashboard_url": f"{DASHBOARDS}-{each.dashboard}",
+                },
+            }
+            for each in firing
+        ],
+    }
+
+
+def _steady(name: str, begin: int, end: int) -> Iterator[dict[str, object]]:
+    held = f'count_over_time(ALERTS{{alertname="{name}",alertstate="firing"}}[{end - begin}s])'
+    for expression, value in ((f"count({held})", 1), (f"min({held})", (end - begin) // EVALUATION + 1)):
+        yield {"expr": expression, "eval_time": f"{end}s", "exp_samples": [{"labels": "{}", "value": value}]}
+
+
+def promtool(folder: Path, *stories: Story, rules: Path = RULES) -> subprocess.CompletedProcess[str]:
+    """Run the stories as ``promtool test rules``; return what it said."""
+    file = folder / "stories.json"  # JSON is YAML
+    tests = [story.to_test() for story in stories]
+    suite = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": f"{EVALUATION}s",
+        "group_eval_order": [group.name for group in groups(Settings())],
+        "tests": tests,
+    }
+    file.write_text(json.dumps(suite))
+    return subprocess.run(
+        [debian("promtool"), "test", "rules", str(file)], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def one(event: Seen, **more: object) -> tuple[Exporter, ...]:
+    """Return the one exporter that sees ``event``."""
+    return (Exporter(events=(event,), **more),)  # type: ignore[arg-type]  # the fields of Exporter
+
+
+def counting(begin: int, end: int, rate: float = 1) -> Value:
+    """Return a counter that grows from ``begin`` to ``end``."""
+    return lambda now: rate * (min(max(now, begin), end) - begin)

@@ -1,0 +1,37 @@
+"""The Helm chart as Helm renders it, for tests."""
+
+import subprocess
+from typing import Any
+
+import yaml
+
+from support.paths import DATA, ROOT
+from support.programs import PATIENCE, debian
+
+CHART = ROOT / "deploy" / "helm" / "azure-scheduled-events-exporter"
+VALUES = DATA / "chart_values"
+NAMES = sorted(path.stem for path in VALUES.glob("*.yaml"))
+Manifest = dict[str, Any]
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Helm, as scripts/helm has put it there; it talks to no cluster."""
+    return subprocess.run(
+        [debian("helm"), *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+
+
+def rendered(name: str) -> list[Manifest]:
+    """Return what the chart makes of one file of values."""
+    done = helm("template", "events", str(CHART), "--namespace", "watch", "--values", str(VALUES / f"{name}.yaml"))
+    assert done.returncode == 0, done.stderr
+    return [manifest for manifest in yaml.safe_load_all(done.stdout) if manifest]
+
+
+def values_of(name: str) -> dict[str, Any]:
+    """Return a file of values with the chart's defaults below it, as far as one level deep."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())
+    for key, value in yaml.safe_load((VALUES / f"{name}.yaml").read_text()).items():
+        both_maps = isinstance(value, dict) and isinstance(defaults[key], dict)
+        defaults[key] = {**defaults[key], **value} if both_maps else value
+    return dict(defaults)

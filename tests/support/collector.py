@@ -1,0 +1,207 @@
+"""An OTLP/HTTP receiver that decodes with OpenTelemetry's own protobuf package, and answers as it is told to."""
+
+import gzip
+import threading
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from support.programs import eventually
+
+
+@dataclass(frozen=True)
+class Reply:
+    """How one request is answered; ``hang`` never answers, ``rejected`` makes a 200 a partial success.
+
+    ``breaks`` ends the connection in the middle of the answer.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    rejected: int = 0
+    hang: bool = False
+    body: bytes | None = None
+    breaks: bool = False
+
+
+ACCEPT = Reply()
+HANG = Reply(hang=True)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A span as it came over the wire: ids in hexadecimal, times in nanoseconds."""
+
+    trace_id: str
+    span_id: str
+    parent_id: str
+    name: str
+    start: int
+    end: int
+    attributes: Mapping[str, Any]
+    resource: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Received:
+    """One request: when it came (Unix seconds), its path, headers in lower case, its spans and what was answered."""
+
+    at: float
+    path: str
+    headers: Mapping[str, str]
+    spans: tuple[Told, ...]
+    reply: Reply
+
+
+class Collector:
+    """Listens on a free port of 127.0.0.1, the same one after every :meth:`start`; a context manager.
+
+    The replies are given to one request each; the last one stays.
+    """
+
+    def __init__(self, *replies: Reply) -> None:
+        self._replies = list(replies or [ACCEPT])
+        self._lock = threading.Lock()
+        self._server: _Server | None = None
+        self._port = 0
+        self.received: list[Received] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Its base address."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Listen (again)."""
+        self._server = _Server(self._port, self)
+        self._port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Refuse connections from now on; requests that hang end without an answer."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.ending.set()
+            server.shutdown()
+            server.server_close()
+
+    def answer(self, *replies: Reply) -> None:
+        """Answer the next requests like this; the last one stays."""
+        with self._lock:
+            self._replies = list(replies)
+
+    def take(self, path: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """Take note of a request and return how to answer it."""
+        request = ExportTraceServiceRequest.FromString(body)
+        with self._lock:
+            reply = self._replies[0] if len(self._replies) == 1 else self._replies.pop(0)
+            self.received.append(Received(time.time(), path, headers, tuple(_spans(request)), reply))
+        return reply
+
+    @property
+    def accepted(self) -> list[Told]:
+        """Every span of a request that was answered 200, as often as it came."""
+        return [span for request in list(self.received) if request.reply == ACCEPT for span in request.spans]
+
+    def spans(self, trace_id: str = "") -> dict[str, Told]:
+        """Return the accepted spans (of one trace) by their ids: one told again is one, and the later wins."""
+        return {span.span_id: span for span in self.accepted if span.trace_id == trace_id or not trace_id}
+
+    def names(self, trace_id: str = "") -> list[str]:
+        """Return the names of :meth:`spans`, sorted."""
+        return sorted(span.name for span in self.spans(trace_id).values())
+
+    def wait_for(self, *names: str, trace_id: str = "") -> dict[str, Told]:
+        """Return one VM's spans by name, once exactly ``names`` have been accepted."""
+        eventually(lambda: self.names(trace_id) == sorted(names), f"spans {names}, not {self.names(trace_id)}")
+        return {span.name: span for span in self.spans(trace_id).values()}
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, port: int, collector: Collector) -> None:
+        self.collector = collector
+        self.ending = threading.Event()
+        super().__init__(("127.0.0.1", port), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_POST(self) -> None:
+        """Decode and answer."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        match self.headers.get("Content-Encoding"):
+            case "gzip":
+                body = gzip.decompress(body)
+            case "deflate":
+                body = zlib.decompress(body)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        reply = self.server.collector.take(self.path, headers, body)
+        if reply.hang:
+            self.server.ending.wait()
+            return
+        answer = ExportTraceServiceResponse()
+        if reply.rejected:
+            answer.partial_success.rejected_spans = reply.rejected
+            answer.partial_success.error_message = "no room"
+        content = answer.SerializeToString() if reply.body is None else reply.body
+        self.send_response(reply.status)
+        for name, value in reply.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.send_header("Content-Length", str(len(content) + 100 * reply.breaks))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
+        """Say nothing."""
+
+
+def _spans(request: ExportTraceServiceRequest) -> list[Told]:
+    return [
+        _told(span, _values(of_resource.resource.attributes))
+        for of_resource in request.resource_spans
+        for of_scope in of_resource.scope_spans
+        for span in of_scope.spans
+    ]
+
+
+def _told(span: Span, resource: Mapping[str, Any]) -> Told:
+    return Told(
+        trace_id=span.trace_id.hex(),
+        span_id=span.span_id.hex(),
+        parent_id=span.parent_span_id.hex(),
+        name=span.name,
+        start=span.start_time_unix_nano,
+        end=span.end_time_unix_nano,
+        attributes=_values(span.attributes),
+        resource=resource,
+    )
+
+
+def _values(pairs: Sequence[KeyValue]) -> dict[str, Any]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> object:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_value(each) for each in value.array_value.values]
+    return getattr(value, kind) if kind else None

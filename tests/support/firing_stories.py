@@ -1,0 +1,486 @@
+"""The stories in which an alert fires, with every word that it then says."""
+
+from support.alert_scenarios import (
+    DOWN,
+    FREEZE,
+    MANY,
+    PREEMPT,
+    REBOOT,
+    REDEPLOY,
+    SHORT_FREEZE,
+    TERMINATE,
+    UNREACHABLE,
+    WITHOUT_NOTICE,
+    Exporter,
+    Firing,
+    Seen,
+    Story,
+    counting,
+    one,
+)
+
+
+def row(event_type: str, severity: str, source: str = "Platform", **more: str) -> dict[str, str]:
+    """Return the labels of an alert about event E1 of vmss_0."""
+    return {
+        "event_id": "E1",
+        "event_type": event_type,
+        "event_source": source,
+        "resources": "vmss_0",
+        "scale_set": "vmss",
+        "severity": severity,
+        **more,
+    }
+
+
+def watcher(*gone: str, **more: str) -> dict[str, str]:
+    """Return the labels of an alert about the exporter of vmss_0."""
+    labels = {
+        "job": "azure-scheduled-events-exporter",
+        "instance": "vmss_0:10169",
+        "severity": "warning",
+        "component": "exporter",
+        **more,
+    }
+    return {name: value for name, value in labels.items() if name not in gone}
+
+
+LOST_REBOOT = "The VM restarts: memory is lost, disks are kept."
+LOST_REDEPLOY = "The VM starts anew on another host: memory and ephemeral disks (temporary and local) are lost."
+LOST_TERMINATE = "The VM is deleted: memory, ephemeral disks and the disks set to be deleted with it are lost."
+LOST_PREEMPT = "The VM is deleted or deallocated: memory and ephemeral disks are lost, and nothing stops it."
+LOST_FREEZE = "The VM is paused: memory, files and connections are kept, but nothing answers meanwhile."
+WHO = "vmss_0 of scale set vmss"
+
+REBOOT_FIRES = Firing(
+    row("Reboot", "critical"),
+    "Azure reboots a VM.",
+    f"{WHO} is rebooted. It begins in 14m 30s, or sooner if approved. {LOST_REBOOT} Event E1.",
+)
+
+FIRING = (
+    Story(
+        "a Spot VM is evicted",
+        one(Seen("Preempt", not_before=60, started=60, gone=360)),
+        fires={
+            (PREEMPT, 40): (
+                Firing(
+                    row("Preempt", "critical"),
+                    "Azure evicts a Spot VM.",
+                    f"{WHO} is evicted. It begins in 20s, or sooner if approved. {LOST_PREEMPT} Event E1.",
+                ),
+            ),
+            (PREEMPT, 90): (
+                Firing(
+                    row("Preempt", "critical"),
+                    "Azure evicts a Spot VM.",
+                    f"{WHO} is evicted. It has begun. {LOST_PREEMPT} Event E1.",
+                ),
+            ),
+        },
+        quiet={PREEMPT: (20, 370), WITHOUT_NOTICE: MANY[:20], REBOOT: MANY[:20]},
+    ),
+    Story(
+        "a VM is deleted",
+        one(Seen("Terminate", not_before=630)),
+        fires={
+            (TERMINATE, 30): (
+                Firing(
+                    row("Terminate", "critical"),
+                    "A VM is being deleted.",
+                    f"{WHO} is deleted. It begins in 10m 0s, or sooner if approved. {LOST_TERMINATE} Event E1.",
+                ),
+            )
+        },
+    ),
+    Story(
+        "a VM is deleted by a user",
+        one(Seen("Terminate", not_before=630, source="User")),
+        fires={
+            ("AzureScheduledEventTerminateRequested", 30): (
+                Firing(
+                    row("Terminate", "warning", "User"),
+                    "A user has a VM deleted.",
+                    f"{WHO} is deleted as a user asked. It begins in 10m 0s, or sooner if approved. "
+                    f"{LOST_TERMINATE} Event E1.",
+                ),
+            )
+        },
+        quiet={TERMINATE: MANY[:30]},
+    ),
+    Story(
+        "a VM is moved to another host",
+        one(Seen("Redeploy", not_before=630)),
+        fires={
+            (REDEPLOY, 330): (
+                Firing(
+                    row("Redeploy", "critical"),
+                    "Azure moves a VM to another host.",
+                    f"{WHO} is moved to another host. It begins in 5m 0s, or sooner if approved. "
+                    f"{LOST_REDEPLOY} Event E1.",
+                ),
+            )
+        },
+    ),
+    Story(
+        "a user moves a VM",
+        one(Seen("Redeploy", not_before=630, source="User")),
+        fires={
+            ("AzureScheduledEventRedeployRequested", 330): (
+                Firing(
+                    row("Redeploy", "warning", "User"),
+                    "A user has a VM moved to another host.",
+                    f"{WHO} is moved to another host as a user asked. It begins in 5m 0s, or sooner if approved. "
+                    f"{LOST_REDEPLOY} Event E1.",
+                ),
+            )
+        },
+        quiet={REDEPLOY: MANY[:30]},
+    ),
+    Story(
+        "a VM is rebooted, and its countdown is negative before it starts",
+        one(Seen(not_before=930, started=1000, gone=1200)),
+        fires={
+            (REBOOT, 60): (REBOOT_FIRES,),
+            (REBOOT, 990): (
+                Firing(
+                    row("Reboot", "critical"),
+                    "Azure reboots a VM.",
+                    f"{WHO} is rebooted. It may begin at any moment. {LOST_REBOOT} Event E1.",
+                ),
+            ),
+        },
+        quiet={REBOOT: (1210, 1220), WITHOUT_NOTICE: MANY, "AzureScheduledEventOverdue": MANY},
+    ),
+    Story(
+        "a user reboots a VM",
+        one(Seen(source="User")),
+        fires={
+            ("AzureScheduledEventRebootRequested", 60): (
+                Firing(
+                    row("Reboot", "warning", "User"),
+                    "A user has a VM rebooted.",
+                    f"{WHO} is rebooted as a user asked. It begins in 14m 30s, or sooner if approved. "
+                    f"{LOST_REBOOT} Event E1.",
+                ),
+            )
+        },
+        quiet={REBOOT: MANY[:30]},
+    ),
+    Story(
+        "a VM is paused for an unknown duration",
+        one(Seen("Freeze")),
+        fires={
+            (FREEZE, 60): (
+                Firing(
+                    row("Freeze", "warning"),
+                    "Azure pauses a VM.",
+                    f"{WHO} is paused. It begins in 14m 30s, or sooner if approved. {LOST_FREEZE} Event E1.",
+                ),
+            )
+        },
+        quiet={SHORT_FREEZE: MANY[:30]},
+    ),
+    Story(
+        "a live migration of 5 s",
+        one(Seen("Freeze", duration=5, started=930, gone=1400)),
+        fires={
+            (SHORT_FREEZE, 60): (
+                Firing(
+                    row("Freeze", "info"),
+                    "Azure pauses a VM for some seconds.",
+                    f"{WHO} is paused for less than 9s. It begins in 14m 30s, or sooner if approved. "
+                    f"{LOST_FREEZE} Event E1.",
+                ),
+            )
+        },
+        quiet={FREEZE: MANY},
+    ),
+    Story(
+        "a host fails",
+        one(Seen(announced=60, not_before=None, started=60, gone=600)),
+        fires={
+            (WITHOUT_NOTICE, 60): (
+                Firing(
+                    row("Reboot", "critical", event_status="Started"),
+                    "A VM went down without notice, as it does when its host fails.",
+                    f"{WHO} is down: the first word of the Reboot was that it has begun. "
+                    "Memory is lost; after a Redeploy ephemeral disks are lost too. Event E1.",
+                ),
+            )
+        },
+        quiet={REBOOT: MANY[:25], WITHOUT_NOTICE: (610, 630)},
+    ),
+    Story(
+        "a type never seen before",
+        one(Seen("Teleport")),
+        fires={
+            ("AzureScheduledEventUnknownType", 60): (
+                Firing(
+                    row("Teleport", "warning"),
+                    "Azure announces an event of a type that these rules do not know.",
+                    f"{WHO} is about to meet a Teleport. It begins in 14m 30s, or sooner if approved. "
+                    "What will be lost is not known. Event E1.",
+                ),
+            )
+        },
+        quiet=dict.fromkeys((PREEMPT, TERMINATE, REDEPLOY, REBOOT, FREEZE, SHORT_FREEZE), MANY[:30]),
+    ),
+    Story(
+        "a policy waits until the event is due",
+        one(Seen(not_before=630), policy="file"),
+        fires={
+            ("AzureScheduledEventNotApproved", 570): (
+                Firing(
+                    row("Reboot", "warning", event_status="Scheduled"),
+                    "An event is due and has not been approved, where a policy approves events.",
+                    f"The Reboot of {WHO} begins in 1m 0s without approval: the workload may not be drained. Event E1.",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventNotApproved": (60, 320, 640)},
+    ),
+    Story(
+        "an event is overdue",
+        one(Seen(not_before=100)),
+        fires={
+            ("AzureScheduledEventOverdue", 710): (
+                Firing(
+                    row("Reboot", "warning", event_status="Scheduled"),
+                    "An event should have begun long ago and is still scheduled.",
+                    f"The Reboot of {WHO} is still Scheduled although its NotBefore has passed. "
+                    "It may begin at any moment. Event E1.",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventOverdue": (690, 700)},
+    ),
+    Story(
+        "an event does not end",
+        one(Seen(started=200, not_before=200)),
+        fires={
+            ("AzureScheduledEventStartedTooLong", 2000): (
+                Firing(
+                    row("Reboot", "warning", event_status="Started"),
+                    "An event began long ago and has not ended.",
+                    f"The Reboot of {WHO} has been Started for more than 30m: "
+                    "the VM may be stuck, or a second impact may follow. Event E1.",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventStartedTooLong": (300, 1500, 1990)},
+    ),
+    Story(
+        "a reboot is announced 5 minutes ahead",
+        one(Seen(not_before=330)),
+        fires={
+            ("AzureScheduledEventShortNotice", 60): (
+                Firing(
+                    row("Reboot", "info", event_status="Scheduled"),
+                    "An event was announced with less notice than documented.",
+                    f"The Reboot of {WHO} was announced only 5m 0s ahead: "
+                    "draining has less time than planned. Event E1.",
+                ),
+            )
+        },
+    ),
+    Story(
+        "a host is predicted to fail in three days",
+        one(Seen("Redeploy", not_before=3 * 86_400 + 30)),
+        fires={
+            ("AzureScheduledEventDegradedHost", 30): (
+                Firing(
+                    row("Redeploy", "warning", event_status="Scheduled"),
+                    "A VM is on a host that is predicted to fail.",
+                    f"The Redeploy of {WHO} is 3d 0h 0m 0s ahead: its host is predicted to fail, and may fail sooner. "
+                    "Redeploy the VM now, at a time that suits you. Event E1.",
+                ),
+            )
+        },
+        quiet={REDEPLOY: MANY[:30]},
+    ),
+    Story(
+        "two of five VMs of a scale set, in one zone, are evicted at once",
+        tuple(
+            Exporter(
+                f"vmss_{number}",
+                (Seen("Preempt", not_before=60, event_id=f"E{number}", resources=f"vmss_{number}"),) * (number < 2),
+            )
+            for number in range(5)
+        ),
+        fires={
+            ("AzureScheduledEventScaleSetHit", 40): (
+                Firing(
+                    {"scale_set": "vmss", "severity": "critical"},
+                    "Events hit a large part of a scale set at the same time.",
+                    "40% of the VMs of scale set vmss are hit by events that are Started or due: "
+                    "their capacity, memory and ephemeral disks may be lost at once.",
+                    "fleet",
+                ),
+            ),
+            ("AzureScheduledEventZoneHit", 40): (
+                Firing(
+                    {"location": "westeurope", "zone": "1", "severity": "critical"},
+                    "Events hit a large part of a zone at the same time.",
+                    "40% of the VMs in zone 1 of westeurope are hit by events that are Started or due: "
+                    "their capacity, memory and ephemeral disks may be lost at once.",
+                    "fleet",
+                ),
+            ),
+        },
+        quiet={"AzureScheduledEventScaleSetHit": (20,)},
+    ),
+    Story(
+        "an approval is refused",
+        (Exporter(more={"approval_requests_total rejected": lambda now: now >= 60}),),
+        fires={
+            ("AzureScheduledEventApprovalRefused", 90): (
+                Firing(
+                    watcher(),
+                    "The metadata service refused an approval.",
+                    "IMDS refused or failed an approval that vmss_0:10169 asked for: "
+                    "the event begins at its NotBefore instead, and not before.",
+                    "exporter",
+                ),
+            )
+        },
+    ),
+    Story(
+        "an exporter is down",
+        (Exporter(down=((60, 2000),)),),
+        fires={
+            (DOWN, 390): (
+                Firing(
+                    watcher(),
+                    "An exporter does not answer, and no event explains it.",
+                    "vmss_0:10169 has not been scraped for 5m: events that only this VM would report are not seen.",
+                    "exporter",
+                ),
+            )
+        },
+        quiet={DOWN: (300, 340)},
+    ),
+    Story(
+        "IMDS does not answer",
+        (
+            Exporter(
+                more={
+                    "up": lambda now: now < 60,
+                    "last_success_timestamp_seconds": lambda now: min(max(now, 1), 60),
+                    "polls_total timeout": counting(60, 2000),
+                }
+            ),
+        ),
+        fires={
+            (UNREACHABLE, 240): (
+                Firing(
+                    watcher(),
+                    "The metadata service does not answer an exporter.",
+                    "vmss_0:10169 gets no answer from IMDS: new events are not seen, "
+                    "and the last known ones stay shown.",
+                    "exporter",
+                ),
+            )
+        },
+        quiet={
+            UNREACHABLE: (90, 160),
+            "AzureScheduledEventDocumentInvalid": MANY[:20],
+            "AzureScheduledEventClockOff": MANY,
+        },
+    ),
+    Story(
+        "other clients eat up what IMDS answers",
+        (Exporter(more={"polls_total throttled": counting(0, 5000, 0.5)}),),
+        fires={
+            ("AzureScheduledEventThrottled", 900): (
+                Firing(
+                    watcher(),
+                    "The metadata service throttles an exporter.",
+                    "50% of the polls of vmss_0:10169 are throttled: "
+                    "the clients of IMDS on this VM ask more than 5 times a second together.",
+                    "exporter",
+                ),
+            )
+        },
+    ),
+    Story(
+        "something else answers in the place of IMDS",
+        (
+            Exporter(
+                more={
+                    "up": lambda now: now < 60,
+                    "polls_total invalid_document": counting(60, 2000),
+                }
+            ),
+        ),
+        fires={
+            ("AzureScheduledEventDocumentInvalid", 240): (
+                Firing(
+                    watcher(),
+                    "The metadata service answers with something that is no document of events.",
+                    "vmss_0:10169 cannot read what IMDS answers: new events are not seen.",
+                    "exporter",
+                ),
+            )
+        },
+    ),
+    Story(
+        "an exporter never gets a first answer",
+        (Exporter(fresh=((0, 5000),)),),
+        fires={
+            ("AzureScheduledEventNeverReady", 630): (
+                Firing(
+                    watcher(),
+                    "An exporter has not had one valid answer since it started.",
+                    "vmss_0:10169 has never had a valid answer from IMDS: no event of this VM is seen.",
+                    "exporter",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventNeverReady": (0, 300, 580), UNREACHABLE: MANY[:20]},
+    ),
+    Story(
+        "the disk under the journal fails",
+        (Exporter(more={"journal_errors_total": lambda now: now >= 60}),),
+        fires={
+            ("AzureScheduledEventJournalNotOnDisk", 390): (
+                Firing(
+                    watcher(),
+                    "An exporter cannot write its journal.",
+                    "vmss_0:10169 keeps its journal in memory because the disk fails: "
+                    "a restart loses the history of events and the spans that wait.",
+                    "exporter",
+                ),
+            )
+        },
+    ),
+    Story(
+        "the collector takes no spans",
+        (Exporter(more={"spans_queued": lambda now: 250 if now >= 60 else 20}),),
+        fires={
+            ("AzureScheduledEventSpansPilingUp", 990): (
+                Firing(
+                    watcher(),
+                    "Trace spans wait for a collector that does not take them.",
+                    "250 spans wait on vmss_0:10169: traces are late, and nothing else is lost.",
+                    "exporter",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventSpansPilingUp": (900,)},
+    ),
+    Story(
+        "a VM's clock is two minutes behind",
+        (Exporter(more={"last_success_timestamp_seconds": lambda now: now - 120}),),
+        fires={
+            ("AzureScheduledEventClockOff", 450): (
+                Firing(
+                    watcher(),
+                    "The clock of a VM differs from that of Prometheus.",
+                    "The clock of vmss_0:10169 is 2m 0s off: countdowns and moments of events are wrong by as much.",
+                    "exporter",
+                ),
+            )
+        },
+    ),
+)

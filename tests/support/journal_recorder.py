@@ -1,0 +1,104 @@
+"""What a poller does with a journal, what its file then says, and the damage that only its content shows."""
+
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, ObservationContext, observe
+from azure_scheduled_events_exporter.core.spans import finished
+from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import Entry, Restored
+
+DAY = 86400.0
+START = 1_700_000_000.0
+VM = "vmss_0"
+LOG = logging.getLogger("tests.journal")
+Open = Callable[[Path | None], "Recorder"]
+
+
+@dataclass
+class Recorder:
+    """What a poller does with a journal: it observes, records, and keeps the whole state in mind."""
+
+    journal: Journal
+    now: Timestamp = field(default_factory=lambda: Timestamp(START, 1000.0, "boot"))
+    known: Lifecycles = field(default_factory=Lifecycles)
+    statistics: Statistics = field(default_factory=Statistics)
+
+    def __post_init__(self) -> None:
+        self.take(self.journal.restore())
+
+    def take(self, restored: Restored) -> None:
+        """Begin with what the journal remembers."""
+        self.known, self.statistics = restored.lifecycles, restored.statistics
+
+    def after(self, seconds: float) -> "Recorder":
+        """Let time pass."""
+        self.now = Timestamp(self.now.wall + seconds, self.now.monotonic + seconds, self.now.boot_id)
+        return self
+
+    def sees(self, *event_ids: str) -> None:
+        """Observe a document with these events, all Scheduled, and journal what is new."""
+        events = tuple(
+            ScheduledEvent(event_id, "Freeze", EventStatus.SCHEDULED, "Platform", (VM,), self.now.wall + 900)
+            if event_id not in self.known.current
+            else self.known.current[event_id].event
+            for event_id in event_ids
+        )
+        self.known, changes = observe(self.known, Document(1, events), ObservationContext(self.now, VM))
+        self.statistics = self.statistics.plus(map(measure, changes))
+        spans = [span for change in changes for span in finished(change)]
+        self.journal.record(
+            Entry(changes, [change.lifecycle for change in changes], spans), self.statistics, self.known
+        )
+
+    def tries_disk(self) -> bool:
+        """Try to take the disk again, at once and a minute later; return whether that worked."""
+        found = self.journal.try_disk_again(self.now) or self.after(60).journal.try_disk_again(self.now)
+        if found is not None:
+            self.statistics = found.statistics
+        return found is not None
+
+    def is_up(self) -> bool:
+        """Whether transitions are on disk now."""
+        return self.journal.state.up
+
+    @property
+    def detected(self) -> int:
+        """How many events have been counted."""
+        return sum(count for (*_, transition), count in self.statistics.transitions.items() if transition == "detected")
+
+
+@contextlib.contextmanager
+def recorders() -> Iterator[Open]:
+    """Open journals, 90 days of retention, that are closed with the block; None keeps everything in memory."""
+    with contextlib.ExitStack() as stack:
+
+        def open_journal(path: Path | None) -> Recorder:
+            journal = Journal(path, 90 * DAY, LOG)
+            stack.callback(journal.close)
+            return Recorder(journal)
+
+        yield open_journal
+
+
+def history(path: Path) -> list[str]:
+    """Return the EventIds that the journal at ``path`` holds, sorted."""
+    store = read_only(path)
+    with closing(store):
+        return sorted(life.event_id for life in store.history())
+
+
+def bit_rot(path: Path) -> None:
+    """A sound database whose content no longer makes sense."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE lives SET life = substr(life, 7)")
+        connection.commit()

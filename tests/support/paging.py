@@ -1,0 +1,212 @@
+"""The chain behind the exporters as programs on loopback: Prometheus with rules, Alertmanager, and who is paged."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from alerts import Settings, render, resolve
+from alerts.scrape import scrape_examples
+from support.programs import Program, debian, eventually, fetch, free_port
+
+JOB = "azure-scheduled-events-exporter"
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One POST to a webhook: to which path, when (monotonic seconds), and what it said."""
+
+    path: str
+    at: float
+    body: dict[str, Any]
+
+    def alerts(self, **labels: str) -> list[tuple[str, str, str]]:
+        """Return name, severity and status of its alerts that carry ``labels``."""
+        return [
+            (alert["labels"]["alertname"], alert["labels"]["severity"], alert["status"])
+            for alert in self.body.get("alerts", ())
+            if labels.items() <= alert["labels"].items()
+        ]
+
+
+class Receiver:
+    """A webhook that keeps what it is told; every path is one receiver."""
+
+    def __init__(self) -> None:
+        self.notifications: list[Notification] = []
+        kept = self.notifications
+
+        class _Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                kept.append(Notification(self.path, time.monotonic(), json.loads(body)))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def webhooks(self) -> list[Notification]:
+        """Return what came in Alertmanager's own form: pages and tickets."""
+        return [each for each in list(self.notifications) if "alerts" in each.body]
+
+    def told(self, path: str, **labels: str) -> list[tuple[str, str, str]]:
+        """Return what the receiver at ``path`` was told, in order: name, severity, firing or resolved."""
+        return [alert for each in list(self.notifications) if each.path == path for alert in each.alerts(**labels)]
+
+
+class Alertmanager(Program):
+    """Debian's Alertmanager with the generated configuration of ``settings``."""
+
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        write(folder, "alertmanager/", settings)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        super().__init__(
+            [
+                debian("prometheus-alertmanager"),
+                f"--config.file={folder / 'alertmanager' / 'alertmanager.yml'}",
+                f"--storage.path={folder / 'alertmanager-data'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--cluster.listen-address=",
+            ],
+            folder / "alertmanager.log",
+        )
+        self.wait_for_line(r'msg=Listening|msg="Listening on"')
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return the alerts that it holds now."""
+        found: list[dict[str, Any]] = json.loads(fetch(f"{self.url}/api/v2/alerts").body)
+        return found
+
+
+class RuledPrometheus(Program):
+    """Debian's Prometheus with the generated rules, scraping what :meth:`scrape` names."""
+
+    def __init__(self, folder: Path, settings: Settings, alertmanager: str, targets: Sequence[str]) -> None:
+        write(folder, "prometheus/", settings)
+        config = scrape_examples(settings)["prometheus-file-sd.yml"].replace("127.0.0.1:9093", alertmanager)
+        (folder / "prometheus" / "prometheus.yml").write_text(config)
+        self._targets = folder / "prometheus" / "targets"
+        self._targets.mkdir(exist_ok=True)
+        self.scrape(targets)
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        super().__init__(
+            [
+                debian("prometheus"),
+                f"--config.file={folder / 'prometheus' / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            folder / "prometheus.log",
+        )
+        self.wait_for_line("Server is ready to receive web requests")
+
+    def scrape(self, targets: Sequence[str]) -> None:
+        """Scrape these (host:port) from now on."""
+        (self._targets / "exporters.json").write_text(json.dumps([{"targets": list(targets)}]))
+
+    def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Return the instant vector of ``expression``."""
+        answer = fetch(f"{self.url}/api/v1/query", "POST", f"query={_escape(expression)}".encode(), **_FORM)
+        assert answer.status == 200, answer.body
+        return [(each["metric"], float(each["value"][1])) for each in json.loads(answer.body)["data"]["result"]]
+
+    def fired(self, **labels: str) -> set[tuple[str, str]]:
+        """Return name and severity of every alert that has fired so far with ``labels``."""
+        matchers = ",".join(f'{name}="{value}"' for name, value in {"alertstate": "firing", **labels}.items())
+        found = self.query(f"max by (alertname, severity) (max_over_time(ALERTS{{{matchers}}}[1h]))")
+        return {(metric["alertname"], metric["severity"]) for metric, _ in found}
+
+    def rule_groups(self) -> list[dict[str, Any]]:
+        """Return the groups of rules with their health and figures."""
+        groups: list[dict[str, Any]] = json.loads(fetch(f"{self.url}/api/v1/rules").body)["data"]["groups"]
+        return groups
+
+
+_FORM = {"Content_Type": "application/x-www-form-urlencoded"}
+
+
+def _escape(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)
+
+
+def write(folder: Path, prefix: str, settings: Settings) -> None:
+    """Write the generated files below ``prefix`` into ``folder``."""
+    for name, text in render(settings, grafana=False).items():
+        if name.startswith(prefix):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def receivers(url: str) -> dict[str, str]:
+    """Return the settings that send pages to ``URL/pager`` and tickets to ``URL/tickets``, and nothing elsewhere."""
+    return {
+        "pager.pagerduty-key": "",
+        "pager.opsgenie-key": "",
+        "pager.webhook-url": f"{url}/pager",
+        "chat.slack-url": "",
+        "tickets.webhook-url": f"{url}/tickets",
+        "tickets.email-to": "",
+    }
+
+
+class Stack:
+    """Prometheus, Alertmanager and a webhook receiver, with ``values`` over the shipped settings.
+
+    With ``slack``, the receiver also hears at ``/slack`` what a chat would show.
+    """
+
+    def __init__(self, folder: Path, values: dict[str, str], targets: Sequence[str], *, slack: bool = False) -> None:
+        self.receiver = Receiver().__enter__()
+        chat = {"chat.slack-url": f"{self.receiver.url}/slack"} if slack else {}
+        self.settings = resolve({**receivers(self.receiver.url), **chat, **values})
+        self.alertmanager = Alertmanager(folder, self.settings)
+        address = self.alertmanager.url.removeprefix("http://")
+        self.prometheus = RuledPrometheus(folder, self.settings, address, targets)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.prometheus.kill()
+        self.alertmanager.kill()
+        self.receiver.__exit__(kind, error, trace)
+
+    def wait_for_targets(self, count: int) -> None:
+        """Wait until ``count`` targets are scraped, have had an answer, and know which VM they are on."""
+        seeing = "azure_scheduled_events_last_success_timestamp_seconds > 0"
+        ready = f"count(azure_scheduled_events_instance_info and on (job, instance) {seeing}) or vector(0)"
+        eventually(lambda: self.prometheus.query(ready)[0][1] >= count, f"{count} exporters are scraped", 120)
+
+    def check_rules(self) -> None:
+        """Assert that every rule has been evaluated without an error."""
+        rules = [rule for group in self.prometheus.rule_groups() for rule in group["rules"]]
+        assert rules
+        assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"] == []

@@ -1,0 +1,237 @@
+"""Programs under test, as processes on loopback, and ways to wait for what they show."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from support.paths import GUARD, ROOT
+
+TOOLS = ROOT / ".tools" / "usr" / "bin"
+COMMAND = str(Path(sys.executable).parent / "azure-scheduled-events-exporter")
+PREFIX = "azure_scheduled_events_"
+PATIENCE = 30.0  # seconds; a busy machine is slow, a broken program never gets there
+_Found = TypeVar("_Found")
+
+
+def eventually(look: Callable[[], _Found], what: str, seconds: float = PATIENCE) -> _Found:
+    """Return the first true value of ``look``; fail, naming ``what``, if there is none in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:g} s: {what}; last seen: {found!r}")
+        time.sleep(0.02)
+    return found
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment in which no program reaches the metadata address and no setting of ours leaks in."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "OTEL_"))}
+    return {**clean, "PYTHONPATH": str(GUARD), **more}
+
+
+def debian(program: str) -> str:
+    """Return the path of a program of a Debian package, unpacked by scripts/prometheus or on the PATH."""
+    unpacked = TOOLS / program
+    return str(unpacked) if unpacked.exists() else program
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP answer, whatever its status."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+
+def fetch(url: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
+    """Return the answer to one request; header names with underscores for dashes."""
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url, data=body, headers=names, method=method)  # noqa: S310 - http only
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(request, timeout=PATIENCE) as response:
+            return Answer(response.status, response.headers, response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.headers, error.read())
+
+
+class Scrape:
+    """The samples of one exposition in text format; names without our prefix."""
+
+    def __init__(self, text: str) -> None:
+        self.samples: dict[str, list[tuple[dict[str, str], float]]] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                self.samples.setdefault(sample.name.removeprefix(PREFIX), []).append((sample.labels, sample.value))
+
+    def series(self, name: str, **labels: str) -> list[tuple[dict[str, str], float]]:
+        """Return the samples of ``name`` that carry ``labels``."""
+        return [(have, value) for have, value in self.samples.get(name, []) if labels.items() <= have.items()]
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Return the value of the one series that carries ``labels``; None if there is none."""
+        found = self.series(name, **labels)
+        assert len(found) <= 1, f"{len(found)} series {name} with {labels}"
+        return found[0][1] if found else None
+
+    def total(self, name: str, **labels: str) -> float:
+        """Return the sum over all series that carry ``labels``."""
+        return sum(value for _, value in self.series(name, **labels))
+
+    def transitions(self, **labels: str) -> dict[str, float]:
+        """Return the transitions counted so far, without those that are 0."""
+        counted: dict[str, float] = {}
+        for have, value in self.series("transitions_total", **labels):
+            if value:
+                counted[have["transition"]] = counted.get(have["transition"], 0) + value
+        return counted
+
+
+class Program:
+    """A process whose output goes to a file."""
+
+    def __init__(self, arguments: list[str], output: Path, **env: str) -> None:
+        self.output = output
+        with output.open("wb") as file:
+            self.process = subprocess.Popen(
+                arguments, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=environment(**env)
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    @property
+    def log(self) -> str:
+        """What it has written so far."""
+        return self.output.read_text(errors="replace")
+
+    def lines(self, text: str) -> list[str]:
+        """Return the lines of the log that contain ``text``."""
+        return [line for line in self.log.splitlines() if text in line]
+
+    def wait_for_line(self, pattern: str) -> re.Match[str]:
+        """Return the first match of ``pattern`` in the log, once it is there."""
+
+        def look() -> re.Match[str] | None:
+            found = re.search(pattern, self.log)
+            if found is None and self.process.poll() is not None:
+                pytest.fail(f"ended with {self.process.returncode} before it wrote {pattern!r}:\n{self.log}")
+            return found
+
+        found = eventually(look, f"{pattern!r} in the log")
+        assert found
+        return found
+
+    def terminate(self) -> int:
+        """Send SIGTERM and return the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(PATIENCE)
+
+    def kill(self) -> None:
+        """Send SIGKILL, as a power cut would end it."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(PATIENCE)
+
+
+class Exporter(Program):
+    """``azure-scheduled-events-exporter run`` on a free port; ``command`` is another way to call the program."""
+
+    def __init__(
+        self, endpoint: str, output: Path, *flags: str, command: Sequence[str] = (COMMAND,), **env: str
+    ) -> None:
+        base = [*command, "run", "--imds.endpoint", endpoint, "--web.listen-address", "127.0.0.1:0"]
+        journal = [] if any(flag.startswith("--journal.path") for flag in flags) else ["--journal.path", "memory"]
+        super().__init__([*base, *journal, *flags], output, **env)
+        try:
+            self.port = int(self.wait_for_line(r"msg\W+listening.*\bport\W+(\d+)")[1])
+        except BaseException:
+            self.kill()
+            raise
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def scrape(self) -> Scrape:
+        """Return its metrics now."""
+        answer = fetch(f"{self.url}/metrics")
+        assert answer.status == 200, answer
+        return Scrape(answer.body.decode())
+
+    def shows(self, what: str, look: Callable[[Scrape], _Found]) -> _Found:
+        """Return the first true value of ``look`` on its metrics; fail, naming ``what``, if there is none in time."""
+        return eventually(lambda: look(self.scrape()), what)
+
+
+class Prometheus(Program):
+    """Debian's Prometheus, scraping ``targets`` (host:port) every ``interval``."""
+
+    def __init__(self, folder: Path, *targets: str, interval: str = "1s") -> None:
+        config = folder / "prometheus.yml"
+        config.write_text(
+            json.dumps(
+                {
+                    "global": {"scrape_interval": interval, "evaluation_interval": interval},
+                    "scrape_configs": [{"job_name": "exporter", "static_configs": [{"targets": targets}]}],
+                }
+            )
+        )
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        super().__init__(
+            [
+                debian("prometheus"),
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'tsdb'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            folder / "prometheus.log",
+        )
+        self.wait_for_line("Server is ready to receive web requests")
+
+    def query(self, expression: str) -> dict[str, float]:
+        """Return the instant vector of ``expression``: each value under its labels as ``a=b,c=d``."""
+        result = self._api("query", query=expression)
+        return {
+            ",".join(f"{name}={value}" for name, value in sorted(series["metric"].items())): float(series["value"][1])
+            for series in result
+        }
+
+    def one(self, expression: str) -> float | None:
+        """Return the value of the one series of ``expression``; None if there is none."""
+        found = list(self.query(expression).values())
+        assert len(found) <= 1, f"{len(found)} series of {expression}"
+        return found[0] if found else None
+
+    def _api(self, path: str, **parameters: str) -> list[dict[str, Any]]:
+        query = urllib.parse.urlencode(parameters)
+        answer = fetch(f"{self.url}/api/v1/{path}?{query}")
+        assert answer.status == 200, answer.body
+        result: list[dict[str, Any]] = json.loads(answer.body)["data"]["result"]
+        return result
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago, for programs that cannot tell which one they took."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,160 @@
+"""The HTTP server on a thread of its own, and the bytes of requests and answers, for the tests on the wire."""
+
+import asyncio
+import http.client
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from azure_scheduled_events_exporter.http_server.connection import AccessControl, Limits, Request, Response
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from azure_scheduled_events_exporter.http_server.server import Handler, Server
+
+LOOPBACK = ListenAddress("127.0.0.1", 0)
+PAGE = b"azure_scheduled_events_up 1\n"
+BIG = b"0123456789abcdef" * 93_750  # 1.5 MB
+HUGE = BIG * 10  # more than the kernel takes for a client that does not read
+LIMITS = Limits()
+PATIENCE = 5.0  # seconds a test waits for what should come at once
+
+
+def _page(request: Request) -> Response:
+    assert request.headers["host"]
+    return Response(200, PAGE, "text/plain")
+
+
+def _big(_: Request) -> Response:
+    return Response(200, BIG, "text/plain")
+
+
+def _huge(_: Request) -> Response:
+    return Response(200, HUGE, "text/plain")
+
+
+def _echo(request: Request) -> Response:
+    return Response(200, f"{request.method} {request.path} {request.query}".encode(), "text/plain")
+
+
+ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/big": _big, "/huge": _huge, "/echo": _echo}
+
+
+class _Records(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+class Running:
+    """A server on its own thread, and what it logs."""
+
+    def __init__(self, server: Server, records: list[logging.LogRecord]) -> None:
+        self.server = server
+        self.records = records
+
+    def connect(self, receive_buffer: int | None = None) -> socket.socket:
+        """Return a connected socket that gives up after PATIENCE."""
+        client = socket.socket()
+        if receive_buffer:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        client.settimeout(PATIENCE)
+        client.connect(("127.0.0.1", self.server.port))
+        return client
+
+    def talk(self, *parts: bytes) -> bytes:
+        """Send ``parts``, close our side, and return everything that comes back until the server closes."""
+        with self.connect() as client:
+            for part in parts:
+                client.sendall(part)
+            client.shutdown(socket.SHUT_WR)
+            return read_all(client)
+
+    def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
+        """Send one well-formed request and return status, body and headers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=PATIENCE)
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), dict(answer.headers)
+        finally:
+            connection.close()
+
+
+@contextmanager
+def serving(
+    routes: Mapping[str, Handler] = ROUTES,
+    limits: Limits = LIMITS,
+    address: ListenAddress = LOOPBACK,
+    door: Callable[[logging.Logger], AccessControl] | None = None,
+) -> Iterator[Running]:
+    """Run a server for the length of the block, with the door made for its log; a crash of its loop fails the test."""
+    records = _Records()
+    log = logging.Logger("test")  # noqa: LOG001 - its own, so nothing of the test's logging reaches it
+    log.addHandler(records)
+    server = Server(address, routes, limits, door=door(log) if door else None, log=log)
+    started, problems = threading.Event(), list[object]()
+    ends: list[Callable[[], object]] = []
+
+    async def serve() -> None:
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        loop.set_exception_handler(lambda _, context: problems.append(context))
+        ends.append(lambda: loop.call_soon_threadsafe(stop.set))
+        await server.start()
+        started.set()
+        await stop.wait()
+        await server.stop()
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        assert started.wait(PATIENCE)
+        yield Running(server, records.records)
+    finally:
+        ends[0]()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert not problems
+
+
+def read_all(client: socket.socket) -> bytes:
+    """Return what comes until the server closes; a reset counts as an end."""
+    received = bytearray()
+    while True:
+        try:
+            piece = client.recv(65536)
+        except ConnectionResetError:
+            return bytes(received)
+        if not piece:
+            return bytes(received)
+        received += piece
+
+
+def read_answer(client: socket.socket) -> bytes:
+    """Return one whole answer and leave the connection open."""
+    answer = http.client.HTTPResponse(client)
+    answer.begin()
+    assert answer.status == 200
+    return answer.read()
+
+
+def request(path: str = "/metrics", method: str = "GET", version: str = "1.1", *headers: str) -> bytes:
+    """Return the bytes of a request."""
+    lines = [f"{method} {path} HTTP/{version}", "Host: exporter", *headers]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def status(answer: bytes) -> int:
+    """Return the status of a raw answer."""
+    return int(answer.split(b" ", 2)[1])
+
+
+def header(answer: bytes, name: str) -> str | None:
+    """Return the header ``name`` of a raw answer."""
+    for line in answer.partition(b"\r\n\r\n")[0].decode().split("\r\n")[1:]:
+        if line.lower().startswith(f"{name.lower()}:"):
+            return line.partition(":")[2].strip()
+    return None

@@ -1,0 +1,185 @@
+"""The wall clock is set by an hour, forth and back, in mid event: what is told stays right.
+
+Debian's libfaketime shifts the wall clock of the exporter's process, and of no other; its monotonic clock stays.
+"""
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.collector import Collector
+from support.paths import TOOLS
+from support.programs import Exporter, Scrape, eventually
+from trials.trial import POLL, QUIET, Crew, Order, Row, Watch, polls
+from trials.truth import check_file, check_rows, told
+
+JUMPS = (-3600, 0, 3600)
+NOTICE_SECONDS = 14_400.0  # more than any jump, so that no event is overdue by any clock
+TOLERANCE_SECONDS = 5.0  # that a scrape may take on a busy machine
+BUSY_SECONDS = 20.0  # by which a busy machine may hold up the exporter
+
+
+def library() -> Path:
+    """Return libfaketime, as scripts/torture unpacks it."""
+    found = sorted((TOOLS.parent / "lib").glob("*/faketime/libfaketime.so.1"))
+    found += sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    assert found, "libfaketime is missing: run scripts/faketime, or install Debian's package libfaketime"
+    return found[0]
+
+
+class WallClock:
+    """The wall clock of one process, by ``offset`` seconds before the true time."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.offset = 0
+        self.jumps = 0
+        self.set(0)
+        self.environment = {
+            "LD_PRELOAD": str(library()),
+            "FAKETIME_TIMESTAMP_FILE": str(file),
+            "FAKETIME_NO_CACHE": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
+
+    def set(self, offset: int) -> None:
+        """Set it."""
+        self.jumps += offset != self.offset
+        self.offset = offset
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(f"{offset:+d}\n")
+        fresh.replace(self._file)
+
+    def now(self) -> float:
+        """Return what it says."""
+        return time.time() + self.offset
+
+
+@dataclass
+class Trial:
+    """One exporter whose clock is set while events come and go."""
+
+    order: Order
+    simulator: Simulator
+    clock: WallClock
+    exporter: Exporter
+    scheduled: float = 0.0
+    started: float = 0.0
+    countdowns: int = 0
+    expected: dict[str, int] = field(default_factory=dict)
+
+    def life(self, *, cancelled: bool) -> None:
+        """Let an event come and go, with jumps of the clock at any time."""
+        event_id = str(uuid.uuid4()).upper()
+        not_before = time.time() + NOTICE_SECONDS
+        self._jumps()
+        begin = time.monotonic()
+        self._shows(event_id, "Scheduled", not_before, "detected")
+        self._jumps()
+        self._counts_down(not_before)
+        self._jumps()
+        if cancelled:
+            self._gone("cancelled")
+            self.scheduled += time.monotonic() - begin
+            return
+        self._shows(event_id, "Started", not_before, "approved", "started")
+        self.scheduled += time.monotonic() - begin
+        begin = time.monotonic()
+        self._jumps()
+        self._gone("completed")
+        self.started += time.monotonic() - begin
+
+    def _jumps(self) -> None:
+        """Set the clock, or leave it, and see a poll happen by it."""
+        self.clock.set(self.order.chance.choice(JUMPS))
+        before = polls(self.exporter.scrape())
+        scrape = self.exporter.shows("two polls", lambda now: now if polls(now) >= before + 2 else None)
+        assert scrape
+        assert scrape.value("up") == 1
+        success = scrape.value("last_success_timestamp_seconds") or 0
+        assert abs(success - self.clock.now()) < TOLERANCE_SECONDS + BUSY_SECONDS, "not the clock that was set"
+
+    def _counts_down(self, not_before: float) -> None:
+        (left,) = [value for _, value in self.exporter.scrape().series("event_seconds_until_not_before")]
+        assert abs(left - (not_before - self.clock.now())) < TOLERANCE_SECONDS, f"{left} s by {self.clock.offset}"
+        self.countdowns += 1
+
+    def _shows(self, event_id: str, status: str, not_before: float, *transitions: str) -> None:
+        due = formatdate(not_before, usegmt=True) if status == "Scheduled" else ""
+        event = {"EventId": event_id, "EventStatus": status, "EventType": "Freeze", "NotBefore": due}
+        self.simulator.set_document([{**event, "Resources": ["vmss_0"], "EventSource": "Platform"}])
+        self._tells(transitions)
+
+    def _gone(self, transition: str) -> None:
+        self.simulator.set_document([])
+        self._tells([transition])
+
+    def _tells(self, transitions: Iterable[str]) -> None:
+        for transition in transitions:
+            self.expected[transition] = self.expected.get(transition, 0) + 1
+        self.exporter.shows(f"{self.expected}", lambda now: now.transitions() == self.expected)
+
+
+def check(trial: Trial, scrape: Scrape, elapsed: float) -> Mapping[str, float]:
+    """No duration is negative, or longer than it was by the monotonic clock; return the sums."""
+    sums = {
+        "scheduled": scrape.total("phase_duration_seconds_sum", phase="scheduled"),
+        "started": scrape.total("phase_duration_seconds_sum", phase="started"),
+        "approval": scrape.total("approval_latency_seconds_sum"),
+        "notice": scrape.total("notice_seconds_sum"),
+        "pause": scrape.total("observed_pause_seconds_sum"),
+        "polls": scrape.total("poll_duration_seconds_sum"),
+    }
+    assert all(value >= 0 for value in sums.values()), sums
+    assert sums["scheduled"] <= trial.scheduled + TOLERANCE_SECONDS, (sums, trial.scheduled)
+    assert sums["started"] <= trial.started + TOLERANCE_SECONDS, (sums, trial.started)
+    assert sums["approval"] <= trial.scheduled + TOLERANCE_SECONDS, (sums, trial.scheduled)
+    assert sums["pause"] <= BUSY_SECONDS * trial.expected["completed"], (sums, "a jump is no pause")
+    assert sums["polls"] <= elapsed, (sums, elapsed)
+    detected = trial.expected["detected"]
+    assert sums["notice"] >= detected * (NOTICE_SECONDS - max(JUMPS) - BUSY_SECONDS), sums
+    assert sums["notice"] <= detected * (NOTICE_SECONDS - min(JUMPS)), sums
+    return sums
+
+
+def run(order: Order) -> Row:
+    """Set the clock while events come and go."""
+    lives = order.pick(60, 2)
+    clock = WallClock(order.folder / "clock")
+    journal = order.folder / "state"
+    with (
+        Simulator(QUIET) as simulator,
+        Collector() as collector,
+        Crew(order.folder) as crew,
+    ):
+        flags = ("--instance.name", "vmss_0", "--journal.path", str(journal), "--otlp.endpoint", collector.url)
+        exporter = crew.start(simulator.url, *POLL, *flags, **clock.environment)
+        exporter.shows("a poll", lambda now: now.value("up") == 1)
+        trial, began = Trial(order, simulator, clock, exporter), time.monotonic()
+        with Watch(exporter) as watch:
+            for number in range(lives):
+                trial.life(cancelled=number % 3 == 1)
+                if (number + 1) % 20 == 0:
+                    order.say(f"{number + 1} events, {clock.jumps} jumps")
+        elapsed = time.monotonic() - began
+        scrape = exporter.scrape()
+        check(trial, scrape, elapsed)
+        spans = 5 * trial.expected["completed"] + 3 * trial.expected["cancelled"]
+        eventually(lambda: len(collector.spans()) == spans, f"{spans} spans, not {len(collector.spans())}")
+        assert all(span.end >= span.start for span in collector.accepted), "a span ends before its start"
+        exporter.kill()
+    rows = told(journal)
+    check_rows(rows)
+    check_file(journal)
+    assert {transition for _, transition in rows} == trial.expected.keys()
+    return Row(
+        "clock",
+        f"{clock.jumps} jumps of the wall clock by one or two hours, forth and back, in mid event, seed {order.seed}",
+        f"{lives} events, each ended as it did; {trial.countdowns} countdowns right by the clock as it was set; no "
+        f"negative duration, {watch.answered} scrapes, all answered, {polls(scrape):.0f} polls in {elapsed:.0f} s",
+    )

@@ -1,0 +1,137 @@
+"""A file system in a file: small, mounted, and to be copied at any moment as a power cut would leave it."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Self
+
+from support.programs import eventually
+
+_FREEZE, _THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise OSError(f"{' '.join(map(str, command))}: {done.stderr.strip()}")
+
+
+def can_mount() -> bool:
+    """Return whether this machine lets us mount such a file: Linux, root, a loop device."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with Image(Path(folder), mebibytes=4):
+                return True
+        except OSError:
+            return False
+
+
+class Image:
+    """An ext4 file system, mounted at :attr:`place` while the block lasts."""
+
+    def __init__(self, folder: Path, mebibytes: int = 16, *, journal: bool = True) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = folder / "disk.img"
+        self.place = folder / "mounted"
+        self.place.mkdir(exist_ok=True)
+        with self.file.open("wb") as file:
+            file.truncate(mebibytes << 20)
+        options = ("-E", "lazy_itable_init=0", "-m", "0", *(() if journal else ("-O", "^has_journal")))
+        _run("mkfs.ext4", "-q", "-F", *options, self.file)
+
+    def __enter__(self) -> Self:
+        self.mount()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.empty()
+        if kind is None:
+            self.unmount()
+        else:  # whoever uses it still is about to be ended
+            _run("umount", "--lazy", self.place)
+
+    def mount(self) -> None:
+        """Mount it (again)."""
+        _run("mount", "-o", "loop", self.file, self.place)
+
+    def unmount(self) -> None:
+        """Unmount it, once nobody uses it."""
+
+        def unmounted() -> bool:
+            try:
+                _run("umount", self.place)
+            except OSError:
+                return False
+            return True
+
+        eventually(unmounted, f"an unmounted {self.place}")
+
+    def fill(self) -> None:
+        """Leave no room."""
+        with (self.place / "filler").open("wb", buffering=0) as file:
+            for block in (1 << 18, 1 << 12, 1 << 9):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(bytes(block))
+                with contextlib.suppress(OSError):
+                    os.fsync(file.fileno())
+
+    def empty(self) -> None:
+        """Make room again."""
+        (self.place / "filler").unlink(missing_ok=True)
+
+    def fails(self) -> None:
+        """Let the kernel meet an error, upon which it makes the file system read-only until it is mounted anew."""
+        _run("mount", "-o", "remount,abort", self.place)
+
+
+class Power:
+    """A disk whose power can be cut at any moment, while its owner goes on.
+
+    It is a file on a file system of its own. Freezing that one holds up every write to the disk between two blocks, so
+    a copy made meanwhile is what the disk held at that moment: what was on its way is missing, as after a power cut.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._under = Image(folder / "under", 40, journal=False)
+        self._copy = folder / "copy"
+        self.disk: Image | None = None
+
+    def __enter__(self) -> Self:
+        self._under.__enter__()
+        self.disk = Image(self._under.place / "disk")
+        self.disk.mount()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assert self.disk
+        self.disk.__exit__(kind)
+        self._under.__exit__(kind)
+
+    def cut(self) -> "Remains":
+        """Return the disk as it is at this moment."""
+        assert self.disk
+        self._copy.mkdir(exist_ok=True)
+        handle = os.open(self._under.place, os.O_RDONLY)
+        try:
+            fcntl.ioctl(handle, _FREEZE, 0)
+            try:
+                shutil.copyfile(self.disk.file, self._copy / "disk.img")
+            finally:
+                fcntl.ioctl(handle, _THAW, 0)
+        finally:
+            os.close(handle)
+        return Remains(self._copy)
+
+
+class Remains(Image):
+    """What a power cut left of a disk; mounting it lets the file system replay its own journal."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = folder / "disk.img"
+        self.place = folder / "mounted"
+        self.place.mkdir(exist_ok=True)

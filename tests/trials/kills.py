@@ -1,0 +1,144 @@
+"""SIGKILL at any moment of a lifecycle: the journal, the counters and what truly happened agree in the end."""
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Simulator, What, parse
+from support.programs import Exporter, Scrape, eventually
+from trials.trial import POLL, POLL_SECONDS, Crew, Order, Row
+from trials.truth import Polls, Truth, check_counters, check_file, check_rows, check_truth, told
+
+# Every way that an event can go, all at once, in half a minute; phases short enough that some of them meet no poll.
+STORY = parse(
+    """
+    description: Everything that can happen, at once.
+    vms: [{name: vm_0}, {name: vm_1}]
+    events:
+      - {type: Freeze, announced_at: 1s, notice: 5s, started_for: 4s}
+      - {type: Reboot, announced_at: 2s, notice: 9s, started_for: 300ms, resources: [vm_0]}
+      - {type: Redeploy, source: User, announced_at: 2s, notice: 3s, started_for: 6s, resources: [vm_1]}
+      - {type: Preempt, announced_at: 3s, notice: 400ms, started_for: 300ms}
+      - {type: Reboot, announced_at: 4s, starts: at once, started_for: 5s}
+      - {type: Freeze, announced_at: 1s, notice: 30s, rescheduled_at: 4s, new_notice: 20s, cancelled_at: 10s}
+      - {type: Terminate, announced_at: 5s, notice: 12s, cancelled_at: 9s}
+      - {type: Freeze, announced_at: 6s, notice: 4s, started_for: 2s}
+    """,
+    "STORY",
+    "story",
+)
+
+
+@dataclass
+class Ordeal:
+    """An exporter that is killed again and again while the simulator plays."""
+
+    simulator: Simulator
+    journal: Path
+    crew: Crew
+    chance: random.Random
+    exporter: Exporter | None = None
+    lives: list[tuple[float, float]] = field(default_factory=list)
+    counted: Counter[str] = field(default_factory=Counter)
+    kills: int = 0
+    truth: dict[str, Truth] = field(default_factory=dict)
+    polls: list[float] = field(default_factory=list)
+    began: float = 0.0
+    rounds: int = 0
+
+    def starts(self) -> None:
+        """Start it again; no counter may be less than before."""
+        self.began = self.simulator.now()
+        flags = (*POLL, "--instance.name", "vm_0", "--journal.path", str(self.journal))
+        self.exporter = self.crew.start(self.simulator.url, *flags)
+        self.looks_at(self.exporter.scrape())
+
+    def looks_at(self, scrape: Scrape) -> None:
+        """Compare the counters with what they were."""
+        now = Counter({name: int(value) for name, value in scrape.transitions().items()})
+        assert not self.counted - now, f"counters fell from {self.counted} to {now}"
+        self.counted = now
+
+    def dies(self) -> None:
+        """Let it live for a moment, and kill it."""
+        assert self.exporter
+        pause = self.chance.choice([self.chance.uniform(0, 0.2), self.chance.uniform(0, 1.2)])
+        until = self.simulator.now() + pause
+        if self.chance.random() < 0.3:
+            self.looks_at(self.exporter.scrape())
+        eventually(lambda: self.simulator.now() >= until, "the moment")
+        self.exporter.kill()
+        self.lives.append((self.began, self.simulator.now()))
+        self.kills += 1
+        self.takes_note()
+
+    def takes_note(self) -> None:
+        """Keep what the simulator knows: it forgets what is old."""
+        for happening in self.simulator.record:
+            self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(happening.what, happening.at)
+        last = self.polls[-1] if self.polls else 0.0
+        self.polls += [
+            seen.at for seen in self.simulator.requests if seen.path.endswith("scheduledevents") and seen.at > last
+        ]
+
+    def over(self) -> bool:
+        """Whether every event of the scenario has come and gone."""
+        events = [each for each in self.simulator.record if each.what in {What.COMPLETED, What.CANCELLED}]
+        return len(events) >= len(STORY.events) * self.rounds
+
+    def plays(self) -> None:
+        """Begin the scenario anew."""
+        self.simulator.play(STORY)
+        self.rounds += 1
+
+    def ends(self) -> Scrape:
+        """Let the last life see the end of the story, and return its metrics."""
+        self.starts()
+        exporter = self.exporter
+        assert exporter
+        eventually(self.over, "the end of the story", seconds=60)
+        exporter.shows("no current event", lambda s: s.value("up") == 1 and not s.series("event_info"))
+        at_least = self.simulator.now()
+        eventually(lambda: self.simulator.requests[-1].at > at_least + POLL_SECONDS, "one more poll")
+        self.takes_note()
+        self.lives.append((self.began, self.simulator.now()))
+        scrape = exporter.scrape()
+        self.looks_at(scrape)
+        exporter.kill()
+        return scrape
+
+    @property
+    def surely_taken_in(self) -> list[float]:
+        """The polls whose answer was taken in: the same process has polled again after them."""
+        lives = [[at for at in self.polls if begin <= at <= end] for begin, end in self.lives]
+        return [at for polls in lives for at in polls[:-1]]
+
+
+def run(order: Order) -> Row:
+    """However often it is killed, nothing is lost that it can have seen, nothing counted twice, nothing damaged."""
+    kills = order.pick(200, 12)
+    journal = order.folder / "state"
+    with Simulator(STORY) as simulator, Crew(order.folder) as crew:
+        ordeal = Ordeal(simulator, journal, crew, order.chance)
+        ordeal.plays()
+        while ordeal.kills < kills:
+            ordeal.starts()
+            ordeal.dies()
+            if ordeal.over() and ordeal.kills < kills:
+                ordeal.plays()
+            if ordeal.kills % 20 == 0:
+                order.say(f"{ordeal.kills} kills, {sum(ordeal.counted.values())} transitions")
+        scrape = ordeal.ends()
+    rows = told(journal)
+    check_file(journal)
+    check_counters(rows, scrape)
+    check_rows(rows)
+    check_truth(rows, ordeal.truth, Polls(ordeal.polls, ordeal.surely_taken_in))
+    lost = sum(transition == "lost" for _, transition in rows)
+    return Row(
+        "kills",
+        f"{kills} SIGKILLs at random moments of {len(ordeal.truth)} events, seed {order.seed}",
+        f"{len(rows)} transitions, none twice, none missing of what was seen, one end for each event, `/metrics` equal "
+        f"to the journal, `integrity_check` ok; {lost} events ended as `lost`, having left while nobody polled",
+    )

@@ -1,0 +1,119 @@
+"""What truly happened, as the simulator has it, against what the exporter tells of it."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from azure_scheduled_events_exporter.journal.files import file_path, read_only
+from azure_scheduled_events_exporter.simulator import What
+from support.programs import Scrape
+
+Row = tuple[str, str]
+"""An EventId and a transition."""
+
+ENDS = {"completed", "cancelled", "lost"}
+MARGIN = 0.25  # seconds that an answer may be older or younger than the arrival of its request
+_ORDER = ["detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost"]
+
+
+@dataclass
+class Truth:
+    """What the simulator says about one event."""
+
+    moments: dict[What, float] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> tuple[float, float]:
+        """From when to when it stood in the document."""
+        end = self.moments.get(What.COMPLETED, self.moments.get(What.CANCELLED, float("inf")))
+        return self.moments[What.ANNOUNCED], end
+
+    @property
+    def started(self) -> tuple[float, float]:
+        """From when to when it stood there as Started; never, if it did not."""
+        begin = self.moments.get(What.STARTED, float("inf"))
+        return begin, self.moments.get(What.COMPLETED, begin)
+
+
+@dataclass
+class Polls:
+    """When the exporter polled, on the simulator's clock: ``all`` of it, and what it has surely taken in."""
+
+    all: Sequence[float]
+    taken_in: Sequence[float]
+
+
+def told(journal: Path) -> list[Row]:
+    """Return the transitions that the journal holds, the oldest first."""
+    store = read_only(journal)
+    try:
+        return [(str(record["event_id"]), str(record["transition"])) for _, record in store.told()]
+    finally:
+        store.close()
+
+
+def polled(polls: Sequence[float], begin: float, end: float, margin: float) -> bool:
+    """Return whether any poll fell between ``begin`` and ``end``, each ``margin`` further in."""
+    return any(begin + margin < at < end - margin for at in polls)
+
+
+def check_file(journal: Path, set_aside: int = 0) -> None:
+    """The file is sound, and so many were set aside."""
+    folder = file_path(journal).parent
+    names = sorted(path.name for path in folder.iterdir() if "set-aside" in path.name)
+    assert len({name.removesuffix("-wal").removesuffix("-shm") for name in names}) == set_aside, names
+    with closing(sqlite3.connect(file_path(journal))) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def check_counters(rows: Sequence[Row], scrape: Scrape) -> None:
+    """What Prometheus sees is what the journal holds."""
+    assert scrape.transitions() == Counter(transition for _, transition in rows)
+    assert scrape.value("journal_up") == 1
+    assert scrape.value("journal_errors_total") == 0
+
+
+def check_rows(rows: Sequence[Row]) -> None:
+    """Each event has one beginning, one end, nothing twice, and nothing out of order."""
+    twice = [row for row, count in Counter(rows).items() if count > 1]
+    assert twice == [], "transitions told more than once"
+    by_event: dict[str, list[str]] = {}
+    for event_id, transition in rows:
+        by_event.setdefault(event_id, []).append(transition)
+    for event_id, transitions in by_event.items():
+        assert transitions[0] == "detected", (event_id, transitions)
+        assert transitions == sorted(transitions, key=_ORDER.index), (event_id, transitions)
+        assert len(ENDS.intersection(transitions)) == 1, (event_id, transitions)
+
+
+def check_truth(rows: Sequence[Row], truths: Mapping[str, Truth], polls: Polls) -> None:
+    """What is told happened, and what can have been seen is told."""
+    assert {event_id for event_id, _ in rows} <= truths.keys()
+    by_event: dict[str, set[str]] = {}
+    for event_id, transition in rows:
+        by_event.setdefault(event_id, set()).add(transition)
+    for event_id, truth in truths.items():
+        check_event(event_id, by_event.get(event_id, set()), truth, polls)
+
+
+def check_event(event_id: str, known: set[str], truth: Truth, polls: Polls) -> None:
+    """Check one event."""
+    what = (event_id, known, truth.moments)
+    if polled(polls.taken_in, *truth.shown, MARGIN):
+        assert "detected" in known, what
+    elif not polled(polls.all, *truth.shown, -MARGIN):
+        assert known == set(), what
+    if polled(polls.taken_in, *truth.started, MARGIN):
+        assert {"started", "completed"} <= known, what
+    if "started" in known:
+        assert What.STARTED in truth.moments, what
+    if "completed" in known:
+        assert "started" in known, what
+        assert What.COMPLETED in truth.moments, what
+    if "cancelled" in known:
+        assert What.CANCELLED in truth.moments, what
+    if "rescheduled" in known:
+        assert What.RESCHEDULED in truth.moments, what

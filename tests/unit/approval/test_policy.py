@@ -1,0 +1,345 @@
+"""Which events a policy approves, and when: the documented one by hand, rules, turns, and what covers what."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.approval.policy import (
+    DOCUMENTED,
+    OFF,
+    Action,
+    Decision,
+    Match,
+    Policy,
+    Range,
+    Rule,
+)
+from azure_scheduled_events_exporter.approval.policy_file import covered
+from azure_scheduled_events_exporter.core.document import EventSource, EventType, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+VMS = ("vmss_0", "vmss_1", "vmss_2", "vmss_3", "vmss_4")
+BEGAN = Timestamp(wall=1_000_000.0, monotonic=500.0, boot_id="boot")
+TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+
+
+def after(seconds: float) -> Timestamp:
+    """Return the moment so long after the events of these tests were first seen."""
+    return Timestamp(BEGAN.wall + seconds, BEGAN.monotonic + seconds, BEGAN.boot_id)
+
+
+def life(
+    event_type: str = "Freeze",
+    source: str = "Platform",
+    duration: float | None = 5.0,
+    resources: tuple[str, ...] = ("vmss_0",),
+    *,
+    vm: str | None = "vmss_0",
+    notice: float | None = 900.0,
+    state: State = State.SCHEDULED,
+) -> Lifecycle:
+    """Return an event as the VM called ``vm`` has known it since ``BEGAN``."""
+    event = ScheduledEvent(
+        event_id="C7061BAC-AFDC-4513-B24B-AA5F13A16123",
+        event_type=event_type,
+        status=str(state),
+        source=source,
+        resources=resources,
+        not_before=None if notice is None else BEGAN.wall + notice,
+        duration_seconds=duration,
+    )
+    return Lifecycle(event, state, event.scope(vm), BEGAN, not_before=event.not_before)
+
+
+# What Microsoft's sample does, written down from its text: a user's event is approved whatever it is, a Freeze of the
+# platform if it lasts from 0 to less than 9 seconds, and nothing else. -1 and no duration mean that it is unknown.
+DURATIONS = (-1, 0, 5, 8, 9, 30, None)
+SAMPLE = {
+    ("Freeze", "User"): (True, True, True, True, True, True, True),
+    ("Reboot", "User"): (True, True, True, True, True, True, True),
+    ("Redeploy", "User"): (True, True, True, True, True, True, True),
+    ("Preempt", "User"): (True, True, True, True, True, True, True),
+    ("Terminate", "User"): (True, True, True, True, True, True, True),
+    ("Freeze", "Platform"): (False, True, True, True, False, False, False),
+    ("Reboot", "Platform"): (False, False, False, False, False, False, False),
+    ("Redeploy", "Platform"): (False, False, False, False, False, False, False),
+    ("Preempt", "Platform"): (False, False, False, False, False, False, False),
+    ("Terminate", "Platform"): (False, False, False, False, False, False, False),
+}
+
+
+@pytest.mark.parametrize(("event_type", "source"), SAMPLE)
+def test_documented_approves_what_the_sample_approves(event_type: str, source: str) -> None:
+    """The documented policy approves what Microsoft's sample approves, at once, and nothing else, ever."""
+    for seconds, expected in zip(DURATIONS, SAMPLE[event_type, source], strict=True):
+        told = None if seconds in {-1, None} else float(seconds or 0)
+        event = life(event_type, source, told)
+        for now in (BEGAN, after(899), after(5000)):
+            assert DOCUMENTED.decide(event, "vmss_0", now).approve is expected, (seconds, now)
+
+
+@pytest.mark.parametrize("seconds", [8.999, 9.0])
+def test_nine_seconds_are_too_long(seconds: float) -> None:
+    """A Freeze of just under 9 s is approved, one of 9 s is not."""
+    assert DOCUMENTED.decide(life(duration=seconds), "vmss_0", BEGAN).approve is (seconds < 9)
+
+
+@pytest.mark.parametrize("source", ["", "Robot"])
+def test_source_nobody_has_seen(source: str) -> None:
+    """An event whose source is absent or new was asked for by nobody as far as one knows."""
+    assert not DOCUMENTED.decide(life("Reboot", source), "vmss_0", BEGAN).approve
+
+
+@pytest.mark.parametrize(
+    ("event_type", "source", "duration"), list(itertools.product(TYPES, ("User", "Platform"), (0.0, 5)))
+)
+def test_off_approves_nothing(event_type: str, source: str, duration: float) -> None:
+    """Without a policy nothing is approved."""
+    assert OFF.decide(life(event_type, source, duration), "vmss_0", BEGAN) == Decision(approve=False)
+
+
+@pytest.mark.parametrize("policy", [DOCUMENTED, Policy("all", (Rule("all", Match(), Action.APPROVE),))])
+@pytest.mark.parametrize("vm", ["vmss_9", None])
+def test_foreign_events_are_left_alone(policy: Policy, vm: str | None) -> None:
+    """An event that does not touch this VM, or may not, is not approved unless a rule says so in so many words."""
+    assert policy.decide(life(source="User", vm=vm), vm, after(10_000)) == Decision(approve=False)
+
+
+def test_rule_for_peers() -> None:
+    """A rule whose scope is peer approves for others, and leaves this VM's own events alone."""
+    policy = Policy("p", (Rule("for others", Match(scope=frozenset({Scope.PEER})), Action.APPROVE),))
+    assert policy.decide(life(vm="vmss_9"), "vmss_9", BEGAN).approve
+    assert not policy.decide(life(), "vmss_0", BEGAN).approve
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        life(state=State.STARTED),
+        life(state=State.OTHER),
+        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approved_by=Approver.OPERATOR),
+        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approved_by=Approver.EXTERNAL),
+        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, told=False),
+    ],
+)
+def test_nothing_left_to_approve(event: Lifecycle) -> None:
+    """What has started, is approved, is of an unknown status or came back after its end is not approved."""
+    assert DOCUMENTED.decide(event, "vmss_0", BEGAN) == Decision(approve=False)
+
+
+def test_asked_but_not_answered() -> None:
+    """An approval that was asked for and never answered is asked for again."""
+    event = Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, asked_by=Approver.EXPORTER)
+    assert DOCUMENTED.decide(event, "vmss_0", BEGAN).approve
+
+
+def test_first_rule_that_matches_decides() -> None:
+    """A rule that holds back keeps the rules behind it from approving."""
+    hold = Rule("no reboots", Match(event_type=frozenset({EventType.REBOOT})), Action.HOLD)
+    policy = Policy("p", (hold, Rule("rest", Match(), Action.APPROVE)))
+    assert policy.decide(life("Reboot"), "vmss_0", BEGAN) == Decision(approve=False, rule="no reboots")
+    assert policy.decide(life("Freeze"), "vmss_0", BEGAN) == Decision(
+        approve=True, rule="rest", wait=0.0, dry_run=False
+    )
+
+
+def test_after() -> None:
+    """``after`` counts from when the event was first seen, and the decision says how long is left."""
+    policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
+    assert policy.decide(life(), "vmss_0", after(10)) == Decision(approve=False, rule="later", wait=20.0)
+    assert not policy.decide(life(), "vmss_0", after(29.9)).approve
+    assert policy.decide(life(), "vmss_0", after(30)).approve
+
+
+def test_after_over_a_reboot() -> None:
+    """After a reboot, when the monotonic clock means nothing any more, ``after`` goes by the wall clock."""
+    policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
+    assert not policy.decide(life(), "vmss_0", Timestamp(BEGAN.wall + 29, 7.0, "another")).approve
+    assert policy.decide(life(), "vmss_0", Timestamp(BEGAN.wall + 31, 9.0, "another")).approve
+
+
+def test_dry_run_is_told() -> None:
+    """A dry run decides as ever and says that nothing is to be sent."""
+    policy = Policy("p", (Rule("try", Match(), Action.APPROVE, dry_run=True),))
+    assert policy.decide(life(), "vmss_0", BEGAN) == Decision(approve=True, rule="try", dry_run=True, wait=0.0)
+
+
+# When the n-th VM of Resources approves, in seconds since the event was first seen.
+@pytest.mark.parametrize(("turn", "vm"), list(enumerate(VMS)))
+def test_turns_of_the_documented_policy(turn: int, vm: str) -> None:
+    """The first VM of Resources approves at once, each one after it a minute later than the one before."""
+    event = life(resources=VMS, vm=vm)
+    for other in range(5):
+        for seconds in (60 * other - 0.5, 60 * other + 0.5):
+            if seconds >= 0:
+                assert DOCUMENTED.decide(event, vm, after(seconds)).approve is (seconds >= 60 * turn), seconds
+
+
+def test_turns_whatever_the_spelling() -> None:
+    """A VM finds its place in Resources whatever the case and with the underscore of the preview version."""
+    event = life(resources=("_VMSS_0", "_VMSS_1"), vm="vmss_0")
+    assert DOCUMENTED.decide(event, "vmss_0", BEGAN).approve
+
+
+@pytest.mark.parametrize(
+    ("leader_only", "resources", "first", "second"),
+    [
+        (None, ("vmss_0", "vmss_1"), 0, 10),
+        (True, ("vmss_0", "vmss_1"), 0, 10),
+        (False, ("vmss_0", "vmss_1"), 0, 0),
+        (None, ("vmss_1",), None, 0),
+        (True, ("vmss_1",), None, 0),
+    ],
+)
+def test_leader_only(leader_only: bool | None, resources: tuple[str, ...], first: int | None, second: int) -> None:  # noqa: FBT001 - pytest hands it in by name
+    """VMs take turns when there are several, or when the rule says so, and never when it says that they do not."""
+    rule = Rule("r", Match(), Action.APPROVE, leader_only=leader_only, takeover=10.0)
+    for vm, begins in (("vmss_0", first), ("vmss_1", second)):
+        decided = [
+            Policy("p", (rule,)).decide(life(resources=resources, vm=vm), vm, after(s)).approve for s in range(20)
+        ]
+        assert decided == [begins is not None and second >= begins for second in range(20)], vm
+
+
+@pytest.mark.parametrize(("leader_only", "begins"), [(True, 10), (None, 0), (False, 0)])
+def test_peer_is_behind_all_of_resources(leader_only: bool | None, begins: int) -> None:  # noqa: FBT001 - as above
+    """A VM outside Resources waits for all that stand there, if they take turns."""
+    match = Match(scope=frozenset({Scope.PEER}))
+    rule = Rule("r", match, Action.APPROVE, leader_only=leader_only, takeover=10.0)
+    event = life(resources=("vmss_0",), vm="vmss_9")
+    decided = [Policy("p", (rule,)).decide(event, "vmss_9", after(second)).approve for second in range(20)]
+    assert decided == [second >= begins for second in range(20)]
+
+
+def test_after_and_turns_add_up() -> None:
+    """The second VM waits for ``after`` and then for its turn."""
+    policy = Policy("p", (Rule("r", Match(), Action.APPROVE, after=30.0, takeover=10.0),))
+    event = life(resources=VMS, vm="vmss_2")
+    assert not policy.decide(event, "vmss_2", after(49)).approve
+    assert policy.decide(event, "vmss_2", after(50)).approve
+
+
+def test_turns_of_a_rule_that_waits_for_the_notice_to_run_low() -> None:
+    """A rule for the last minutes before NotBefore lets the VMs take turns from then on, not all at once."""
+    rule = Rule("last minutes", Match(notice_left=Range(below=300.0)), Action.APPROVE, takeover=60.0)
+    for turn, vm in enumerate(VMS[:3]):
+        event = life(resources=VMS, vm=vm, notice=900.0)
+        begins = next(s for s in range(590, 800) if Policy("p", (rule,)).decide(event, vm, after(s)).approve)
+        assert begins == (601 if turn == 0 else 600 + 60 * turn), vm  # at 600 exactly 300 s are left, not fewer
+
+
+# A small world in which every bound, every unknown and every scope meets.
+_bounds = st.sampled_from([0.0, 1.0, 2.0, 5.0, 9.0, 30.0])
+_ranges = st.one_of(
+    st.builds(Range, at_least=_bounds),
+    st.builds(Range, below=_bounds),
+    st.tuples(_bounds, _bounds).filter(lambda pair: pair[0] < pair[1]).map(lambda pair: Range(*pair)),
+)
+_matches = st.builds(
+    Match,
+    event_type=st.none() | st.frozensets(st.sampled_from(EventType), min_size=1),
+    event_source=st.none() | st.frozensets(st.sampled_from(EventSource), min_size=1),
+    scope=st.frozensets(st.sampled_from(Scope), min_size=1),
+    duration=st.none() | _ranges,
+    unknown_duration=st.booleans(),
+    resources=st.none() | _ranges,
+    notice_left=st.none() | _ranges,
+)
+_lives = st.builds(
+    life,
+    st.sampled_from([*TYPES, "Pause"]),
+    st.sampled_from(["Platform", "User", "", "Robot"]),
+    st.none() | st.sampled_from([0.0, 0.5, 1, 2, 4, 5, 8.5, 9, 30, 31]),
+    st.integers(0, 4).map(lambda count: VMS[:count]),
+    vm=st.sampled_from(["vmss_0", "vmss_3", "other", None]),
+    notice=st.none() | st.sampled_from([-10.0, 0.0, 0.5, 1, 2, 4, 5, 9, 10, 30, 31]),
+)
+
+
+@given(_matches, st.lists(_matches, max_size=4), st.lists(_lives, min_size=1, max_size=20))
+def test_covered_is_sound(match: Match, earlier: list[Match], lives: list[Lifecycle]) -> None:
+    """A rule is called unreachable only if every event that it matches is matched by one before it."""
+    if covered(match, earlier):
+        for event in lives:
+            assert not match.matches(event, BEGAN) or any(one.matches(event, BEGAN) for one in earlier)
+
+
+# One event of each kind that the bounds above tell apart.
+EVERY_LIFE = [
+    life(event_type, source, duration, VMS[:count], vm=vm, notice=notice)
+    for event_type, source, duration, (count, vm), notice in itertools.product(
+        ("Freeze", "Reboot", "Pause"),
+        ("Platform", "User", ""),
+        (None, 0.0, 1.5, 8.0, 30.0),
+        ((0, "vmss_0"), (0, None), (1, "vmss_0"), (1, "vmss_9"), (1, None), (3, "vmss_2"), (3, "vmss_9"), (3, None)),
+        (None, -1.0, 0.5, 8.0, 30.0),
+    )
+]
+_coarse_ranges = st.sampled_from(
+    [Range(at_least=0.0), Range(at_least=1.0), Range(below=9.0), Range(1.0, 9.0), Range(at_least=9.0), Range(below=1.0)]
+)
+_coarse_counts = st.sampled_from([Range(at_least=1), Range(below=2), Range(at_least=2), Range(1, 2), Range(at_least=0)])
+_coarse = st.builds(
+    Match,
+    event_type=st.none() | st.frozensets(st.sampled_from([EventType.FREEZE, EventType.REBOOT]), min_size=1),
+    event_source=st.none() | st.frozensets(st.sampled_from(EventSource), min_size=1),
+    scope=st.frozensets(st.sampled_from(Scope), min_size=1),
+    duration=st.none() | _coarse_ranges,
+    unknown_duration=st.booleans(),
+    resources=st.none() | _coarse_counts,
+    notice_left=st.none() | _coarse_ranges,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(_coarse, st.lists(_coarse, max_size=5))
+def test_covered_is_complete(match: Match, earlier: list[Match]) -> None:
+    """A rule is called unreachable as soon as no event is left to it, by however many rules together."""
+    mine = [event for event in EVERY_LIFE if match.matches(event, BEGAN)]
+    left = [event for event in mine if not any(one.matches(event, BEGAN) for one in earlier)]
+    assert covered(match, earlier) is (not left)
+
+
+@given(_matches)
+def test_covered_by_itself(match: Match) -> None:
+    """A rule that says the same as one before it is always called unreachable."""
+    assert covered(match, [match])
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "expected"),
+    [
+        # Scope: no word about it is this VM only.
+        (Match(), Match(scope=frozenset({Scope.PEER})), False),
+        (Match(scope=frozenset(Scope)), Match(), True),
+        (Match(scope=frozenset({Scope.SELF, Scope.PEER})), Match(scope=frozenset({Scope.UNKNOWN})), False),
+        # A type is never covered by all the types that are known: Azure may send another.
+        (Match(event_type=frozenset(EventType)), Match(), False),
+        (Match(), Match(event_type=frozenset(EventType)), True),
+        # Durations: no word about them includes the unknown one; no duration is below 0.
+        (Match(duration=Range(at_least=0.0)), Match(), False),
+        (Match(duration=Range(at_least=0.0)), Match(duration=Range(below=9.0)), True),
+        (Match(duration=Range(at_least=0.0)), Match(unknown_duration=True), False),
+        (Match(unknown_duration=True), Match(unknown_duration=True), True),
+        (Match(unknown_duration=True), Match(), False),
+        (Match(), Match(unknown_duration=True), True),
+        (Match(duration=Range(0.0, 9.0)), Match(duration=Range(0.0, 5.0)), True),
+        (Match(duration=Range(0.0, 9.0)), Match(duration=Range(5.0, 10.0)), False),
+        (Match(duration=Range(below=9.0)), Match(duration=Range(0.0, 9.0)), True),
+        # Resources: an event of this VM names at least this VM.
+        (Match(resources=Range(at_least=1)), Match(), True),
+        (Match(scope=frozenset(Scope), resources=Range(at_least=1)), Match(scope=frozenset({Scope.PEER})), False),
+        (Match(resources=Range(at_least=2)), Match(), False),
+        (Match(resources=Range(at_least=2)), Match(resources=Range(2, 5)), True),
+        # Notice: an event without NotBefore is in no range; one that is overdue has less than nothing left.
+        (Match(notice_left=Range(at_least=0.0)), Match(), False),
+        (Match(notice_left=Range(at_least=0.0)), Match(notice_left=Range(below=60.0)), False),
+        (Match(notice_left=Range(below=60.0)), Match(notice_left=Range(0.0, 60.0)), True),
+    ],
+)
+def test_covered(wide: Match, narrow: Match, expected: bool) -> None:  # noqa: FBT001 - as above
+    """Whether a rule leaves nothing to another one is told right in the cases that are easily got wrong."""
+    assert covered(narrow, [wide]) is expected

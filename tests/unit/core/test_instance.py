@@ -1,0 +1,112 @@
+"""Who this VM is, by an answer of the instance metadata."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
+from azure_scheduled_events_exporter.errors import ExporterError
+from support.paths import PAYLOADS
+
+CAPTURED = {
+    "instance_aks_vmss_uniform_v2021-02-01.json": Instance(
+        vm_name="aks-nodepool1-22790412-vmss_0",
+        vm_id="d89dcaf9-bd2e-45f9-8435-a778a750d9ba",
+        scale_set="aks-nodepool1-22790412-vmss",
+        location="SwedenCentral",
+        zone="",
+        fault_domain="0",
+        resource_group="MC_rg_aks_swedencentral",
+        subscription_id="redacts-1111-1111-1111-111111111111",
+        vm_size="Standard_B2ms",
+        priority="",
+        resource_id=(
+            "/subscriptions/redacts-1111-1111-1111-111111111111/resourceGroups/MC_rg_aks_swedencentral/providers/"
+            "Microsoft.Compute/virtualMachineScaleSets/aks-nodepool1-22790412-vmss/virtualMachines/0"
+        ),
+        host_name="aks-nodepool1-22790412-vmss000000",
+    ),
+    "instance_teamcity_msdocs_v2023-07-01.json": Instance(
+        vm_name="examplevmname",
+        vm_id="02aab8a4-74ef-476e-8182-f6d2ba4166a6",
+        scale_set="crpteste9vflji9",
+        location="westus",
+        zone="",
+        fault_domain="36",
+        resource_group="macikgo-test-may-23",
+        subscription_id="xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx",
+        vm_size="Standard_A3",
+        priority="Regular",
+        resource_id=(
+            "/subscriptions/xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx/resourceGroups/macikgo-test-may-23/providers/"
+            "Microsoft.Compute/virtualMachines/examplevmname"
+        ),
+        host_name="examplevmname",
+    ),
+}
+
+
+def test_every_captured_answer_is_in_the_table() -> None:
+    """A captured answer that is added is read by a test, too."""
+    assert {path.name for path in PAYLOADS.glob("instance_*")} == set(CAPTURED)
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_captured_answer(name: str) -> None:
+    """A VM is known by compute.name, not by its host name, with every label that the answer has."""
+    assert parse_instance((PAYLOADS / name).read_bytes()) == CAPTURED[name]
+
+
+def test_name_alone() -> None:
+    """A name is enough: whatever else is missing is empty."""
+    assert parse_instance(b'{"compute": {"name": "vm_0"}}') == Instance("vm_0")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "is no JSON"),
+        (b"Throttle Result: Too Many Requests", "is no JSON"),
+        (b"\xff\xfe\xfd", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b"[]", "has no 'compute'"),
+        (b'{"error": "Bad request"}', "has no 'compute'"),
+        (b'{"compute": null}', "has no 'compute'"),
+        (b'{"compute": []}', "has no 'compute'"),
+        (b'{"compute": {}}', "has no 'compute.name'"),
+        (b'{"compute": {"name": ""}}', "has no 'compute.name'"),
+        (b'{"compute": {"name": null}}', "has no 'compute.name'"),
+        (b'{"compute": {"name": ["vm"]}}', "has no 'compute.name'"),
+    ],
+)
+def test_answer_that_says_not_who(body: bytes, message: str) -> None:
+    """An answer without a name is a failure that says what is missing."""
+    with pytest.raises(ExporterError, match=message):
+        parse_instance(body)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = ["name", "vmId", "vmScaleSetName", "location", "zone", "platformFaultDomain", "priority", "osProfile"]
+
+
+@settings(deadline=None)
+@given(st.binary() | st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, ANYTHING)))
+def test_any_answer(compute: bytes | dict[str, object]) -> None:
+    """No answer whatever crashes it, and all values are texts that a label can hold."""
+    body = compute if isinstance(compute, bytes) else json.dumps({"compute": compute}).encode()
+    try:
+        identity = parse_instance(body)
+    except ExporterError as error:
+        message = str(error)
+        assert message.isprintable()
+        return
+    assert identity.vm_name
+    for text in (identity.vm_name, identity.vm_id, identity.zone, identity.priority, identity.host_name):
+        text.encode()
+        assert "\x00" not in text

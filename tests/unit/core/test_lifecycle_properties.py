@@ -1,0 +1,316 @@
+"""What holds of every life, whatever IMDS, the clocks, restarts and people do."""
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Change,
+    Lifecycles,
+    ObservationContext,
+    State,
+    Transition,
+    approve,
+    asked,
+    observe,
+    record_pause,
+    refused,
+)
+from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+VM = "vm_0"
+START = 1_700_000_000.0
+ENDS = {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}
+ORDER = list(Transition)
+
+EVENTS = st.builds(
+    ScheduledEvent,
+    event_id=st.sampled_from(["A", "B", "C"]),
+    event_type=st.sampled_from(["Freeze", "Reboot", "Preempt", "New"]),
+    status=st.sampled_from(["Scheduled", "Scheduled", "Started", "Paused", ""]),
+    source=st.sampled_from(["Platform", "User", ""]),
+    resources=st.sampled_from([(), (VM,), ("_VM_0", "vm_1"), ("vm_1",)]),
+    not_before=st.sampled_from([None, *(START + offset for offset in (-3600.0, 4.0, 30.0, 900.0, 3600.0, 7200.0))]),
+    duration_seconds=st.sampled_from([None, 0.0, 30.0]),
+)
+DOCUMENTS = st.builds(
+    Document,
+    incarnation=st.sampled_from([None, 0, 1, 2]),
+    events=st.lists(EVENTS, max_size=3, unique_by=lambda event: event.event_id).map(tuple),
+    unreadable=st.sampled_from([(), (), (), ("Events[0] is no object",)]),
+)
+
+
+class Lives(RuleBasedStateMachine):
+    """An exporter under an IMDS that says anything, clocks that jump, reboots, restarts and approvals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = Lifecycles()
+        self.seen: list[Document] = []
+        self.told: dict[str, list[Change]] = {}
+        self.changes: list[Change] = []
+        self.statistics = Statistics()
+        self.wall, self.monotonic, self.boot = START, 1000.0, 1
+        self.booted_at: Timestamp | None = None
+        self.vm_name: str | None = VM
+        self.watched = False
+        self.pause: Pause | None = None
+
+    @property
+    def now(self) -> Timestamp:
+        """This moment by clocks that need not agree."""
+        return Timestamp(self.wall, self.monotonic, f"boot-{self.boot}")
+
+    def take(self, changes: tuple[Change, ...]) -> None:
+        """Note changes as a journal would."""
+        self.changes.extend(changes)
+        self.statistics = self.statistics.plus(map(measure, changes))
+        for change in changes:
+            assert change.at == self.now
+            self.told.setdefault(change.lifecycle.event_id, []).append(change)
+
+    def see(self, document: Document) -> None:
+        """Observe a document, twice: the second time changes nothing."""
+        context = ObservationContext(self.now, self.vm_name, self.watched, self.booted_at, self.pause)
+        before = record_pause(self.known, self.pause)
+        self.pause = None
+        self.known, changes = observe(before, document, context)
+        self.take(changes)
+        self.seen.append(document)
+        self.watched = True
+        assert observe(self.known, document, replace(context, watched=True, pause=None)) == (self.known, ())
+        shown = {event.event_id: event for event in document.events}
+        assert {event_id: life.event for event_id, life in self.known.current.items() if event_id in shown} == shown
+        hidden = set(self.known.current) - set(shown)
+        assert hidden == (set(before.current) - set(shown) if document.unreadable else set())
+        for event_id in hidden:
+            assert self.known.current[event_id] is before.current[event_id]
+
+    @initialize(vm_name=st.sampled_from([None, VM]))
+    def begin(self, vm_name: str | None) -> None:
+        """This VM knows its name or not."""
+        self.vm_name = vm_name
+
+    @rule(document=DOCUMENTS)
+    def document(self, document: Document) -> None:
+        """IMDS says anything."""
+        self.see(document)
+
+    @precondition(lambda self: self.seen)
+    @rule(data=st.data())
+    def old_document(self, data: st.DataObject) -> None:
+        """IMDS says again what it once said, or a part of it in another order."""
+        old = data.draw(st.sampled_from(self.seen[-5:]))
+        self.see(replace(old, events=tuple(data.draw(st.permutations(old.events))[: data.draw(st.integers(0, 3))])))
+
+    @rule()
+    def empty_body(self) -> None:
+        """IMDS says nothing."""
+        self.see(Document())
+
+    @rule(seconds=st.sampled_from([0.0, 1.0, 60.0, 900.0, 7200.0]))
+    def time_passes(self, seconds: float) -> None:
+        """Both clocks go on."""
+        self.wall += seconds
+        self.monotonic += seconds
+
+    @rule(pause=st.builds(Pause, st.sampled_from([0.0, 0.001, 3.0, 600.0]), st.sampled_from(Evidence)))
+    def stands_still(self, pause: Pause) -> None:
+        """This VM was paused, or somebody at least looked."""
+        self.pause = pause
+
+    @rule(seconds=st.sampled_from([-3600.0, -30.0, 30.0, 3600.0]))
+    def wall_clock_jumps(self, seconds: float) -> None:
+        """The wall clock is set."""
+        self.wall += seconds
+
+    @rule()
+    def restart(self) -> None:
+        """The exporter was away."""
+        self.watched = False
+
+    @rule(seconds=st.sampled_from([-3600.0, 0.0, 40.0]), told=st.booleans())
+    def reboot(self, seconds: float, told: bool) -> None:  # noqa: FBT001 - hypothesis hands it in by name
+        """The VM boots, with a wall clock that may be wrong, and says when or not."""
+        self.wall += seconds
+        self.monotonic = 12.0
+        self.boot += 1
+        self.booted_at = replace(self.now, monotonic=0.0) if told else None
+        self.watched = False
+
+    @rule()
+    def name_is_learnt(self) -> None:
+        """IMDS tells this VM's name."""
+        self.vm_name = VM
+
+    @rule(event_id=st.sampled_from(["A", "b", "C", "X"]), approver=st.sampled_from(["exporter", "operator"]))
+    def approval(self, event_id: str, approver: str) -> None:
+        """Somebody here approves an event."""
+        self.known, changes = approve(self.known, [event_id, event_id.lower()], Approver(approver), self.now)
+        self.take(changes)
+
+    @rule(event_id=st.sampled_from(["A", "b", "C", "X"]), approver=st.sampled_from(["exporter", "operator"]))
+    def approval_without_an_answer(self, event_id: str, approver: str) -> None:
+        """Somebody here asks IMDS to let an event begin."""
+        self.known = asked(self.known, [event_id], Approver(approver))
+
+    @rule(event_id=st.sampled_from(["A", "b", "C", "X"]))
+    def refusal(self, event_id: str) -> None:
+        """IMDS refuses to let an event begin."""
+        self.known = refused(self.known, [event_id])
+
+    @invariant()
+    def every_life_is_told_in_order(self) -> None:
+        """No transition twice, none out of order; a NotBefore may move again until the start."""
+        for event_id, changes in self.told.items():
+            transitions = [change.transition for change in changes]
+            assert transitions[0] is Transition.DETECTED, event_id
+            once = [transition for transition in transitions if transition is not Transition.RESCHEDULED]
+            assert once == sorted(set(once), key=ORDER.index)
+            if Transition.RESCHEDULED in transitions:
+                last_move = len(transitions) - transitions[::-1].index(Transition.RESCHEDULED) - 1
+                assert not (ENDS | {Transition.STARTED}) & set(transitions[:last_move])
+            if Transition.COMPLETED in transitions:
+                assert (Transition.STARTED in transitions) != changes[-1].lifecycle.proven_by_boot
+            if Transition.STARTED in transitions:
+                assert not {Transition.CANCELLED, Transition.LOST} & set(transitions)
+
+    @invariant()
+    def every_detected_event_ends_once_or_is_current(self) -> None:
+        """Every detected event ends in exactly one of completed, cancelled and lost, or is still current."""
+        for event_id, changes in self.told.items():
+            ends = [change.transition for change in changes if change.transition in ENDS]
+            assert len(ends) <= 1
+            current = self.known.current.get(event_id)
+            if ends:
+                assert changes[-1].transition is ends[0]
+                assert changes[-1].lifecycle.outcome is ends[0]
+                assert self.known.ended[event_id] is ends[0]
+                assert current is None or not current.told
+            else:
+                assert current is not None
+                assert current.told
+                assert event_id not in self.known.ended
+        assert set(self.known.current) <= set(self.told)
+
+    @invariant()
+    def lives_agree_with_what_was_told(self) -> None:
+        """A life's fields are what its transitions say."""
+        for event_id, life in self.known.current.items():
+            if not life.told:
+                continue
+            changes = self.told[event_id]
+            transitions = [change.transition for change in changes]
+            assert life.first_seen == changes[0].at
+            assert (life.state is State.STARTED) == (Transition.STARTED in transitions) == (life.started_at is not None)
+            assert life.outcome is None
+            by_transition = life.approved_by not in {None, Approver.DEADLINE}
+            assert by_transition == (Transition.APPROVED in transitions)
+            assert (life.approved_by is None) == (life.approved_at is None)
+            assert life.observed_pause is None or life.state is State.STARTED
+
+    @invariant()
+    def tally_agrees(self) -> None:
+        """The counters and histograms are what the changes add up to."""
+        by_transition: Counter[str] = Counter()
+        for (_, _, _, transition), count in self.statistics.transitions.items():
+            by_transition[transition] += count
+        assert +by_transition == Counter(str(change.transition) for change in self.changes)
+        assert self.statistics == Statistics().plus(map(measure, self.changes))
+        detected = [change for change in self.changes if change.transition is Transition.DETECTED]
+        assert observed(self.statistics.notice) == len(
+            [one for one in detected if one.lifecycle.notice_seconds is not None]
+        )
+        settled = [
+            change
+            for change in self.changes
+            if change.transition is Transition.APPROVED
+            or (change.transition is Transition.STARTED and change.lifecycle.approved_by is Approver.DEADLINE)
+        ]
+        assert observed(self.statistics.approval_latency) == len(settled)
+        started = [phase for phase in self.statistics.phases.items() if phase[0][1] == "started"]
+        assert observed(dict(started)) == by_transition["completed"]
+        measured = [change for change in self.changes if change.lifecycle.observed_pause is not None]
+        ends = [change for change in measured if change.transition is Transition.COMPLETED]
+        assert observed(self.statistics.pauses) == len(ends)
+        for histogram in (
+            *self.statistics.pauses.values(),
+            *self.statistics.notice.values(),
+            *self.statistics.approval_latency.values(),
+            *self.statistics.phases.values(),
+        ):
+            assert len(histogram.counts) == len(histogram.bounds) + 1
+            assert sum(histogram.counts) > 0
+            assert histogram.total >= 0.0
+
+
+def observed(histograms: object) -> int:
+    """Return how many values all of ``histograms`` have seen."""
+    assert isinstance(histograms, dict)
+    every: list[Histogram] = list(histograms.values())
+    return sum(sum(histogram.counts) for histogram in every)
+
+
+def test_every_life() -> None:
+    """No IMDS, clock, restart, reboot or approval makes an event's life be told twice, out of order or without end."""
+    run_state_machine_as_test(Lives, settings=settings(PATIENCE, max_examples=80, stateful_step_count=30))
+
+
+@given(
+    notice=st.integers(1, 3600),
+    start=st.none() | st.integers(0, 4000),
+    gone=st.integers(1, 8000),
+    step=st.sampled_from([1, 7, 30, 60]),
+)
+@settings(PATIENCE, max_examples=60)
+def test_what_really_happened(notice: int, start: int | None, gone: int, step: int) -> None:
+    """An exporter that polls steadily tells how an event really went: cancelled, run, and approved by somebody."""
+    assume(start is None or start + step < gone)
+    ends = gone if start is not None else min(gone, notice - 1)
+    event = ScheduledEvent("A", "Freeze", "Scheduled", "Platform", (VM,), START + notice)
+    known = Lifecycles()
+    told: list[Change] = []
+    for second in range(0, ends + 2 * step, step):
+        started = start is not None and second >= start
+        shown = replace(event, status="Started", not_before=None) if started else event
+        document = Document(second, (shown,) if second < ends else ())
+        now = Timestamp(START + second, 77.0 + second, "boot-1")
+        known, changes = observe(known, document, ObservationContext(now, VM, watched=second > 0))
+        told.extend(changes)
+    transitions = [change.transition for change in told]
+    first_started = None if start is None else -(-start // step) * step
+    if first_started is None:
+        seen_gone = -(-ends // step) * step
+        assert transitions[0] is Transition.DETECTED if ends > 0 else not transitions
+        if ends > 0:
+            assert transitions[1:] == [Transition.CANCELLED if seen_gone < notice else Transition.LOST]
+        return
+    early = 0 < first_started < notice - 5
+    assert transitions == [
+        Transition.DETECTED,
+        *([Transition.APPROVED] if early else []),
+        Transition.STARTED,
+        Transition.COMPLETED,
+    ]
+    approver = Approver.EXTERNAL if early else Approver.DEADLINE if first_started else None
+    assert told[-1].lifecycle.approved_by is approver
+    ended = told[-1].lifecycle
+    assert ended.started_at is not None
+    assert ended.ended_at is not None
+    assert ended.ended_at.since(ended.started_at) == -(-ends // step) * step - first_started

@@ -1,0 +1,323 @@
+"""The trace of an event: ids that all VMs agree on, and the spans that each transition completes."""
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Approver,
+    Lifecycle,
+    Lifecycles,
+    ObservationContext,
+    approve,
+    observe,
+)
+from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+GUID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
+START = 1_700_000_000.0
+PREFIX = "azure.scheduled_event."
+
+
+def sha256(text: str) -> str:
+    """Return the hash in hexadecimal digits, as the contract writes it."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def scheduled(event_id: str = GUID, **more: object) -> ScheduledEvent:
+    """Return an announced Freeze of two VMs, with 900 s of notice."""
+    event = ScheduledEvent(
+        event_id=event_id,
+        event_type="Freeze",
+        status=EventStatus.SCHEDULED,
+        source="Platform",
+        resources=("vmss_0", "vmss_1"),
+        not_before=START + 900,
+        description="Live Migration",
+        duration_seconds=5.0,
+    )
+    return replace(event, **more)  # type: ignore[arg-type]
+
+
+def started(event: ScheduledEvent) -> ScheduledEvent:
+    """Return ``event`` as IMDS shows it once it has begun."""
+    return replace(event, status=EventStatus.STARTED, not_before=None)
+
+
+@dataclass
+class Watcher:
+    """One VM that looks at documents and makes spans of what changes."""
+
+    vm: str = "vmss_0"
+    boot: Timestamp = field(default_factory=lambda: Timestamp(START - 9e6, 0.0, "boot-1"))
+    known: Lifecycles = field(default_factory=Lifecycles)
+
+    def sees(
+        self, *events: ScheduledEvent, at: float, watched: bool = True, pause: float = 0.0
+    ) -> dict[str, SpanFacts]:
+        """Return by name the spans that are finished by a document of ``events``, ``at`` seconds after START."""
+        now = Timestamp(START + at, START + at - self.boot.wall, self.boot.boot_id)
+        measured = Pause(pause, Evidence.WHOLE)
+        context = ObservationContext(now, self.vm, watched, self.boot, measured)
+        self.known, changes = observe(self.known, Document(1, events), context)
+        return {span.name: span for change in changes for span in finished(change)}
+
+    def approves(self, at: float) -> dict[str, SpanFacts]:
+        """Return by name the spans that an accepted approval of the event finishes."""
+        now = Timestamp(START + at, START + at - self.boot.wall, self.boot.boot_id)
+        self.known, changes = approve(self.known, [GUID], Approver.EXPORTER, now)
+        return {span.name: span for change in changes for span in finished(change)}
+
+    @property
+    def life(self) -> Lifecycle:
+        """The one current event."""
+        (life,) = self.known.current.values()
+        return life
+
+
+def times(spans: dict[str, SpanFacts]) -> dict[str, tuple[float, float]]:
+    """Return start and end of each span, in seconds after START."""
+    return {name: (span.start - START, span.end - START) for name, span in spans.items()}
+
+
+class TestIds:
+    """Every id follows from the event, the VM and the span's name."""
+
+    @pytest.mark.parametrize("spelling", [GUID, GUID.lower()])
+    def test_a_guid_is_the_trace_id(self, spelling: str) -> None:
+        """The EventId without its dashes can be looked up as the trace."""
+        assert trace_id(spelling) == "c7061bacafdc4513b24baa5f13a16123"
+
+    @pytest.mark.parametrize("text", ["NO-ID-0123456789ABCDEF01234567", "x", "G7061BAC-AFDC-4513-B24B-AA5F13A16123"])
+    def test_any_other_id_is_hashed(self, text: str) -> None:
+        """An EventId that is no GUID gives the first 16 bytes of the hash of its lower case."""
+        assert trace_id(text) == sha256(text.lower())[:32]
+
+    def test_zeros_are_no_trace_id(self) -> None:
+        """The nil GUID still gives a trace that a collector takes."""
+        assert int(trace_id("00000000-0000-0000-0000-000000000000"), 16) != 0
+
+    @pytest.mark.parametrize("name", ["scheduled_event", "detected", "scheduled", "approval", "started"])
+    def test_a_span_id_is_a_hash_of_event_vm_and_name(self, name: str) -> None:
+        """A span's id can be computed by whoever knows event, VM and span name."""
+        assert span_id(GUID, "vmss_0", name) == sha256(f"{GUID.lower()}/vmss_0/{name}")[:16]
+
+    def test_spans_carry_these_ids(self) -> None:
+        """The first VM's spans hang under the root, and the root under nothing."""
+        vm = Watcher()
+        spans = vm.sees(scheduled(), at=0) | vm.sees(at=100)
+        root = sha256(f"{GUID.lower()}/vmss_0/scheduled_event")[:16]
+        assert {span.trace_id for span in spans.values()} == {"c7061bacafdc4513b24baa5f13a16123"}
+        assert {(name, span.span_id, span.parent_id) for name, span in spans.items()} == {
+            ("scheduled_event", root, ""),
+            ("detected", sha256(f"{GUID.lower()}/vmss_0/detected")[:16], root),
+            ("scheduled", sha256(f"{GUID.lower()}/vmss_0/scheduled")[:16], root),
+        }
+
+    def test_two_vms_tell_one_trace(self) -> None:
+        """The second VM's whole life hangs under the first VM's, and its phases under its own."""
+        first, second = Watcher("vmss_0"), Watcher("vmss_1")
+        roots = []
+        for vm in (first, second):
+            vm.sees(scheduled(), at=0)
+            spans = vm.sees(at=100)
+            roots.append(spans["scheduled_event"])
+            assert spans["scheduled"].parent_id == spans["scheduled_event"].span_id
+        assert roots[0].trace_id == roots[1].trace_id
+        assert roots[0].parent_id == ""
+        assert roots[1].parent_id == roots[0].span_id != roots[1].span_id
+
+    def test_names_agree_whatever_their_spelling(self) -> None:
+        """Underscores of the preview version and another case of a VM's name split no trace."""
+        event = scheduled(resources=("_VMSS_0", "_VMSS_1"))
+        first, second = Watcher("vmss_0"), Watcher("VmSs_1")
+        detected = [vm.sees(event, at=0)["detected"] for vm in (first, second)]
+        ends = [vm.sees(at=100)["scheduled_event"] for vm in (first, second)]
+        assert ends[0].parent_id == ""
+        assert ends[1].parent_id == ends[0].span_id
+        assert [span.parent_id for span in detected] == [span.span_id for span in ends]
+        assert ends[0].span_id == span_id(GUID, "VMSS_0", "scheduled_event")
+
+    def test_a_spectator_hangs_under_the_first_vm(self) -> None:
+        """A VM that traces other VMs' events adds its view to their trace."""
+        vm = Watcher("vmss_4")
+        vm.sees(scheduled(), at=0)
+        root = vm.sees(at=100)["scheduled_event"]
+        assert root.parent_id == span_id(GUID, "vmss_0", "scheduled_event")
+        assert root.span_id == span_id(GUID, "vmss_4", "scheduled_event")
+
+    def test_without_resources_each_view_is_a_root(self) -> None:
+        """An event that names no VM has a parentless span, not one under a VM called nothing."""
+        vm = Watcher()
+        vm.sees(scheduled(resources=()), at=0)
+        assert vm.sees(at=100)["scheduled_event"].parent_id == ""
+
+
+class TestTransitions:
+    """Which spans are complete, and from when to when, at each transition."""
+
+    def test_detected_is_told_at_once(self) -> None:
+        """A trace exists from the first poll that shows the event."""
+        assert times(Watcher().sees(scheduled(), at=1)) == {"detected": (1, 1)}
+
+    def test_a_new_not_before_completes_nothing(self) -> None:
+        """Rescheduling makes no span of its own."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        assert vm.sees(scheduled(not_before=START + 1200), at=10) == {}
+
+    def test_a_start_at_not_before(self) -> None:
+        """When nobody approved, approval lasted until the deadline, as the phase Scheduled did."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        spans = vm.sees(started(scheduled()), at=901)
+        assert times(spans) == {"scheduled": (0, 901), "approval": (0, 901)}
+        assert spans["approval"].attributes[PREFIX + "approved_by"] == "deadline"
+
+    def test_a_start_that_others_approved(self) -> None:
+        """A start well before NotBefore shows the approval of somebody else."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        spans = vm.sees(started(scheduled()), at=60)
+        assert times(spans) == {"scheduled": (0, 60), "approval": (0, 60)}
+        assert spans["approval"].attributes[PREFIX + "approved_by"] == "external"
+
+    def test_an_approval_from_here(self) -> None:
+        """Our own approval ends the span approval; the phase Scheduled goes on until the start."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        spans = vm.approves(at=2)
+        assert times(spans) == {"approval": (0, 2)}
+        assert spans["approval"].attributes[PREFIX + "approved_by"] == "exporter"
+        assert times(vm.sees(started(scheduled()), at=60)) == {"scheduled": (0, 60)}
+
+    def test_an_end_after_the_start(self) -> None:
+        """The end completes the phase Started and the whole life."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        vm.sees(started(scheduled()), at=901)
+        spans = vm.sees(at=1500)
+        assert times(spans) == {"started": (901, 1500), "scheduled_event": (0, 1500)}
+        assert {span.attributes[PREFIX + "outcome"] for span in spans.values()} == {"completed"}
+
+    def test_no_notice(self) -> None:
+        """A host failure has no phase Scheduled and nothing to approve."""
+        vm = Watcher()
+        assert times(vm.sees(started(scheduled()), at=0)) == {"detected": (0, 0)}
+        assert times(vm.sees(at=300)) == {"started": (0, 300), "scheduled_event": (0, 300)}
+
+    @pytest.mark.parametrize(("watched", "outcome"), [(True, "cancelled"), (False, "lost")])
+    def test_an_end_without_a_start(self, *, watched: bool, outcome: str) -> None:
+        """A called-off or lost event was Scheduled until it was seen to be gone."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        spans = vm.sees(at=100, watched=watched)
+        assert times(spans) == {"scheduled": (0, 100), "scheduled_event": (0, 100)}
+        assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == outcome
+
+    def test_a_reboot_nobody_saw_begin(self) -> None:
+        """After a reboot the spans meet at the time of boot, without a hole."""
+        vm = Watcher()
+        vm.sees(scheduled(event_type="Reboot"), at=0)
+        vm.boot = Timestamp(START + 910, 0.0, "boot-2")
+        spans = vm.sees(at=960, watched=False)
+        assert times(spans) == {"scheduled": (0, 910), "started": (910, 960), "scheduled_event": (0, 960)}
+        assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == "completed"
+
+    def test_a_clock_set_back_makes_no_negative_span(self) -> None:
+        """A span never ends before it begins, whatever the wall clock does."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=100)
+        assert times(vm.sees(at=40)) == {"scheduled": (100, 100), "scheduled_event": (100, 100)}
+
+    def test_open_spans_as_they_stand(self) -> None:
+        """An exporter that ends in mid event can tell what it knows, with the outcome left open."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        told = unfinished([vm.life], Timestamp(START + 30))
+        assert times({span.name: span for span in told}) == {"scheduled": (0, 30), "scheduled_event": (0, 30)}
+        vm.sees(started(scheduled()), at=901)
+        told = unfinished([vm.life], Timestamp(START + 930))
+        assert times({span.name: span for span in told}) == {"started": (901, 930), "scheduled_event": (0, 930)}
+        assert all(PREFIX + "outcome" not in span.attributes for span in told)
+
+    def test_the_open_spans_ids_are_those_of_the_finished(self) -> None:
+        """What was told in mid event is replaced by the whole, not doubled."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        told = {span.name: span.span_id for span in unfinished([vm.life], Timestamp(START + 30))}
+        assert told == {name: span.span_id for name, span in vm.sees(at=100).items()}
+
+
+class TestAttributes:
+    """What a span says of its event."""
+
+    def test_all_of_them(self) -> None:
+        """The whole life carries everything that is known."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        vm.sees(started(scheduled()), at=901)
+        vm.sees(started(scheduled()), at=902, pause=2.5)
+        assert vm.sees(at=1500)["scheduled_event"].attributes == {
+            PREFIX + "id": GUID,
+            PREFIX + "type": "Freeze",
+            PREFIX + "source": "Platform",
+            PREFIX + "description": "Live Migration",
+            PREFIX + "resources": ("vmss_0", "vmss_1"),
+            PREFIX + "not_before": "2023-11-14T22:28:20Z",
+            PREFIX + "duration_seconds": 5.0,
+            PREFIX + "observed_pause_seconds": 2.5,
+            PREFIX + "outcome": "completed",
+            PREFIX + "approved_by": "deadline",
+            PREFIX + "notice_seconds": 900.0,
+        }
+
+    def test_a_pause_stands_where_it_was(self) -> None:
+        """How long this VM stood still is told of the whole life and of its time Started, and of no other."""
+        vm = Watcher()
+        spans = vm.sees(scheduled(), at=0) | vm.sees(started(scheduled()), at=901) | vm.sees(at=1500, pause=2.5)
+        told = {name for name, span in spans.items() if PREFIX + "observed_pause_seconds" in span.attributes}
+        assert spans.keys() == {"detected", "scheduled", "approval", "started", "scheduled_event"}
+        assert told == {"started", "scheduled_event"}
+
+    def test_what_is_not_known_is_absent(self) -> None:
+        """An unknown duration, an empty description and an open outcome are no attributes; a duration of 0 is one."""
+        vm = Watcher()
+        bare = scheduled(duration_seconds=None, description="", source="", not_before=None)
+        assert vm.sees(bare, at=0)["detected"].attributes.keys() == {PREFIX + n for n in ("id", "type", "resources")}
+        none_at_all = Watcher().sees(scheduled(duration_seconds=0.0), at=0)["detected"]
+        assert none_at_all.attributes[PREFIX + "duration_seconds"] == 0.0
+
+
+class TestWhoIsTraced:
+    """Which events a VM tells a trace of."""
+
+    @pytest.mark.parametrize(
+        ("vm", "peers_too", "traced"),
+        [
+            ("vmss_0", False, True),
+            ("VMSS_1", False, True),
+            ("vmss_4", False, False),
+            ("vmss_4", True, True),
+            (None, False, False),
+            (None, True, False),
+            ("", True, False),
+        ],
+    )
+    def test_own_events_and_peers_on_request(self, vm: str | None, *, peers_too: bool, traced: bool) -> None:
+        """Other VMs' events are traced with scope all only, and nothing without a name of one's own."""
+        watcher = Watcher(vm or "")
+        watcher.sees(scheduled(), at=0)
+        assert is_traced(watcher.life, peers_too=peers_too) is traced
+
+    def test_an_event_that_came_back_has_had_its_trace(self) -> None:
+        """An event seen again after its end adds nothing to its trace."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        vm.sees(at=100)
+        assert vm.sees(scheduled(), at=200) == {}
+        assert not is_traced(vm.life, peers_too=True)

@@ -1,0 +1,82 @@
+"""A moment by two clocks, and how it is written."""
+
+import math
+
+import pytest
+from freezegun import freeze_time
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.polling.clock import SystemClock
+
+FINITE = st.floats(min_value=-1e11, max_value=1e11)
+INSTANTS = st.builds(Timestamp, FINITE, FINITE, st.sampled_from(["", "a", "b"]))
+
+
+@pytest.mark.parametrize("jump", [-3600.0, -30.0, 0.0, 3600.0])
+def test_within_one_boot_a_wall_clock_jump_changes_no_duration(jump: float) -> None:
+    """However the wall clock is set, something that took 7 s took 7 s."""
+    began = Timestamp(1000.0, 50.0, "boot-1")
+    assert Timestamp(1007.0 + jump, 57.0, "boot-1").since(began) == 7.0
+
+
+def test_across_boots_the_wall_clock_counts() -> None:
+    """How long a reboot took is told by the wall clock: the monotonic clock began anew."""
+    before = Timestamp(1000.0, 90_000.0, "boot-1")
+    assert Timestamp(1045.0, 12.0, "boot-2").since(before) == 45.0
+
+
+def test_without_a_boot_id_the_wall_clock_counts() -> None:
+    """Moments known by the wall clock only are compared by it."""
+    assert Timestamp(1045.0, 12.0).since(Timestamp(1000.0, 11.0)) == 45.0
+    assert Timestamp(1045.0, 12.0, "boot-1").since(Timestamp(1000.0, 11.0)) == 45.0
+
+
+@settings(deadline=None)
+@given(INSTANTS, INSTANTS)
+def test_no_duration_is_negative(one: Timestamp, other: Timestamp) -> None:
+    """No pair of clocks makes something end before it began."""
+    assert one.since(other) >= 0.0
+    assert one.since(one) == 0.0
+    assert min(one.since(other), other.since(one)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (1649716018.0, "2022-04-11T22:26:58Z"),
+        (1649716018.999, "2022-04-11T22:26:58Z"),
+        (253402300799, "9999-12-31T23:59:59Z"),
+        (253402300800, "253402300800"),
+        (-1e300, "-1e+300"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+    ],
+)
+def test_iso_time(seconds: float, text: str) -> None:
+    """A time is written in UTC to the second; one that no calendar has stays a number."""
+    assert iso_time(seconds) == text
+
+
+@settings(deadline=None)
+@given(st.floats())
+def test_iso_time_of_anything(seconds: float) -> None:
+    """Every number can be written."""
+    assert iso_time(seconds)
+
+
+def test_frozen_wall_clock() -> None:
+    """A clock takes the wall clock's time for when, whatever it has been set to."""
+    with freeze_time("2022-04-11T22:26:58Z"):
+        assert SystemClock("boot-1").now().wall == 1649716018.0
+
+
+def test_a_clock_that_lags_after_a_boot_hides_no_boot() -> None:
+    """Another boot is told by its id even when the wall clock says that it came first."""
+    before = Timestamp(1000.0, 500.0, "first")
+    assert Timestamp(990.0, 3.0, "second").is_another_boot_after(before)
+    assert not Timestamp(1010.0, 510.0, "first").is_another_boot_after(before)
+    assert Timestamp(1010.0).is_another_boot_after(before)
+    assert not Timestamp(990.0).is_another_boot_after(before)

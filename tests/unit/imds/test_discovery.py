@@ -1,0 +1,277 @@
+"""Option 245 in DHCP messages and lease files, and which interface asks: the pure half of discovery."""
+
+from datetime import UTC, datetime
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.imds.discovery import (
+    ENDPOINT_OPTION,
+    address_from_lease,
+    build_discover,
+    default_interface,
+    endpoint_address,
+    hardware_address,
+    parse_answer,
+)
+
+XID = 0x1A2B3C4D
+MAC = bytes.fromhex("000d3a112233")
+COOKIE = bytes.fromhex("63825363")
+ADDRESS = bytes((168, 63, 129, 16))
+OPTION = bytes((ENDPOINT_OPTION, 4)) + ADDRESS
+NOW = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+
+
+def answer(
+    options: bytes,
+    *,
+    xid: int = XID,
+    mac: bytes = MAC,
+    cookie: bytes = COOKIE,
+    operation: int = 2,
+    file: bytes = b"",
+    sname: bytes = b"",
+) -> bytes:
+    """Return a DHCP message with these options, laid out by hand from RFC 2131."""
+    head = bytes((operation, 1, 6, 0)) + xid.to_bytes(4, "big") + bytes(20)
+    return head + mac.ljust(16, b"\0") + sname.ljust(64, b"\0") + file.ljust(128, b"\0") + cookie + options
+
+
+def read(message: bytes) -> bytes | None:
+    """Return what the answer ``message`` has in option 245."""
+    return parse_answer(message, xid=XID, mac=MAC).get(ENDPOINT_OPTION)
+
+
+def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() -> None:
+    """What goes out is a DHCPDISCOVER with our id and MAC, asking for option 245 and a broadcast answer."""
+    message = build_discover(XID, MAC)
+    assert message[:12] == bytes.fromhex("01010600 1a2b3c4d 0000 8000")
+    assert message[12:28] == bytes(16)
+    assert message[28:44] == MAC + bytes(10)
+    assert message[44:236] == bytes(192)
+    assert message[236:247] == COOKIE + bytes((53, 1, 1, 55, 1, 245, 255))
+    assert len(message) == 300
+
+
+@pytest.mark.parametrize(
+    ("message", "because"),
+    [
+        (answer(OPTION + b"\xff"), "plain"),
+        (answer(bytes((53, 1, 2)) + OPTION + b"\xff"), "after another option"),
+        (answer(bytes(7) + OPTION + bytes(3) + b"\xff" + bytes(60)), "between padding"),
+        (answer(OPTION), "without an end mark"),
+        (answer(OPTION + b"\xff" + bytes((ENDPOINT_OPTION, 4, 9, 9, 9, 9))), "what follows the end is no option"),
+        (answer(bytes((245, 2, 168, 63, 1, 1, 0, 245, 2, 129, 16, 255))), "in two parts, RFC 3396"),
+        (answer(bytes((52, 1, 1, 255)), file=OPTION + b"\xff"), "in the file field"),
+        (answer(bytes((52, 1, 2, 255)), sname=OPTION + b"\xff"), "in the server name field"),
+        (answer(bytes((52, 1, 3, 255)), file=b"\xff", sname=OPTION), "in the second of both fields"),
+    ],
+)
+def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, because: str) -> None:
+    """A correct answer gives its option 245, however the server arranged it."""
+    assert read(message) == ADDRESS, because
+
+
+def test_file_and_server_name_are_not_options_unless_said_so() -> None:
+    """A boot file name that looks like option 245 is not taken for it."""
+    assert read(answer(b"\xff", file=OPTION, sname=OPTION)) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (b"", "too short"),
+        (answer(OPTION)[:239], "too short"),
+        (answer(OPTION, xid=XID + 1), "not an answer to this request"),
+        (answer(OPTION, mac=bytes(6)), "not an answer to this request"),
+        (answer(OPTION, cookie=b"\x63\x82\x53\x64"), "not an answer to this request"),
+        (answer(OPTION, operation=1), "not an answer to this request"),
+        (answer(OPTION[:-1]), "option 245 is cut off"),
+        (answer(bytes((53,))), "option 53 is cut off"),
+        (answer(bytes((52, 1, 1, 255)), file=bytes((1, 200)) + bytes(126)), "option 1 is cut off"),
+    ],
+)
+def test_what_is_no_answer_to_this_request_is_refused(message: bytes, complaint: str) -> None:
+    """Somebody else's, damaged or cut messages are never read as the answer."""
+    with pytest.raises(ValueError, match=complaint):
+        read(message)
+
+
+@given(st.one_of(st.binary(max_size=400), st.binary(max_size=300).map(answer)))
+def test_no_bytes_whatever_crash_the_reader(message: bytes) -> None:
+    """Any datagram is read or refused, and an option that was read stood in the datagram."""
+    try:
+        options = parse_answer(message, xid=XID, mac=MAC)
+    except ValueError:
+        return
+    assert sum(2 + len(value) for value in options.values()) <= len(message)
+
+
+@given(
+    st.ip_addresses(v=4),
+    st.lists(st.tuples(st.integers(1, 254).filter(lambda code: code not in {52, 245}), st.binary(max_size=20))),
+)
+def test_the_address_survives_any_other_options(address: IPv4Address, others: list[tuple[int, bytes]]) -> None:
+    """Whatever else a server sends along, the address read is the address sent."""
+    noise = b"".join(bytes((code, len(value))) + value for code, value in others)
+    assert read(answer(noise + bytes((245, 4)) + address.packed + b"\xff")) == address.packed
+
+
+def test_a_sensible_address_is_taken() -> None:
+    """The address that Azure names is accepted."""
+    assert str(endpoint_address({ENDPOINT_OPTION: ADDRESS})) == "168.63.129.16"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "has no option 245"),
+        ({245: b"\xa8\x3f"}, "has 2 bytes in option 245 where an IPv4 address has 4"),
+        ({245: bytes(4)}, "names 0.0.0.0 in option 245, which is no address of a machine"),
+        ({245: bytes((0, 1, 2, 3))}, "names 0.1.2.3 in option 245, which is no address of a machine"),
+        ({245: bytes((224, 0, 0, 1))}, "names 224.0.0.1 in option 245, which is no address of a machine"),
+        ({245: b"\xff\xff\xff\xff"}, "names 255.255.255.255 in option 245, which is no address of a machine"),
+        ({245: bytes((127, 0, 0, 1))}, "names 127.0.0.1 in option 245, which is this machine itself"),
+    ],
+)
+def test_an_address_that_cannot_be_a_service_is_refused(options: dict[int, bytes], complaint: str) -> None:
+    """No address, half an address, everybody's and our own are refused, each in its own words."""
+    with pytest.raises(ValueError, match=complaint):
+        endpoint_address(options)
+
+
+def test_loopback_is_taken_when_allowed() -> None:
+    """A trial on one machine may name loopback."""
+    assert endpoint_address({245: bytes((127, 0, 0, 1))}, allow_loopback=True).is_loopback
+
+
+def dhclient_lease(option: str, expire: str = "4 2162/01/01 00:00:00") -> str:
+    """Return a lease as dhclient writes it, with the line ``option`` among the others."""
+    return f"""lease {{
+  interface "eth0";
+  fixed-address 10.1.0.4;
+  server-name "RD0003FF;}}{{";
+  option subnet-mask 255.255.255.0;
+  option dhcp-lease-time 4294967295;
+  {option}
+  option domain-name "xyz.internal.cloudapp.net";
+  renew 4 2162/01/01 00:00:00;
+  expire {expire};
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "address"),
+    [
+        ("option unknown-245 a8:3f:81:10;", "168.63.129.16"),
+        ("option   unknown-245\tA8:3F:81:10 ;", "168.63.129.16"),
+        ("option unknown-245 a:0:0:1;", "10.0.0.1"),
+        ('option unknown-245 "bL6 ";', "98.76.54.32"),
+        ('option unknown-245 "b\\"\\\\}";', "98.34.92.125"),
+        ('option unknown-245 "b;{#";', "98.59.123.35"),
+        ('option unknown-245 "bL\\077\\$";', "98.76.63.36"),
+        ('option unknown-245 "bL6";', "98.76.54.0"),
+    ],
+)
+def test_a_dhclient_lease_gives_the_address(option: str, address: str) -> None:
+    """Option 245 is read in each form that dhclient writes: hexadecimal, or text when all bytes are printable."""
+    assert address_from_lease(dhclient_lease(option), NOW) == IPv4Address(address).packed
+
+
+AZURE = dhclient_lease("option unknown-245 a8:3f:81:10;")
+OLDER = dhclient_lease("option unknown-245 a:0:0:1;")
+EXPIRED = dhclient_lease("option unknown-245 a:0:0:2;", "4 2025/12/31 23:59:59")
+UNTIL_LATER = dhclient_lease("option unknown-245 a8:3f:81:10;", "4 2026/01/01 00:00:01")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (OLDER + AZURE, "168.63.129.16"),
+        (AZURE + EXPIRED, "168.63.129.16"),
+        (EXPIRED, None),
+        (OLDER + UNTIL_LATER, "168.63.129.16"),
+        (AZURE + dhclient_lease("bootp;"), "168.63.129.16"),
+        (AZURE + dhclient_lease("option unknown-245;"), "168.63.129.16"),
+        (AZURE + OLDER[:-3], "168.63.129.16"),
+        (OLDER[: OLDER.index("subnet")] + AZURE, "168.63.129.16"),
+        (OLDER[40:] + AZURE, "168.63.129.16"),
+        (dhclient_lease("option unknown-245 a8:3f:81:10;", "never"), "168.63.129.16"),
+        (dhclient_lease("option unknown-245 a8:3f:81:10;", "epoch 4102444800; # Fri Jan 1 2100"), "168.63.129.16"),
+        (dhclient_lease("option unknown-245 a8:3f:81:10;", "epoch 1000000000; # Sep 9 2001"), None),
+        (dhclient_lease("option unknown-245 a8:3f:81:10;", "some day"), None),
+        (dhclient_lease("# option unknown-245 a8:3f:81:10;"), None),
+        (dhclient_lease("option unknown-245 a8:3f:81;"), None),
+        (dhclient_lease("option unknown-245 168.63.129.16;"), None),
+        ('default-duid "\\000\\001";\n' + AZURE, "168.63.129.16"),
+        (AZURE.replace("lease {", "lease6 {"), None),
+        (AZURE.replace("lease {", "lease{"), "168.63.129.16"),
+        ("", None),
+    ],
+)
+def test_the_last_lease_in_force_wins(text: str, address: str | None) -> None:
+    """Of several leases the last complete one that has the option and has not expired counts."""
+    assert address_from_lease(text, NOW) == (IPv4Address(address).packed if address else None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "address"),
+    [
+        ("OPTION_245=a83f8110\n", "168.63.129.16"),
+        ("OPTION_245=0a000001\nOPTION_245=a83f8110\n", "168.63.129.16"),
+        ("OPTION_245=a83f81\n", None),
+        ("OPTION_245=\n", None),
+        ("OPTION_224=a83f8110\n", None),
+        ("#OPTION_245=a83f8110\n", None),
+    ],
+)
+def test_a_networkd_lease_gives_the_address(lines: str, address: str | None) -> None:
+    """systemd-networkd keeps private options as hexadecimal text under their number."""
+    text = f"# This is private data. Do not parse.\nADDRESS=10.1.0.4\nLIFETIME=4294967295\n{lines}"
+    assert address_from_lease(text, NOW) == (IPv4Address(address).packed if address else None)
+
+
+@given(st.text(alphabet='lease option unknown-245{};:"\\#\n0af3expirenever2026/01OPTION_245=', max_size=300))
+def test_no_lease_file_whatever_crashes_the_reader(text: str) -> None:
+    """Any text is read or passed over."""
+    address_from_lease(text, NOW)
+    address_from_lease(f"lease {{ option unknown-245 {text}; expire {text}; }}", NOW)
+
+
+@given(st.ip_addresses(v=4), st.booleans())
+def test_whatever_dhclient_writes_is_read_back(address: IPv4Address, as_text: bool) -> None:  # noqa: FBT001 - drawn
+    """Hexadecimal as dhclient prints it (no leading zeros) and quoted octal give the same four bytes."""
+    octal = "".join(f"\\{byte:03o}" for byte in address.packed)
+    value = f'"{octal}"' if as_text else ":".join(f"{byte:x}" for byte in address.packed)
+    assert address_from_lease(dhclient_lease(f"option unknown-245 {value};"), NOW) == address.packed
+
+
+ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth1\t00000000\t0101000A\t0003\t0\t0\t200\t00000000\t0\t0\t0
+down0\t00000000\t0101000A\t0002\t0\t0\t1\t00000000\t0\t0\t0
+eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0
+vpn0\t00000000\t0100000A\t0003\t0\t0\t0\t00000080\t0\t0\t0
+eth2\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "interface"),
+    [(ROUTES, "eth0"), (ROUTES.splitlines()[0], None), ("", None), ("x\ngarbage\neth0 zz zz", None)],
+)
+def test_the_interface_with_the_preferred_default_route_asks(table: str, interface: str | None) -> None:
+    """Of several default routes that are up, the one with the lowest metric names the interface."""
+    assert default_interface(table) == interface
+
+
+def test_the_request_carries_that_interfaces_mac(tmp_path: Path) -> None:
+    """The MAC address is the one the kernel shows for the interface with the default route."""
+    (tmp_path / "route").write_text(ROUTES)
+    (tmp_path / "eth0").mkdir()
+    (tmp_path / "eth0" / "address").write_text("00:0d:3a:11:22:33\n")
+    assert hardware_address(tmp_path / "route", tmp_path) == MAC

@@ -1,0 +1,185 @@
+"""The journal's file: where it is and who may read it, its one writer, and what it keeps for how long."""
+
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
+from azure_scheduled_events_exporter.core.statistics import measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.journal.files import JournalInUseError, file_path, read_only
+from azure_scheduled_events_exporter.journal.store import Entry
+from support.journal_recorder import DAY, START, Open, history
+
+
+class TestFile:
+    """Where the journal is and who may read it."""
+
+    def test_survives_a_restart(self, folder: Path, start: Open) -> None:
+        """Lives, counters and undelivered spans are there again after a restart."""
+        before = start(folder)
+        before.sees("A", "B")
+        before.after(5).sees("A")
+        before.journal.close()
+        after = start(folder)
+        assert after.known == before.known
+        assert after.statistics == before.statistics
+        assert {span.name for span in after.journal.spans(-1)} == {"detected", "scheduled", "scheduled_event"}
+        assert after.journal.spans_queued() == 4
+
+    def test_all_is_committed_before_record_returns(self, folder: Path, start: Open) -> None:
+        """What was recorded can be read by another process at once, while the exporter runs."""
+        start(folder).sees("A")
+        assert history(folder) == ["A"]
+
+    def test_nobody_else_can_read_it(self, folder: Path, start: Open) -> None:
+        """The folder is the exporter's alone, and so is every file in it, whatever the umask."""
+        umask = os.umask(0)
+        try:
+            start(folder).sees("A")
+        finally:
+            os.umask(umask)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+        assert {"journal.sqlite", "journal.sqlite-wal"} <= modes.keys()
+        assert set(modes.values()) == {0o600}, modes
+
+    def test_power_cuts_are_provided_for(self, folder: Path, start: Open) -> None:
+        """The file is in WAL mode, and every commit waits for the disk."""
+        recorder = start(folder)
+        assert recorder.journal._disk is not None
+        connection = recorder.journal._disk._db
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+
+    @pytest.mark.parametrize(
+        ("given", "file"), [("state", "state/journal.sqlite"), ("state/j.db", "state/j.db"), ("file", "file")]
+    )
+    def test_a_folder_or_a_file(self, given: str, file: str, tmp_path: Path) -> None:
+        """--journal.path names a folder, or the file itself."""
+        (tmp_path / "file").touch()
+        assert file_path(tmp_path / given) == tmp_path / file
+
+    @pytest.mark.parametrize("name", ["a b", "100%25", "what?mode=rw", "number#1"])
+    def test_any_name_can_be_read(self, name: str, tmp_path: Path, start: Open) -> None:
+        """A folder's name needs no care when the history is read."""
+        start(tmp_path / name).sees("A")
+        assert history(tmp_path / name) == ["A"]
+
+    def test_memory(self, tmp_path: Path, start: Open) -> None:
+        """Without a path all works, nothing is on disk and nothing is said to be."""
+        recorder = start(None)
+        recorder.sees("A")
+        assert recorder.journal.restore().statistics == recorder.statistics
+        assert not recorder.is_up()
+        assert recorder.journal.state.errors == 0
+        assert not recorder.tries_disk()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_no_journal_to_read(self, tmp_path: Path) -> None:
+        """Who asks for the history of nothing is told where it was looked for, and no file is made."""
+        with pytest.raises(ExporterError, match=r"there is no journal at .*journal\.sqlite"):
+            read_only(tmp_path)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_empty_journal_to_read(self, tmp_path: Path) -> None:
+        """Who asks for the history of a file that has just been made is told that, and it stays empty."""
+        (tmp_path / "journal.sqlite").touch()
+        with pytest.raises(ExporterError, match="cannot be read: nothing has been written to it yet"):
+            read_only(tmp_path)
+        assert (tmp_path / "journal.sqlite").stat().st_size == 0
+
+
+class TestOneWriter:
+    """Two exporters never write one journal."""
+
+    def test_the_second_is_refused(self, folder: Path, start: Open) -> None:
+        """The second one is told that, which file, and what to do."""
+        start(folder)
+        with pytest.raises(JournalInUseError, match=r"another exporter writes .*journal\.sqlite: .*--journal\.path"):
+            start(folder)
+
+    def test_refusal_does_no_harm(self, folder: Path, start: Open) -> None:
+        """The first one goes on writing after it has turned away a second."""
+        first = start(folder)
+        with pytest.raises(JournalInUseError):
+            start(folder)
+        first.sees("A")
+        assert first.is_up()
+        assert history(folder) == ["A"]
+
+    def test_another_after_the_first(self, folder: Path, start: Open) -> None:
+        """The lock goes with the one that holds it, although its file stays."""
+        start(folder).journal.close()
+        assert start(folder).is_up()
+
+
+class TestRetention:
+    """What has ended long ago is forgotten, but stays counted."""
+
+    @pytest.mark.parametrize("on_disk", [True, False], ids=["disk", "memory"])
+    def test_counters_stay(self, folder: Path, start: Open, *, on_disk: bool) -> None:
+        """After the retention an event is in no history, and still in every counter and histogram."""
+        recorder = start(folder if on_disk else None)
+        recorder.sees("OLD", "OPEN")
+        recorder.after(5).sees("OPEN")
+        statistics = recorder.statistics
+        recorder.after(91 * DAY).journal.prune(recorder.now)
+        assert recorder.journal.restore().statistics == statistics
+        assert [life.event_id for life in recorder.journal._store.history()] == ["OPEN"]
+        if on_disk:
+            recorder.journal.close()
+            assert start(folder).statistics == statistics
+
+    def test_nothing_goes_too_early(self, folder: Path, start: Open) -> None:
+        """Within the retention all is kept."""
+        recorder = start(folder)
+        recorder.sees("A")
+        recorder.after(5).sees()
+        recorder.after(89 * DAY).journal.prune(recorder.now)
+        assert history(folder) == ["A"]
+
+    def test_a_disk_that_was_away_for_longer(self, tmp_path: Path, start: Open) -> None:
+        """What passed in memory is counted when the disk is back, however long that took."""
+        (tmp_path / "state").write_text("in the way")
+        recorder = start(tmp_path / "state" / "journal.sqlite")
+        recorder.sees("A")
+        recorder.after(5).sees()
+        statistics = recorder.statistics
+        recorder.after(91 * DAY).journal.prune(recorder.now)
+        (tmp_path / "state").unlink()
+        assert recorder.tries_disk()
+        assert recorder.statistics == statistics
+
+
+class TestLoad:
+    """A long history."""
+
+    def test_ten_thousand_lives(self, folder: Path, start: Open) -> None:
+        """Years of a busy fleet open again, with every life counted."""
+        recorder = start(folder)
+        recorder.sees("MODEL")
+        recorder.after(5).sees()
+        (model,) = recorder.journal._store.history()
+        lives = [
+            replace(model, event=replace(model.event, event_id=f"E{n:05}"), first_seen=Timestamp(START + n))
+            for n in range(10_000)
+        ]
+        changes = [
+            Change(transition, life, recorder.now)
+            for life in lives
+            for transition in (Transition.DETECTED, Transition.CANCELLED)
+        ]
+        recorder.statistics = recorder.statistics.plus(map(measure, changes))
+        recorder.journal.record(Entry(changes, lives), recorder.statistics, recorder.known)
+        recorder.sees("OPEN")
+        recorder.journal.close()
+        after = start(folder)
+        assert after.statistics == recorder.statistics
+        assert after.detected == 10_002
+        assert after.known.current == recorder.known.current
+        assert len(after.known.ended) == 1000

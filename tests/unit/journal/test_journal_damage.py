@@ -1,0 +1,199 @@
+"""A journal that is damaged or not ours: set aside, at the start and while it is in use."""
+
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.journal.store import SCHEMA_VERSION
+from support.journal_recorder import Open, Recorder, bit_rot, history
+
+
+def set_aside(folder: Path) -> list[Path]:
+    """Return the journals that were set aside, without their logs."""
+    return sorted(path for path in folder.glob("*set-aside*") if not path.name.endswith(("-wal", "-shm")))
+
+
+def text_file(path: Path) -> None:
+    """A file of somebody else."""
+    path.write_text("dear diary\n" * 100)
+
+
+def foreign_sqlite(path: Path) -> None:
+    """Another program's database."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes (text)")
+        connection.execute("INSERT INTO notes VALUES ('dear diary')")
+        connection.commit()
+
+
+def newer_schema(path: Path) -> None:
+    """A journal of a later release."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
+
+
+def truncated(path: Path) -> None:
+    """A journal of which only the first half is left."""
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def overwritten(path: Path) -> None:
+    """A journal with other bytes in all pages but the first."""
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
+
+
+def without_tables(path: Path) -> None:
+    """Ours by its marks, but empty of tables."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE transitions")
+        connection.commit()
+
+
+DAMAGES = [text_file, foreign_sqlite, newer_schema, truncated, overwritten, bit_rot, without_tables]
+
+
+class TestSetAside:
+    """A file that cannot be used is kept under another name, and the exporter begins a fresh one."""
+
+    @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+    def test_at_start(
+        self, damage: Callable[[Path], None], folder: Path, start: Open, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Whatever is wrong with the file, the exporter runs on a fresh one and says where the old one went."""
+        file = folder / "journal.sqlite"
+        if damage in {text_file, foreign_sqlite}:
+            folder.mkdir()
+        else:
+            before = start(folder)
+            before.sees("A", "B")
+            before.journal.close()
+        damage(file)
+        content = file.read_bytes()
+        recorder = start(folder)
+        assert recorder.is_up()
+        assert recorder.known == Lifecycles()
+        (aside,) = set_aside(folder)
+        if damage is not bit_rot:
+            assert aside.read_bytes() == content, "a file that is not ours is not to be written"
+        (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert "set aside" in record.message
+        assert record.facts["set_aside"] == aside  # type: ignore[attr-defined]
+        recorder.sees("C")
+        recorder.journal.close()
+        assert start(folder).known.current.keys() == {"C"}
+        assert history(folder) == ["C"]
+
+    def test_the_logs_go_along(self, folder: Path, start: Open) -> None:
+        """The log of a damaged file that a kill left does not get into the fresh one."""
+        before = start(folder)
+        before.sees(*(f"E{number}" for number in range(20)))
+        before.journal.close()  # folded in
+        before = start(folder)
+        before.sees("A")
+        killed = {path: path.read_bytes() for path in folder.glob("journal.sqlite*")}
+        before.journal.close()
+        for path, content in killed.items():
+            path.write_bytes(content)
+        overwritten(folder / "journal.sqlite")
+        recorder = start(folder)
+        recorder.sees("C")
+        assert recorder.journal.restore().lifecycles == recorder.known
+        assert len(set_aside(folder)) == 1
+        assert history(folder) == ["C"]
+
+    def test_twice_at_once(self, folder: Path, start: Open) -> None:
+        """A second file that is set aside in the same second does not replace the first."""
+        folder.mkdir()
+        for text in ("first", "second", "third"):
+            (folder / "journal.sqlite").write_text(text * 1000)
+            start(folder).journal.close()
+        assert sorted(path.read_text()[:5] for path in set_aside(folder)) == ["first", "secon", "third"]
+
+    def test_a_locked_file_is_not_set_aside(self, folder: Path, start: Open, caplog: pytest.LogCaptureFixture) -> None:
+        """A journal that another program holds at the moment is left where it is, and taken once it is free."""
+        before = start(folder)
+        before.sees("A")
+        before.journal.close()
+        with closing(sqlite3.connect(folder / "journal.sqlite", isolation_level=None)) as holder:
+            holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+            holder.execute("BEGIN EXCLUSIVE")
+            recorder = start(folder)
+            assert not recorder.is_up()
+            assert not recorder.tries_disk()
+            holder.execute("ROLLBACK")
+        assert recorder.tries_disk()
+        assert recorder.detected == 1
+        assert set_aside(folder) == []
+        assert "locked" in str(caplog.records[0].facts)  # type: ignore[attr-defined]
+
+
+def damage_under(path: Path) -> None:
+    """Overwrite a journal that is open: its log is folded in first, so that the pages are read anew."""
+    with closing(sqlite3.connect(path)) as connection:
+        busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        assert busy == 0
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (path.stat().st_size - 4096))
+
+
+class TestDamageWhileRunning:
+    """Damage that shows only when the journal is used costs no counter and no current event."""
+
+    def begin(self, start: Open, folder: Path) -> Recorder:
+        """A journal that has been in use, damaged."""
+        recorder = start(folder)
+        recorder.sees("A", "B")
+        recorder.after(5).sees("A")
+        damage_under(folder / "journal.sqlite")
+        return recorder
+
+    def check(self, recorder: Recorder, start: Open, folder: Path) -> None:
+        """The journal is on disk, and a restart finds all that was known."""
+        assert len(set_aside(folder)) == 1
+        assert recorder.is_up()
+        recorder.journal.close()
+        after = start(folder)
+        assert after.statistics == recorder.statistics
+        assert after.known.current == recorder.known.current
+
+    def test_found_by_a_transition(self, folder: Path, start: Open) -> None:
+        """The transition that met the damage is written to the fresh file, with all that was known before."""
+        recorder = self.begin(start, folder)
+        recorder.after(5).sees("A", "C")
+        assert recorder.journal.state.errors == 1
+        assert "detected" in {span.name for span in recorder.journal.spans(-1)}
+        self.check(recorder, start, folder)
+
+    @pytest.mark.parametrize(
+        "meet",
+        [
+            lambda recorder: recorder.journal.prune(recorder.now),
+            lambda recorder: recorder.journal.strike_off([SpanFacts("f" * 32, "f" * 16, "", "x", 0.0, 1.0)]),
+        ],
+        ids=["prune", "strike_off"],
+    )
+    def test_found_otherwise(self, meet: Callable[[Recorder], None], folder: Path, start: Open) -> None:
+        """Damage that retention or delivery meets makes no counter fall either."""
+        recorder = self.begin(start, folder)
+        statistics = recorder.statistics
+        meet(recorder)
+        if not recorder.is_up():
+            assert recorder.tries_disk()
+        assert recorder.statistics == statistics
+        recorder.after(5).sees("A", "C")
+        self.check(recorder, start, folder)
+
+    def test_reading_spans_never_raises(self, folder: Path, start: Open) -> None:
+        """Delivery goes on without what cannot be read."""
+        recorder = self.begin(start, folder)
+        recorder.journal.spans(10)
+        recorder.journal.spans_queued()

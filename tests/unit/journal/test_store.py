@@ -1,0 +1,378 @@
+"""The journal's tables: whatever is written comes back, is counted once, and is forgotten without being uncounted."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import fields, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.lifecycle import (
+    Change,
+    Lifecycle,
+    Lifecycles,
+    ObservationContext,
+    State,
+    Transition,
+    observe,
+)
+from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.records import Record, change_record
+from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, SCHEMA_VERSION, Entry, Restored, Store
+from support.paths import DATA
+
+PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+FINITE = st.floats(min_value=-4e9, max_value=4e9)
+
+
+def of_every_field(kind: type[Any]) -> st.SearchStrategy[Any]:
+    """Values of a dataclass with every field drawn by its type: a field that is added later is tried too."""
+    hints = get_type_hints(kind)
+    return st.builds(kind, **{field.name: of(hints[field.name]) for field in fields(kind)})
+
+
+def of(hint: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - a type hint is no type
+    """Values of one type; numbers are finite, as those of every document and clock are."""
+    if isinstance(hint, UnionType):
+        return st.one_of([of(each) for each in get_args(hint)])
+    if hint is float:
+        return FINITE
+    if hint in {Timestamp, ScheduledEvent}:
+        return of_every_field(hint)
+    return st.from_type(hint)
+
+
+LIVES = st.lists(of_every_field(Lifecycle), max_size=5, unique_by=lambda life: life.event_id)
+SPANS = st.builds(
+    SpanFacts,
+    trace_id=st.just("f" * 32),
+    span_id=st.text("0123456789abcdef", min_size=16, max_size=16),
+    parent_id=st.sampled_from(["", "0123456789abcdef"]),
+    name=st.text(),
+    start=FINITE,
+    end=FINITE,
+    attributes=st.dictionaries(st.text(), st.text() | FINITE | st.lists(st.text()).map(tuple), max_size=3),
+)
+EVENTS = st.builds(
+    ScheduledEvent,
+    event_id=st.sampled_from(["A", "B", "C", "Ü\n'\"", "C7061BAC-AFDC-4513-B24B-AA5F13A16123"]),
+    event_type=st.sampled_from(["Freeze", "Reboot", "New\n"]),
+    source=st.sampled_from(["Platform", ""]),
+)
+CHANGES = st.lists(
+    st.builds(
+        Change,
+        transition=of(Transition),
+        lifecycle=st.builds(replace, of_every_field(Lifecycle), event=EVENTS),
+        at=st.builds(Timestamp, wall=st.integers(0, 1000).map(float)),
+    ),
+    max_size=12,
+)
+
+
+def in_order(changes: list[Change]) -> list[Change]:
+    """Return ``changes`` by their time, as a clock that goes forward writes them."""
+    return sorted(changes, key=lambda change: change.at.wall)
+
+
+def key_of(change: Change) -> tuple[str, str]:
+    """What an event does once in its life, but for a new NotBefore."""
+    return change.lifecycle.event_id, str(change.transition)
+
+
+def kept(store: Store) -> list[Record]:
+    """Return every transition as it was told."""
+    return [record for _, record in store.told()]
+
+
+def fresh() -> Store:
+    """Return empty tables in memory."""
+    return Store(sqlite3.connect(":memory:"))
+
+
+def life(event_id: str, *, first_seen: float = 0.0, ended: float | None = None) -> Lifecycle:
+    """Return a life, completed if it has ended."""
+    return Lifecycle(
+        event=ScheduledEvent(event_id),
+        state=State.STARTED,
+        scope=Scope.SELF,
+        first_seen=Timestamp(first_seen),
+        outcome=None if ended is None else Transition.COMPLETED,
+        ended_at=None if ended is None else Timestamp(ended),
+    )
+
+
+def span(name: str, start: float = 0.0) -> SpanFacts:
+    """Return a span; two of one name are the same span."""
+    return SpanFacts("f" * 32, f"{name:0>16}", "", name, start, start + 1)
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """Empty tables."""
+    with closing(fresh()) as made:
+        yield made
+
+
+class TestRoundTrip:
+    """What is written comes back as it was."""
+
+    @PATIENCE
+    @given(LIVES)
+    def test_every_life(self, lives: list[Lifecycle]) -> None:
+        """A life read back is equal in every field, the oldest first."""
+        with closing(fresh()) as store:
+            store.record(Entry(lives=lives))
+            assert sorted(store.history(), key=lambda each: each.event_id) == sorted(lives, key=lambda e: e.event_id)
+            walls = [each.first_seen.wall for each in store.history()]
+            assert walls == sorted(walls)
+
+    @PATIENCE
+    @given(st.lists(SPANS, max_size=5, unique_by=lambda each: each.span_id))
+    def test_every_span(self, spans: list[SpanFacts]) -> None:
+        """A span read back is equal, with texts, numbers and lists among its attributes."""
+        with closing(fresh()) as store:
+            store.record(Entry(spans=spans))
+            assert store.spans(-1) == spans[::-1]
+
+    @PATIENCE
+    @given(CHANGES)
+    def test_every_transition(self, changes: list[Change]) -> None:
+        """Transitions come back in their order, and add up to the same counters and histograms."""
+        with closing(fresh()) as store:
+            for change in changes:
+                store.record(Entry(changes=[change]))
+            assert kept(store) == [change_record(change) for change in changes]
+            assert store.restore().statistics == Statistics().plus(map(measure, changes))
+
+    @PATIENCE
+    @given(CHANGES, LIVES)
+    def test_every_tally(self, changes: list[Change], lives: list[Lifecycle]) -> None:
+        """The sum that a fresh file begins with comes back, series that are 0 included, and so do all lives."""
+        with closing(fresh()) as store:
+            assert store.is_empty()
+            whole = Restored(
+                Lifecycles({life.event_id: life for life in lives}), Statistics().plus(map(measure, changes))
+            )
+            store.begin_with(whole, Entry())
+            assert not store.is_empty()
+            assert store.restore().statistics == whole.statistics
+            assert list(store.history()) == sorted(lives, key=lambda each: (each.first_seen.wall, each.event_id))
+
+    def test_open_and_ended_lives(self, store: Store) -> None:
+        """Open lives are current again; of ended ones it is known how they ended."""
+        store.record(Entry(lives=[life("OPEN"), life("ENDED", ended=5.0)]))
+        lifecycles = store.restore().lifecycles
+        assert list(lifecycles.current.values()) == [life("OPEN")]
+        assert lifecycles.ended == {"ENDED": Transition.COMPLETED}
+
+    def test_a_life_is_replaced_by_its_next_form(self, store: Store) -> None:
+        """An event stands in the history once, as it was last."""
+        store.record(Entry(lives=[life("A")]))
+        store.record(Entry(lives=[life("A", ended=5.0)]))
+        assert list(store.history()) == [life("A", ended=5.0)]
+        assert store.restore().lifecycles.current == {}
+
+    def test_the_oldest_ends_are_forgotten_first(self, store: Store) -> None:
+        """After a thousand ends the newest are those that are remembered, in their order."""
+        store.record(Entry(lives=[life(f"E{n}", ended=float(n)) for n in range(1500)]))
+        assert list(store.restore().lifecycles.ended) == [f"E{n}" for n in range(500, 1500)]
+
+    def test_a_failed_entry_leaves_nothing(self, store: Store) -> None:
+        """An entry is written whole or not at all."""
+        seen = Change(Transition.DETECTED, life("A"), Timestamp(0.0))
+        nameless = life(None)  # type: ignore[arg-type]
+        with pytest.raises(sqlite3.IntegrityError):
+            store.record(Entry([seen], [life("A"), nameless], [span("a")]))
+        assert store.is_empty()
+        assert store.spans_queued() == 0
+
+
+class TestSpans:
+    """The spans that wait for delivery."""
+
+    def test_the_newest_first_and_no_more_than_asked_for(self, store: Store) -> None:
+        """A backlog cannot hold up what was seen just now."""
+        for name in "abcde":
+            store.record(Entry(spans=[span(name)]))
+        assert [each.name for each in store.spans(2)] == ["e", "d"]
+        assert store.spans_queued() == 5
+
+    def test_struck_off(self, store: Store) -> None:
+        """A delivered span waits no longer; one that is gone already is no error."""
+        store.record(Entry(spans=[span("a"), span("b")]))
+        store.strike_off([span("a"), span("never there")])
+        assert [each.name for each in store.spans(-1)] == ["b"]
+        assert store.spans_queued() == 1
+
+    def test_told_again(self, store: Store) -> None:
+        """The same span again is one span, as it was told last, and new."""
+        store.record(Entry(spans=[span("a"), span("b")]))
+        store.record(Entry(spans=[span("a", 7.0)]))
+        assert store.spans(-1) == [span("a", 7.0), span("b")]
+
+
+class TestPrune:
+    """Retention."""
+
+    @PATIENCE
+    @given(CHANGES.map(in_order), st.lists(st.integers(0, 1100), max_size=3))
+    def test_lets_no_counter_fall(self, changes: list[Change], cuts: list[int]) -> None:
+        """However often and wherever the past is cut off, all counters and histograms stay as they are."""
+        with closing(fresh()) as store:
+            for change in changes:
+                store.record(Entry(changes=[change]))
+            statistics = store.restore().statistics
+            for cut in cuts:
+                store.prune(float(cut))
+                assert store.restore().statistics == statistics
+            left = [change for change in changes if change.at.wall >= max([0, *cuts])]
+            assert kept(store) == [change_record(change) for change in left]
+
+    def test_forgets_what_has_ended_long_ago(self, store: Store) -> None:
+        """Old ends leave the history; an open life stays however old it is, and so do undelivered spans."""
+        store.record(Entry(lives=[life("OLD", ended=5.0), life("NEW", ended=50.0), life("OPEN")], spans=[span("a")]))
+        store.prune(10.0)
+        assert {each.event_id for each in store.history()} == {"NEW", "OPEN"}
+        assert store.spans_queued() == 1
+
+
+class TestSign:
+    """The last sign of life of a run."""
+
+    def test_the_last_one_stands(self, store: Store) -> None:
+        """A sign replaces the one before, comes back as it was, and is gone when it is taken away."""
+        assert store.last_sign() is None
+        for wall in (1.0, 2.0):
+            store.sign(ClockSample(wall, 3.0, 4.0, "boot-1"))
+        assert store.last_sign() == ClockSample(2.0, 3.0, 4.0, "boot-1")
+        assert store.is_empty()
+        store.sign(None)
+        assert store.last_sign() is None
+
+
+class TestTakeOver:
+    """A disk that is taken again gets what was kept in memory meanwhile."""
+
+    @PATIENCE
+    @given(CHANGES)
+    def test_nothing_is_lost_or_doubled(self, changes: list[Change]) -> None:
+        """A transition that an event makes once in its life is there once, also if both have it."""
+        half = len(changes) // 2
+        first, then = changes[:half], changes[half:]
+        have = set(map(key_of, first))
+        new = [one for one in then if one.transition is Transition.RESCHEDULED or key_of(one) not in have]
+        with closing(fresh()) as disk, closing(fresh()) as memory:
+            disk.record(Entry(changes=first))
+            memory.record(Entry(changes=then))
+            disk.take_over(memory)
+            assert kept(disk) == [change_record(change) for change in (*first, *new)]
+            assert disk.restore().statistics == Statistics().plus(map(measure, (*first, *new)))
+
+    def test_lives_and_spans_come_along(self, store: Store) -> None:
+        """Lives are as memory has them last, and spans wait behind those that waited already."""
+        store.record(Entry(lives=[life("A"), life("B")], spans=[span("old")]))
+        with closing(fresh()) as memory:
+            memory.record(Entry(lives=[life("A", ended=9.0), life("C")], spans=[span("x")]))
+            memory.record(Entry(spans=[span("y")]))
+            store.take_over(memory)
+        assert list(store.history()) == [life("A", ended=9.0), life("B"), life("C")]
+        assert [each.name for each in store.spans(-1)] == ["y", "x", "old"]
+
+
+class TestSchema:
+    """A file brings its version along."""
+
+    def test_an_empty_file_becomes_a_journal(self, tmp_path: Path) -> None:
+        """A file of 0 bytes, version 0, is brought up to date and marked as ours."""
+        path = tmp_path / "j"
+        path.touch()
+        with closing(Store(sqlite3.connect(path))) as store:
+            store.record(Entry(lives=[life("A")]))
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+            assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        with closing(Store(sqlite3.connect(path))) as store:
+            assert list(store.history()) == [life("A")]
+
+    def test_a_migration_that_was_cut_off_begins_again(self, tmp_path: Path) -> None:
+        """A file in which making the tables failed half-way is no half journal afterwards."""
+        path = tmp_path / "j"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA max_page_count = 3")
+            with pytest.raises(sqlite3.OperationalError, match="full"):
+                Store(connection)
+        with closing(Store(sqlite3.connect(path))) as store:
+            store.record(Entry(lives=[life("A")]))
+            assert list(store.history()) == [life("A")]
+
+    @pytest.fixture
+    def first_schema(self, tmp_path: Path) -> Path:
+        """A journal that the first schema's own code wrote."""
+        path = tmp_path / "journal.sqlite"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript((DATA / "journals" / "schema-1.sql").read_text())
+        return path
+
+    def test_a_journal_of_the_first_schema(self, first_schema: Path) -> None:
+        """Brought up to date, it has lost nothing: lives, counters, histograms, spans; and takes a pause."""
+        with closing(Store(sqlite3.connect(first_schema))) as store:
+            before = store.restore()
+            assert [one.event_id for one in before.recent] == ["DONE"]
+            (started,) = before.lifecycles.current.values()
+            assert (started.event_id, started.state, started.observed_pause) == ("OPEN", State.STARTED, None)
+            assert store.last_sign() is None
+            assert [seq for seq, _ in store.told()] == [4, 5, 6, 7, 8]
+            assert {one.name for one in store.spans(-1)} == {"detected", "scheduled", "approval"}
+            counted = {key[0::3]: count for key, count in before.statistics.transitions.items() if count}
+            assert counted == {
+                ("Freeze", "detected"): 2,
+                ("Freeze", "started"): 2,
+                ("Freeze", "completed"): 2,
+                ("Reboot", "detected"): 1,
+                ("Reboot", "started"): 1,
+            }
+            assert before.statistics.phases["Freeze", "started"].total == 660
+            assert before.statistics.approval_latency["Freeze", "deadline"].counts == (0, 0, 0, 0, 2, 0, 0)
+            assert not before.statistics.pauses
+            done = replace(started, outcome=Transition.COMPLETED, ended_at=Timestamp(1.8e9), observed_pause=42.0)
+            change = Change(Transition.COMPLETED, done, Timestamp(1.8e9))
+            store.record(Entry([change], [done]))
+            assert store.restore().statistics == before.statistics.plus([measure(change)])
+        with closing(Store(sqlite3.connect(first_schema))) as store:
+            assert store.restore().statistics.pauses["Reboot",].total == 42.0
+
+    def test_the_first_schema_is_read_as_it_is(self, first_schema: Path) -> None:
+        """A reader beside an exporter of the version before sees its journal, and leaves it alone."""
+        before = first_schema.read_bytes()
+        with closing(read_only(first_schema)) as store:
+            assert [one.event_id for one in store.history()] == ["DONE", "OPEN"]
+            assert set(store.current()) == {"OPEN"}
+            assert len(store.told()) == 5
+            assert store.last_told() == 8
+        assert first_schema.read_bytes() == before
+
+
+def test_what_is_kept_in_memory_is_bounded_and_counts_on() -> None:
+    """A journal without a file forgets old transitions and ended lives, and no counter falls."""
+    store = Store(sqlite3.connect(":memory:"))
+    known = Lifecycles()
+    for number in range(60):
+        for events in ((ScheduledEvent(f"E{number}", "Reboot", "Started", resources=("vm",)),), ()):
+            known, changes = observe(known, Document(number, events), ObservationContext(Timestamp(number), "vm"))
+            store.record(Entry(changes, [change.lifecycle for change in changes]))
+    before = store.restore().statistics
+    store.keep_newest(30)
+    assert len(store.told()) == 30
+    assert len(list(store.history())) == 10
+    assert store.restore().statistics == before

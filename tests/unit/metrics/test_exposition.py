@@ -1,0 +1,222 @@
+"""The exposition: what a scraper reads of a given state."""
+
+import gzip
+import platform
+import re
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, ObservationContext, approve, observe
+from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.metrics.collector import SPECS, Collector
+from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.polling.snapshot import POLL_BOUNDS, Polls, Snapshot
+from support.programs import PREFIX, Scrape, debian
+
+NOON = 1_650_000_000.0
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+
+
+def at(seconds: float) -> Timestamp:
+    """So many seconds after noon."""
+    return Timestamp(NOON + seconds, 1000 + seconds, "boot")
+
+
+def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | None = "vmss_0") -> Snapshot:
+    """The state after an exporter saw ``documents``, each so many seconds after noon."""
+    known, statistics = Lifecycles(), Statistics()
+    for seconds, events in documents:
+        context = ObservationContext(at(seconds), vm_name, pause=Pause(0.004, Evidence.WHOLE))
+        known, changes = observe(known, Document(7, tuple(events)), context)
+        statistics = statistics.plus(map(measure, changes))
+        for event in events:
+            if event.event_id == "APPROVED":
+                known, changes = approve(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
+                statistics = statistics.plus(map(measure, changes))
+    return Snapshot(revision=1, vm_name=vm_name, incarnation=7, current=known.current, statistics=statistics)
+
+
+def full_life() -> Snapshot:
+    """One event for every kind of figure: waiting, approved, started, ended, a peer's, of a type nobody knows."""
+    freeze = ScheduledEvent(
+        "FREEZE", "Freeze", "Scheduled", "Platform", ("vmss_0", "vmss_1"), NOON + 900, 'Say "hi"\nto \\ all', 5.0
+    )
+    approved = ScheduledEvent("APPROVED", "Reboot", "Scheduled", "User", ("vmss_0",), NOON + 900)
+    failure = ScheduledEvent("FAILURE", "Reboot", "Started", "Platform", ("vmss_0",))
+    peer = ScheduledEvent("PEER", "Preempt", "Scheduled", "Platform", ("vmss_4",), NOON + 30)
+    odd = ScheduledEvent("ODD", "Teleport", "Paused", "", tuple(f"vmss_{i}" for i in range(12)))
+    snapshot = lived(
+        (0, [freeze, approved, peer, odd]),
+        (20, [freeze, approved, peer, odd, failure]),
+        (30, [freeze, approved, replace(peer, status="Started", not_before=None), odd, failure]),
+        (90, [freeze, approved, odd]),
+    )
+    polls = Polls(
+        outcomes=dict.fromkeys(Outcome, 0) | {Outcome.OK: 91, Outcome.TIMEOUT: 1},
+        durations=Histogram.empty(POLL_BOUNDS).observe(0.006).observe(10.01),
+        up=True,
+        last_success=NOON + 91,
+        failure="",
+    )
+    identity = Instance("vmss_0", "d89dcaf9", "vmss", "westeurope", "1", "0", "rg", "sub", "Standard_B2ms", "Spot")
+    return replace(snapshot, polls=polls, identity=identity, document_changes=4)
+
+
+def exposition(snapshot: Snapshot, seconds: float = 100) -> Exposition:
+    """An exposition of ``snapshot`` scraped so many seconds after noon."""
+    return Exposition(lambda: snapshot, lambda: NOON + seconds)
+
+
+def without_process(text: str) -> str:
+    """The exposition without the figures of this very process."""
+    lines = [line for line in text.splitlines() if "process_" not in line]
+    text = "\n".join(lines) + "\n"
+    return text.replace(__version__, "VERSION").replace(platform.python_version(), "PYTHON")
+
+
+@pytest.mark.parametrize(("accept", "name"), [("", "exposition.txt"), (OPENMETRICS, "exposition.openmetrics")])
+def test_the_whole_exposition_is_as_reviewed(accept: str, name: str, golden: Callable[[str, str], None]) -> None:
+    """Nothing in the exposition changes without somebody having looked at the difference."""
+    golden(name, without_process(exposition(full_life()).render(accept).body.decode()))
+
+
+def test_promtool_finds_nothing_to_complain() -> None:
+    """The exposition follows Prometheus's own rules for names, units and help."""
+    body = exposition(full_life()).render().body
+    done = subprocess.run([debian("promtool"), "check", "metrics"], input=body, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_openmetrics_parses_strictly() -> None:
+    """A scraper that asks for OpenMetrics gets a body that its reference parser accepts to the end."""
+    rendering = exposition(full_life()).render(OPENMETRICS)
+    names = [family.name for family in parse_openmetrics(rendering.body.decode())]  # type: ignore[no-untyped-call]
+    assert rendering.content_type.startswith("application/openmetrics-text; version=1.0.0")
+    assert len(names) == len(set(names))
+    assert {spec.full_name.removesuffix("_total") for spec in SPECS.values()} <= set(names)
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+def test_gzip_carries_the_same_text(accept: str) -> None:
+    """A scraper that accepts gzip reads exactly what another one reads in plain text, again and again."""
+    scraped = exposition(full_life())
+    plain = without_process(scraped.render(accept).body.decode())
+    for _ in range(2):
+        packed = scraped.render(accept, "deflate, gzip;q=1.0")
+        assert packed.content_encoding == "gzip"
+        assert without_process(gzip.decompress(packed.body).decode()) == plain
+
+
+@pytest.mark.parametrize("coding", ["", "identity", "gzip;q=0", "gzip; q=0.0", "br"])
+def test_no_gzip_for_who_does_not_want_it(coding: str) -> None:
+    """A scraper that cannot unpack gets plain text."""
+    assert exposition(full_life()).render("", coding).content_encoding is None
+
+
+def test_the_countdown_is_of_the_moment_of_the_scrape() -> None:
+    """Between two polls the time left still runs, and goes negative when the event is overdue."""
+    now = NOON + 100
+    scraped = Exposition(full_life, lambda: now)
+    name = "event_seconds_until_not_before"
+    assert Scrape(scraped.render().body.decode()).value(name, event_id="FREEZE") == 800
+    now = NOON + 905.5
+    assert Scrape(scraped.render().body.decode()).value(name, event_id="FREEZE") == -5.5
+
+
+def test_a_change_shows_in_the_next_scrape() -> None:
+    """What is kept between scrapes is thrown away as soon as the state has another revision."""
+    states = [full_life(), replace(lived((0, [])), revision=2)]
+    scraped = Exposition(lambda: states[0], lambda: NOON)
+    assert Scrape(scraped.render().body.decode()).series("event_info")
+    states.pop(0)
+    assert not Scrape(scraped.render().body.decode()).series("event_info")
+
+
+def test_a_registry_of_prometheus_client_sees_the_same() -> None:
+    """Who embeds the exporter can register its collector, and gets every metric of the table once."""
+    registry = CollectorRegistry()
+    registry.register(Collector(full_life, lambda: NOON))
+    names = [family.name for family in registry.collect()]
+    assert len(names) == len(set(names))
+    assert {spec.full_name.removesuffix("_total") for spec in SPECS.values()} <= set(names)
+
+
+def test_counters_exist_before_anything_has_happened() -> None:
+    """Prometheus sees the first increase of every counter, because the series was there before, as 0."""
+    scrape = Scrape(exposition(Snapshot()).render().body.decode())
+    types = {"Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"}
+    for name in ("pending", "started"):
+        labels = {(have["event_type"], have["scope"]) for have, _ in scrape.series(name)}
+        assert labels == {(event_type, scope) for event_type in types for scope in ("self", "peer", "unknown")}
+    transitions = {"detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost"}
+    own = {(have["event_type"], have["transition"]) for have, _ in scrape.series("transitions_total", scope="self")}
+    assert own == {(event_type, transition) for event_type in types for transition in transitions}
+    outcomes = {
+        "polls_total": {"ok", "timeout", "connection_error", "throttled", "http_error", "invalid_document"},
+        "approval_requests_total": {"accepted", "rejected", "error"},
+        "spans_total": {"exported", "failed"},
+    }
+    for name, expected in outcomes.items():
+        assert {have["outcome"] for have, _ in scrape.series(name)} == expected
+    assert scrape.value("up") == 0
+
+
+def test_series_stay_within_their_budget() -> None:
+    """An idle exporter costs at most 200 series, a current event 10, all histograms of history 400."""
+
+    def count(snapshot: Snapshot) -> int:
+        return len([line for line in exposition(snapshot).render().body.splitlines() if line[:1] != b"#"])
+
+    events = [ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON, "", 5) for i in range(10)]
+    idle = count(lived((0, [])))
+    assert idle <= 200
+    assert count(replace(lived((0, events)), statistics=Statistics())) - idle <= 100
+    types = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+    statistics = lived((0, events), (1, [replace(event, status="Started") for event in events]), (2, [])).statistics
+    per_series = {
+        "notice": (len(next(iter(statistics.notice.values())).counts) + 2) * len(types),
+        "latency": (len(next(iter(statistics.approval_latency.values())).counts) + 2) * len(types) * len(Approver),
+        "phases": (len(next(iter(statistics.phases.values())).counts) + 2) * len(types) * 2,
+        "pauses": (len(next(iter(statistics.pauses.values())).counts) + 2) * len(types),
+    }
+    assert sum(per_series.values()) <= 400, per_series
+
+
+def test_a_huge_description_is_cut() -> None:
+    """A hostile description costs a scraper at most 1,024 characters."""
+    event = ScheduledEvent("E", "Freeze", "Scheduled", description="x" * 100_000)
+    labels, _ = Scrape(exposition(lived((0, [event]))).render().body.decode()).series("event_info")[0]
+    assert len(labels["description"]) == 1024
+
+
+def test_resources_are_cut_at_ten_but_counted_whole() -> None:
+    """An event that hits more than ten VMs names the first ten and tells how many there are."""
+    scrape = Scrape(exposition(full_life()).render().body.decode())
+    labels, _ = scrape.series("event_info", event_id="ODD")[0]
+    assert labels["resources"] == ",".join(f"vmss_{i}" for i in range(10))
+    assert scrape.value("event_resources", event_id="ODD") == 12
+
+
+def test_event_ids_never_stand_on_counters() -> None:
+    """No label of a counter or histogram grows with every event, so no Prometheus fills up."""
+    for spec in SPECS.values():
+        assert "event_id" not in spec.labels or (spec.type == "gauge" and spec.name.startswith("event_"))
+
+
+def test_every_name_has_the_prefix_and_every_unit_its_suffix() -> None:
+    """Names follow the field's custom: one prefix, counters in _total, times in _seconds."""
+    for name, spec in SPECS.items():
+        assert spec.full_name == PREFIX + name
+        assert (spec.type == "counter") == name.endswith("_total")
+        assert re.fullmatch(r"[a-z_]+", name)

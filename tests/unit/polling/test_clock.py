@@ -1,0 +1,57 @@
+"""This machine's clocks."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.polling.clock import SystemClock, system_clock
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+def test_now_is_read_off_both_clocks() -> None:
+    """A moment lies between the readings of both clocks before and after it."""
+    wall, monotonic = time.time(), time.monotonic()
+    now = SystemClock("boot-1").now()
+    assert wall <= now.wall <= time.time()
+    assert monotonic <= now.monotonic <= time.monotonic()
+    assert now.boot_id == "boot-1"
+
+
+def test_two_clocks_of_one_boot_agree() -> None:
+    """A restart of the exporter does not look like a reboot of the VM."""
+    assert system_clock().boot_id == system_clock().boot_id
+
+
+def test_duration_between_two_moments() -> None:
+    """Time that passes is measured, and never backwards."""
+    clock = system_clock()
+    earlier = clock.now()
+    later = clock.now()
+    assert 0.0 <= later.since(earlier) < 60.0
+    assert earlier.since(later) == 0.0
+
+
+@pytest.mark.parametrize(
+    "expected", [BOOT_ID.read_text().strip()] if BOOT_ID.exists() else [], ids=["the kernel's own"]
+)
+def test_boot_id(expected: str) -> None:
+    """On Linux the boot is known by the kernel's id of it."""
+    assert system_clock().boot_id == expected
+
+
+@pytest.mark.parametrize("platform", [sys.platform] if hasattr(time, "CLOCK_BOOTTIME") else [])
+def test_booted_at(platform: str) -> None:
+    """The moment of boot lies in the past, belongs to this boot, and stays where it is."""
+    clock = system_clock()
+    booted = clock.booted_at()
+    assert booted is not None, platform
+    assert booted.boot_id == clock.boot_id
+    assert booted.wall < time.time()
+    again = clock.booted_at()
+    assert again is not None
+    assert abs(again.wall - booted.wall) < 5.0
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    assert abs(time.time() - uptime - booted.wall) < 60.0

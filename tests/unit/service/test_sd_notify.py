@@ -1,0 +1,181 @@
+"""What a service manager is told, over real sockets."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.service.sd_notify import ServiceManager, keep_telling
+
+QUICK = "400000"  # microseconds of a watchdog that is fed every 0.1 s
+
+
+@pytest.fixture(params=["a path", "an abstract name"])
+def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
+    """A service manager's socket, with the way in which $NOTIFY_SOCKET names it."""
+    path = str(tmp_path / "notify") if request.param == "a path" else f"@ase-{uuid.uuid4()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path.replace("@", "\0"))
+        manager.settimeout(30)
+        yield path, manager
+
+
+def heard(manager: socket.socket) -> list[str]:
+    """The lines of the next message."""
+    return manager.recv(65536).decode().split("\n")
+
+
+def tell_for_a_while(
+    manager: socket.socket,
+    environment: dict[str, str],
+    enough: Callable[[list[str]], bool],
+    overdue_seconds: Callable[[], float] = lambda: 0.0,
+    words: Callable[[], str] = lambda: "fine",
+) -> list[str]:
+    """All lines that were told until they are enough."""
+
+    async def scene() -> list[str]:
+        loop = asyncio.get_running_loop()
+        manager.settimeout(0)
+        telling = loop.create_task(keep_telling(ServiceManager(environment), overdue_seconds, words))
+        lines: list[str] = []
+        async with asyncio.timeout(30):
+            while not enough(lines):
+                lines += (await loop.sock_recv(manager, 65536)).decode().split("\n")
+        telling.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await telling
+        return lines
+
+    return asyncio.run(scene())
+
+
+def test_message(listening: tuple[str, socket.socket]) -> None:
+    """Lines arrive as one message."""
+    path, manager = listening
+    assert ServiceManager({"NOTIFY_SOCKET": path}).tell("STOPPING=1", "STATUS=ending")
+    assert heard(manager) == ["STOPPING=1", "STATUS=ending"]
+
+
+def test_ready_comes_first_and_once(listening: tuple[str, socket.socket]) -> None:
+    """The manager hears once that the daemon is ready, with the line for people."""
+    path, manager = listening
+    environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}
+    lines = tell_for_a_while(manager, environment, lambda lines: lines.count("WATCHDOG=1") > 3)
+    assert lines[:2] == ["READY=1", "STATUS=fine"]
+    assert set(lines[2:]) == {"WATCHDOG=1"}
+
+
+@pytest.mark.parametrize("listening", ["a path"], indirect=True)
+def test_no_watchdog_no_pings(listening: tuple[str, socket.socket]) -> None:
+    """A manager without a watchdog hears what is new, and nothing else."""
+    path, manager = listening
+    says = iter(["one", "one", "two"])
+    lines = tell_for_a_while(
+        manager, {"NOTIFY_SOCKET": path}, lambda lines: "STATUS=two" in lines, words=lambda: next(says)
+    )
+    assert lines == ["READY=1", "STATUS=one", "STATUS=two"]
+
+
+def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -> None:
+    """The watchdog is fed while work is late by less than half its time, and goes hungry beyond that."""
+    path, manager = listening
+    late = iter([0.0, 0.19, 0.21, 5.0, 5.0, 0.0])
+    turns = iter(range(6))
+    lines = tell_for_a_while(
+        manager,
+        {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK},
+        lambda lines: "STATUS=5" in lines,
+        lambda: next(late),
+        lambda: str(next(turns)),
+    )
+    fed = "\n".join(lines).split("STATUS=")[1:]
+    assert [turn.split("\n")[0] for turn in fed if "WATCHDOG=1" in turn] == ["0", "1", "5"]
+
+
+def test_full_queue_is_no_wait_and_no_loss(listening: tuple[str, socket.socket]) -> None:
+    """A manager that reads nothing for a while holds nobody, and hears of readiness when it reads again."""
+    path, manager = listening
+    teller = ServiceManager({"NOTIFY_SOCKET": path})
+    count = 0
+    while teller.tell("EXTEND_TIMEOUT_USEC=1"):
+        count += 1
+    turns = 0
+    enough = asyncio.Event()
+
+    def words() -> str:
+        nonlocal turns
+        turns += 1
+        if turns == 4:
+            enough.set()
+        if turns == 3:  # by now READY=1 was refused twice
+            assert [heard(manager) for _ in range(count)] == [["EXTEND_TIMEOUT_USEC=1"]] * count
+        return "fine"
+
+    async def scene() -> None:
+        telling = asyncio.create_task(
+            keep_telling(ServiceManager({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}), lambda: 0.0, words)
+        )
+        async with asyncio.timeout(30):
+            await enough.wait()
+        telling.cancel()
+
+    asyncio.run(scene())
+    assert heard(manager) == ["READY=1", "STATUS=fine", "WATCHDOG=1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("Reboot of vm\nMAINPID=1", "STATUS=Reboot of vm MAINPID=1"),
+        ("x\u202ey\udc80z", "STATUS=x y z"),
+        ("x" * 1000, f"STATUS={'x' * 299}…"),
+    ],
+)
+def test_status_is_one_line_of_text(text: str, line: str, listening: tuple[str, socket.socket]) -> None:
+    """Whatever Azure called a VM, it cannot say anything else in this process's name."""
+    path, manager = listening
+    assert tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: text) == ["READY=1", line]
+
+
+def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None:
+    """A mistake in wording the status keeps nobody from being ready."""
+    path, manager = listening
+    lines = tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: str(1 // 0))
+    assert lines[0] == "READY=1"
+    assert "ZeroDivisionError" in lines[1]
+
+
+@pytest.mark.parametrize("name", ["", "vsock:2:1234", "relative/path", "/nobody/listens/here", f"/{'x' * 200}"])
+def test_nobody_there(name: str) -> None:
+    """Without a manager, or with one that cannot be reached, nothing happens."""
+    assert not ServiceManager({"NOTIFY_SOCKET": name} if name else {}).tell("READY=1")
+
+
+def test_telling_nobody_ends_at_once() -> None:
+    """Without a manager no time is spent on it."""
+    asyncio.run(keep_telling(ServiceManager({}), lambda: 0.0, lambda: "fine"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "seconds"),
+    [
+        ({}, None),
+        ({"WATCHDOG_USEC": "60000000"}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": str(os.getpid())}, 60.0),
+        ({"WATCHDOG_USEC": "60000000", "WATCHDOG_PID": "1"}, None),
+        ({"WATCHDOG_USEC": "0"}, None),
+        ({"WATCHDOG_USEC": "soon"}, None),
+        ({"WATCHDOG_USEC": "\u0663"}, None),
+        ({"WATCHDOG_USEC": ""}, None),
+    ],
+)
+def test_watchdog(environment: dict[str, str], seconds: float | None) -> None:
+    """The watchdog counts if it is for this process and says how long it waits."""
+    assert ServiceManager({"NOTIFY_SOCKET": "@x", **environment}).watchdog_seconds == seconds
+    assert ServiceManager(environment).watchdog_seconds is None

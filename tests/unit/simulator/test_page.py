@@ -1,0 +1,66 @@
+"""The page docs/simulator.md against the code: tables, example files, flags and members."""
+
+import argparse
+import re
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator, parse, shipped
+from azure_scheduled_events_exporter.simulator.command import add_arguments
+from azure_scheduled_events_exporter.simulator.faults import FAULTS
+from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
+from support.paths import ROOT
+
+PAGE = (ROOT / "docs" / "simulator.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def table(heading: str) -> list[tuple[str, str]]:
+    """Return name and text of every row of the table under a heading."""
+    section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `([^`]+)` \| (.*) \|$", section, re.MULTILINE)
+
+
+def test_scenarios_table_is_the_list() -> None:
+    """The page lists the shipped scenarios with the descriptions that --list prints, in their order."""
+    assert table("Scenarios") == [(each.name, each.description) for each in shipped()]
+
+
+def test_faults_table_is_the_code() -> None:
+    """The page lists every fault with what it does."""
+    assert table("Faults") == [(fault.value, text) for fault, text in FAULTS.items()]
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_example_file_plays(text: str) -> None:
+    """Every example file of the page is accepted and plays to its end."""
+    played = Stage(Playlist((parse(text, "simulator.md"),)), at=0, seed="seed")
+    played.advance(86400)
+    assert played.record
+    assert played.next_at is None
+
+
+def test_example_shows_every_key() -> None:
+    """The page's full example names every key that a scenario file may have."""
+    assert len(EXAMPLES) == 2
+    for key in ("vms", "events", "faults", "starts", "cancelled_at", "approval_delay", "vm_id", "for"):
+        assert re.search(rf"\b{key}:", EXAMPLES[0])
+
+
+def test_flags_table_is_the_parser() -> None:
+    """The page lists every flag of the command and no other."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    flags = [option for action in parser._actions for option in action.option_strings]
+    documented = re.findall(r"^\| `(--[^`]+)`", PAGE, re.MULTILINE)
+    assert sorted(documented) == sorted(flags)
+
+
+def test_members_table_is_the_class() -> None:
+    """Every public member of Simulator stands in the page's last table, and no other."""
+    names = {name for name in vars(Simulator) if not name.startswith("_")}
+    last = PAGE.split("| member | |")[1]
+    documented = {
+        name for row in re.findall(r"^\| (.*?) \|", last, re.MULTILINE) for name in re.findall(r"`(\w+)", row)
+    }
+    assert documented == names

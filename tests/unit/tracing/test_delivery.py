@@ -1,0 +1,320 @@
+"""Delivery of spans: what is sent when, what is struck off, and how it ends; the sender is handed in."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.spans import SpanFacts, span_id
+from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import Entry
+from azure_scheduled_events_exporter.tracing.delivery import BATCH, ExportResult, SpanDelivery, is_on
+from support.programs import eventually
+
+LOG = logging.getLogger("tests.tracing")
+YES = ExportResult(settled=True)
+LATER = ExportResult(settled=False, reason="503")
+NO = ExportResult(settled=True, rejected=1000, reason="404")
+
+
+class Script:
+    """A sender that answers as it is told, and remembers what it was given; the last verdict stays."""
+
+    def __init__(self, *verdicts: ExportResult) -> None:
+        self.verdicts = list(verdicts)
+        self.sent: list[tuple[list[str], float | None]] = []
+        self.let_go = threading.Event()
+        self.hangs = False
+
+    def send(self, spans: Sequence[SpanFacts], _: Instance | None, timeout: float | None) -> ExportResult:
+        """Take note and answer, or hang as long as it may."""
+        self.sent.append(([span.name for span in spans], timeout))
+        if self.hangs:
+            self.let_go.wait(timeout)
+            return LATER
+        return self.verdicts[0] if len(self.verdicts) == 1 else self.verdicts.pop(0)
+
+    @property
+    def names(self) -> list[list[str]]:
+        """The names of the spans of each batch."""
+        return [names for names, _ in self.sent]
+
+
+def span(name: str) -> SpanFacts:
+    """Return a span; two of one name are the same span."""
+    return SpanFacts("f" * 32, span_id(name, "", ""), "", name, 0.0, 1.0)
+
+
+@pytest.fixture
+def journal() -> Journal:
+    """A journal in memory."""
+    return Journal(None, 90 * 86400.0, LOG)
+
+
+def add(journal: Journal, *names: str) -> None:
+    """Journal spans, as a poll does."""
+    journal.record(Entry(spans=[span(name) for name in names]), Statistics(), Lifecycles())
+
+
+@contextmanager
+def running(delivery: SpanDelivery, script: Script) -> Iterator[threading.Thread]:
+    """Deliver in a thread, until the end."""
+    thread = threading.Thread(target=delivery.run, daemon=True)
+    thread.start()
+    yield thread
+    script.let_go.set()
+    delivery.stop([], 5.0)
+    thread.join(5.0)
+    assert not thread.is_alive()
+
+
+class TestDelivery:
+    """From the journal to the collector."""
+
+    def test_what_waited_is_sent_and_struck_off(self, journal: Journal) -> None:
+        """Spans of the last run are delivered without a new event."""
+        script = Script(YES)
+        add(journal, "a", "b")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: journal.spans_queued() == 0, "nothing waits")
+            add(journal, "c")
+            delivery.wake()
+            eventually(lambda: delivery.exported == 3, "three spans exported")
+        assert script.names == [["b", "a"], ["c"]]
+        assert delivery.failed == 0
+
+    def test_a_backlog_goes_in_bounded_batches(self, journal: Journal) -> None:
+        """However much has piled up, no request grows beyond what a collector takes, and all arrives once."""
+        script = Script(YES)
+        names = [f"s{number}" for number in range(3 * BATCH + 7)]
+        add(journal, *names)
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: delivery.exported == len(names), "all exported")
+        assert max(map(len, script.names)) == BATCH
+        assert sorted(name for batch in script.names for name in batch) == sorted(names)
+
+    def test_a_retry_sends_the_same_again(self, journal: Journal) -> None:
+        """A batch that was not taken waits and comes again, until it is taken."""
+        script = Script(LATER, LATER, YES)
+        add(journal, "a")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: delivery.exported == 1, "exported at the third try")
+        assert script.names == [["a"]] * 3
+        assert delivery.failed == 0
+
+    def test_new_spans_end_a_pause(self, journal: Journal) -> None:
+        """An event that appears while a retry waits is told at once."""
+        script = Script(LATER)
+        add(journal, "a")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: len(script.sent) == 4, "a pause of some seconds")
+            add(journal, "new")
+            delivery.wake()
+            began = time.monotonic()
+            eventually(lambda: script.names[-1] == ["new", "a"], "the new span")
+            assert time.monotonic() - began < 3.0, "the pause is 4 s at least"
+
+    def test_a_collector_that_asks_for_silence_gets_it(self, journal: Journal) -> None:
+        """Retry-After holds, for new spans too."""
+        script = Script(ExportResult(settled=False, reason="429", retry_after=2.0), YES)
+        add(journal, "a")
+        delivery = SpanDelivery(journal, script, LOG)
+        began = time.monotonic()
+        with running(delivery, script):
+            eventually(lambda: script.sent, "the first try")
+            add(journal, "new")
+            delivery.wake()
+            eventually(lambda: delivery.exported == 2, "both exported")
+            assert time.monotonic() - began >= 2.0
+
+    def test_a_refusal_is_final(self, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+        """What will never be taken is counted as failed, waits no longer, and is told once."""
+        script = Script(NO)
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            for number in range(1, 4):
+                add(journal, f"s{number}")
+                delivery.wake()
+                eventually(lambda number=number: delivery.failed == number, "counted")  # type: ignore[misc]
+        assert journal.spans_queued() == 0
+        assert delivery.exported == 0
+        assert [record.message for record in caplog.records] == ["the collector refused spans"]
+
+    @pytest.mark.parametrize(
+        ("verdict", "exported", "failed"),
+        [
+            (ExportResult(settled=True, rejected=1, reason="no room"), 2, 1),
+            (ExportResult(settled=True, rejected=99, reason="no room"), 0, 3),
+            (ExportResult(settled=True, rejected=-4, reason="nonsense"), 3, 0),
+            (ExportResult(settled=True, unsampled=3), 0, 0),
+            (ExportResult(settled=True, unsampled=1, rejected=99, reason="404"), 0, 2),
+        ],
+    )
+    def test_what_is_counted(self, verdict: ExportResult, exported: int, failed: int, journal: Journal) -> None:
+        """Each span counts as exported, as failed, or not at all if no sampler wanted it."""
+        script = Script(verdict)
+        add(journal, "a", "b", "c")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: journal.spans_queued() == 0, "nothing waits")
+        assert (delivery.exported, delivery.failed) == (exported, failed)
+
+    def test_trouble_is_told_when_it_begins_and_ends(self, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
+        """A collector that is away fills no log."""
+        caplog.set_level(logging.INFO)
+        script = Script(LATER, LATER, YES)
+        add(journal, "a")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: delivery.exported == 1, "exported")
+        assert [record.message for record in caplog.records] == [
+            "the collector cannot take spans yet",
+            "the collector takes spans again",
+        ]
+
+
+class TestEnd:
+    """The process is to end, and the VM perhaps with it."""
+
+    def test_last_words(self, journal: Journal) -> None:
+        """Open spans are told first, then what waits; they stay out of the journal, since they are not finished."""
+        script = Script(LATER, YES)
+        add(journal, "queued")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: script.sent, "the first try")
+            delivery.stop([span("open")], 5.0)
+        assert script.names == [["queued"], ["open"], ["queued"]]
+        assert all(timeout is not None and timeout <= 5.0 for _, timeout in script.sent[1:])
+        assert journal.spans_queued() == 0
+        assert delivery.exported == 2
+
+    def test_last_words_nobody_takes(self, journal: Journal) -> None:
+        """What could not be told at the end stays in the journal for the next start."""
+        script = Script(LATER)
+        add(journal, "queued")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: script.sent, "the first try")
+            delivery.stop([span("open")], 5.0)
+        assert [each.name for each in journal.spans(-1)] == ["queued"]
+
+    @pytest.mark.parametrize("pause", [0.0, 300.0], ids=["backoff", "Retry-After"])
+    def test_no_pause_holds_it_up(self, journal: Journal, pause: float) -> None:
+        """The end comes at once in the middle of any pause."""
+        script = Script(ExportResult(settled=False, reason="429", retry_after=pause), YES)
+        add(journal, "a")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script) as thread:
+            eventually(lambda: script.sent, "the first try")
+            delivery.stop([span("open")], 5.0)
+            thread.join(1.0)
+            assert not thread.is_alive()
+        assert "open" in script.names[1]
+
+    def test_a_collector_that_hangs(self, journal: Journal) -> None:
+        """The end takes no longer than it may, and loses nothing."""
+        script = Script(YES)
+        script.hangs = True
+        add(journal, "a")
+        delivery = SpanDelivery(journal, script, LOG)
+        with running(delivery, script):
+            eventually(lambda: script.sent, "the request that hangs")
+            began = time.monotonic()
+            delivery.stop([span("open")], 0.5)
+            assert time.monotonic() - began < 3.0
+            assert journal.spans_queued() == 1
+
+    def test_whenever_it_is_asked_to_end(self, journal: Journal) -> None:
+        """No moment is so unlucky that the end is not noticed and the last words are not said."""
+        for round_ in range(200):
+            script = Script(YES)
+            delivery = SpanDelivery(journal, script, LOG)
+            thread = threading.Thread(target=delivery.run, daemon=True)
+            thread.start()
+            if round_ % 2:
+                delivery.wake()
+            delivery.stop([span("open")], 5.0)
+            thread.join(5.0)
+            assert not thread.is_alive()
+            assert script.names == [["open"]]
+
+
+ENDPOINT = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4318"}
+TRACES = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://127.0.0.1:4318/v1/traces"}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "variables", "on"),
+    [
+        (None, {}, False),
+        ("", {}, False),
+        ("http://127.0.0.1:4318", {}, True),
+        (None, ENDPOINT, True),
+        (None, TRACES, True),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": " "}, False),
+        (None, {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:4318"}, False),
+        ("http://127.0.0.1:4318", {"OTEL_SDK_DISABLED": "true"}, False),
+        (None, {**ENDPOINT, "OTEL_SDK_DISABLED": "TRUE"}, False),
+        (None, {**ENDPOINT, "OTEL_SDK_DISABLED": "false"}, True),
+        (None, {**ENDPOINT, "OTEL_TRACES_EXPORTER": "none"}, False),
+        ("http://127.0.0.1:4318", {"OTEL_TRACES_EXPORTER": "none"}, False),
+        (None, {**ENDPOINT, "OTEL_TRACES_EXPORTER": "otlp"}, True),
+    ],
+)
+def test_when_tracing_is_on(endpoint: str | None, variables: dict[str, str], *, on: bool) -> None:
+    """Tracing needs an endpoint, by flag or variable, and OpenTelemetry's own switches turn it off."""
+    assert is_on(endpoint, variables) is on
+
+
+GENERAL, SPECIFIC = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "variables", "name", "protocol"),
+    [
+        (None, {**ENDPOINT, GENERAL: "grpc"}, GENERAL, "grpc"),
+        (None, {**ENDPOINT, GENERAL: " http/json "}, GENERAL, "http/json"),
+        (None, {**TRACES, SPECIFIC: "grpc"}, SPECIFIC, "grpc"),
+        ("http://127.0.0.1:4318", {GENERAL: "grpc"}, GENERAL, "grpc"),
+        (None, {**ENDPOINT, SPECIFIC: "grpc", GENERAL: "http/protobuf"}, SPECIFIC, "grpc"),
+        (None, {**ENDPOINT, SPECIFIC: "", GENERAL: "grpc"}, GENERAL, "grpc"),
+    ],
+)
+def test_another_protocol(endpoint: str | None, variables: dict[str, str], name: str, protocol: str) -> None:
+    """A protocol that is not spoken here is refused with the variable, its value, and what to do."""
+    with pytest.raises(UsageError) as refused:
+        is_on(endpoint, variables)
+    assert str(refused.value) == (
+        f"environment variable {name}: {protocol!r} is not spoken here: unset it or write http/protobuf, "
+        "and let the endpoint name the collector's port for that, usually 4318"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variables", "on"),
+    [
+        ({**ENDPOINT, GENERAL: "http/protobuf"}, True),
+        ({**ENDPOINT, SPECIFIC: "HTTP/Protobuf "}, True),
+        ({**ENDPOINT, SPECIFIC: "http/protobuf", GENERAL: "grpc"}, True),
+        ({**ENDPOINT, SPECIFIC: "", GENERAL: " "}, True),
+        ({**ENDPOINT, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}, True),
+        ({GENERAL: "grpc"}, False),
+        ({**ENDPOINT, GENERAL: "grpc", "OTEL_SDK_DISABLED": "true"}, False),
+        ({**ENDPOINT, GENERAL: "grpc", "OTEL_TRACES_EXPORTER": "none"}, False),
+    ],
+)
+def test_a_protocol_that_does_no_harm(variables: dict[str, str], *, on: bool) -> None:
+    """The one protocol may be named, the variable for traces wins, and without tracing nobody looks at either."""
+    assert is_on(None, variables) is on

@@ -1,0 +1,59 @@
+"""The line that ``systemctl status`` shows."""
+
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.journal.journal import JournalState
+from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.web.status_line import one_line
+from support.status_scene import BLIND, BUSY, QUIET, freeze, reboot
+
+WHY = "no complete answer within 10s"
+NEXT = "Freeze of this VM and 1 more at 2026-11-20T03:21:53Z"
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "line"),
+    [
+        (QUIET, "IMDS answers, no events"),
+        (replace(BUSY, current={"A": freeze()}), f"IMDS answers, 1 event: {NEXT}"),
+        (BUSY, f"IMDS answers, 2 events: {NEXT}, …"),
+        (
+            BLIND,
+            f"no valid answer of IMDS since 2026-11-20T03:02:10Z ({WHY}); known from before: 2 events: {NEXT}, …",
+        ),
+        (
+            replace(QUIET, polls=replace(BLIND.polls, last_success=None)),
+            f"no valid answer of IMDS so far ({WHY})",
+        ),
+        (replace(QUIET, polls=Polls()), "waiting for the first answer of IMDS, which may take two minutes"),
+        (
+            replace(BUSY, polls=Polls(), current={"A": freeze()}),
+            "waiting for the first answer of IMDS, which may take two minutes; known from before: 1 event: " + NEXT,
+        ),
+        (replace(QUIET, journal=JournalState(up=False)), "IMDS answers, no events; journal in memory only"),
+    ],
+)
+def test_line(snapshot: Snapshot, line: str) -> None:
+    """It says whether IMDS answers, and which event matters most."""
+    assert one_line(snapshot) == line
+
+
+@pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        (reboot(), "Reboot of web_2 and 11 more, Started"),
+        (freeze(scope=Scope.PEER, resources=("web_1",), not_before=None), "Freeze of web_1, Scheduled"),
+        (freeze(scope=Scope.UNKNOWN, resources=()), "Freeze of no VM by name at 2026-11-20T03:21:53Z"),
+        (
+            freeze(event_type="", state=State.OTHER, status="Paused"),
+            "Event without a type of this VM and 1 more, Paused",
+        ),
+    ],
+)
+def test_event(life: Lifecycle, words: str) -> None:
+    """An event is its type, whom it hits, and when it begins or how it stands."""
+    assert one_line(replace(QUIET, current={"A": life})) == f"IMDS answers, 1 event: {words}"

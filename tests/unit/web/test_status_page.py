@@ -1,0 +1,377 @@
+"""What the status page says of a snapshot, and that no text from IMDS can become part of it."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.core.document import EventType, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.journal.journal import JournalState
+from azure_scheduled_events_exporter.polling.snapshot import Deliveries, Polls, Snapshot
+from azure_scheduled_events_exporter.web.event_cards import CARDS
+from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.history import phases
+from azure_scheduled_events_exporter.web.status_page import page, page_headers
+from azure_scheduled_events_exporter.web.wording import left, length
+from support.paths import ROOT
+from support.status_scene import BLIND, BUSY, FREEZE_ID, NOW, POLLS, QUIET, VM, ended, freeze, reboot
+
+DOCUMENT = (ROOT / "docs" / "status-page.md").read_text(encoding="utf-8")
+Structure = list[tuple[str, tuple[str, ...]]]
+HOSTILE = """</title></style></script><script>hacked()</script><img src=x onerror='hacked()' style="x">&amp;"""
+
+
+class Page(HTMLParser):
+    """A page taken apart: its elements with the names of their attributes, and its texts."""
+
+    def __init__(self, snapshot: Snapshot, now: float = NOW, telemetry_path: str = "/metrics") -> None:
+        super().__init__()
+        self.structure: Structure = []
+        self.links: list[str] = []
+        self.inline: dict[str, str] = {}
+        self.main: dict[str, str | None] = {}
+        self.text = ""
+        self._within = ""
+        self._attributes: dict[str, str | None] = {}
+        self.feed(page(snapshot, now, telemetry_path).decode())
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an element."""
+        self.structure.append((tag, tuple(name for name, _ in attrs)))
+        self.links += [value or "" for name, value in attrs if name == "href"]
+        self._within, self._attributes = tag, dict(attrs)
+        if tag == "main":
+            self.main = dict(attrs)
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - the parser's signature
+        """What follows stands in no element of interest."""
+        self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        """Note a text."""
+        if self._within in {"style", "script"}:
+            self.inline[self._within] = data
+        else:
+            self.text += data
+
+
+def foreign(text: str) -> Snapshot:
+    """Return a snapshot in which every text that comes from IMDS is ``text``."""
+    event = ScheduledEvent(text, text, text, text, (text, text), None, text)
+    life = Lifecycle(event, State.OTHER, Scope.SELF, Timestamp(NOW - 9))
+    old = replace(life, outcome=Transition.LOST, ended_at=Timestamp(NOW - 1))
+    return Snapshot(
+        polls=replace(POLLS, up=False, failure=text),
+        vm_name=text,
+        identity=Instance(**{field.name: text for field in fields(Instance)}),
+        current={text: life},
+        recent=(old,),
+        approval_words={text: text},
+    )
+
+
+@given(st.text(min_size=1, max_size=80))
+@example(HOSTILE)
+@example("'\" onclick=hacked() x='")
+@example("<!-- ")
+@example("-->]]><svg/onload=hacked()>")
+def test_no_text_becomes_markup(text: str) -> None:
+    """Whatever IMDS sends in any field, the page has the elements it has otherwise, and shows the text as it is."""
+    benign, hostile = Page(foreign("text")), Page(foreign(text))
+    assert hostile.structure == benign.structure
+    assert hostile.links == benign.links
+    assert text in hostile.text
+
+
+def test_markup_runs_nothing_by_itself() -> None:
+    """No element carries a handler or a style, so that the security policy need allow neither."""
+    names = {name for snapshot in (BUSY, QUIET, BLIND) for _, names in Page(snapshot).structure for name in names}
+    assert not {name for name in names if name == "style" or name.startswith("on")}
+    assert [tag for tag, _ in Page(BUSY).structure].count("script") == 1
+
+
+def test_policy_names_the_style_and_the_script_of_the_page() -> None:
+    """The security policy allows exactly the page's own style and script, and connections to the exporter alone."""
+    shown = Page(BUSY)
+    directives = dict(one.split(" ", 1) for one in dict(page_headers())["Content-Security-Policy"].split("; "))
+    expected = {
+        name: f"'sha256-{base64.b64encode(hashlib.sha256(shown.inline[name].encode()).digest()).decode()}'"
+        for name in ("script", "style")
+    }
+    none = dict.fromkeys(("default-src", "base-uri", "form-action", "frame-ancestors"), "'none'")
+    assert directives == {
+        **none,
+        "script-src": expected["script"],
+        "style-src": expected["style"],
+        "connect-src": "'self'",
+    }
+
+
+def test_all_quiet_needs_an_imds_that_answers() -> None:
+    """The page says that there are no events only while IMDS answers; without that, that nobody knows."""
+    assert "No events: Azure has announced nothing" in Page(QUIET).text
+    assert Page(QUIET).main["data-news"] == "IMDS answers. No events."
+    never = Snapshot(polls=Polls())
+    refused = replace(never, polls=Polls({**Polls().outcomes, Outcome.HTTP_ERROR: 1}, failure="IMDS answered 503"))
+    silent = replace(QUIET, polls=replace(POLLS, last_success=NOW - 60))
+    for snapshot in (replace(BLIND, current={}), never, refused, silent):
+        shown = Page(snapshot)
+        assert "No events" not in shown.text
+        assert "Not known." in shown.text
+        assert "IMDS answers" not in shown.text
+        assert "is not known" in (shown.main["data-news"] or "")
+    assert "IMDS has not answered yet" in Page(never).text
+    assert "IMDS answered 503" in Page(refused).text
+
+
+def test_failing_imds_shows_since_when_and_why() -> None:
+    """When IMDS fails, the page says why, since when, and that the events are those last known; they stay."""
+    text = Page(BLIND).text
+    assert "IMDS gives no valid answer" in text
+    assert "no complete answer within 10s" in text
+    assert "Last answer 5m 11s ago, 2026-11-20 03:02:10 UTC. What stands below was known then." in text
+    assert "Current events, as last known" in text
+    assert "in 14m 32s" in text
+
+
+def test_this_vm_and_its_place() -> None:
+    """The page names the VM and its place; while the name is not known it says what follows from that."""
+    text = Page(BUSY).text
+    for part in (VM, "scale setweb", "zone1", "fault domain0", "sizeStandard_D8s_v5", "regionwesteurope"):
+        assert part in text
+    nameless = Page(replace(BUSY, vm_name=None, identity=None)).text
+    assert "Its name is not known yet, so nobody can tell which events are its own." in nameless
+
+
+def test_own_events_come_first() -> None:
+    """This VM's events stand before those of other VMs, what has started before what is still to come."""
+    later = replace(freeze(event_id="LATER", event_type="Reboot", not_before=NOW + 1), scope=Scope.PEER)
+    begun = freeze(event_id="BEGUN", event_type="Redeploy", state=State.STARTED, started_at=Timestamp(NOW - 5))
+    lives = (later, reboot(), freeze(), begun)
+    text = Page(replace(QUIET, recent=(), current={life.event_id: life for life in lives})).text
+    places = [text.index(word) for word in ("RedeployStarted", "FreezeScheduled", "RebootStarted", "RebootScheduled")]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize(
+    ("event_type", "words"),
+    [
+        (EventType.FREEZE, "Pauses this VM for some seconds: no CPU, no network. Memory and open files are kept"),
+        (EventType.REBOOT, "Restarts this VM. What is in memory is lost; the disks are kept."),
+        (EventType.REDEPLOY, "Moves this VM to another host. What is in memory and on ephemeral disks is lost."),
+        (EventType.PREEMPT, "Evicts this VM: Azure takes Spot capacity back"),
+        (EventType.TERMINATE, "Deletes this VM"),
+        ("Vaporize", "Azure documents no such type, so what it does is not known."),
+        ("", "Azure sent no type, so what it does is not known."),
+    ],
+)
+def test_meaning_in_plain_words(event_type: str, words: str) -> None:
+    """Each type is explained by what it does to the VM; of a type nobody has seen, the page does not pretend."""
+    life = freeze(event_type=event_type)
+    assert words in Page(replace(QUIET, current={FREEZE_ID: life})).text
+
+
+@pytest.mark.parametrize(
+    ("life", "words"),
+    [
+        (freeze(), "in 14m 32s"),
+        (freeze(not_before=NOW - 75), "overdue by 1m 15s"),
+        (freeze(not_before=None), "time not known"),
+        (freeze(state=State.STARTED, started_at=Timestamp(NOW - 8)), "started 8s ago"),
+        (reboot(), "It had started when it was first seen: no notice."),
+        (freeze(state=State.OTHER, status="Paused"), "FreezePaused"),
+    ],
+)
+def test_when_it_begins(life: Lifecycle, words: str) -> None:
+    """A card says when the event begins, that it is overdue, that it has begun, or that nobody knows."""
+    assert words in Page(replace(QUIET, current={life.event_id: life})).text
+
+
+@pytest.mark.parametrize(
+    ("life", "rule", "words"),
+    [
+        (freeze(), "rule 'x' holds it back", "not yet: rule 'x' holds it back"),
+        (freeze(), "", "not yet: no rule here approves it"),
+        (freeze(asked_by=Approver.OPERATOR), "", "asked for by the operator; IMDS has not answered"),
+        (
+            freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 3)),
+            "",
+            "approved by this exporter's policy, 2026-11-20 03:07:18 UTC",
+        ),
+        (freeze(approved_by=Approver.OPERATOR, approved_at=Timestamp(NOW)), "", "approved by an operator on this VM"),
+        (
+            freeze(state=State.STARTED, approved_by=Approver.EXTERNAL, approved_at=Timestamp(NOW)),
+            "",
+            "approved elsewhere: it started before NotBefore",
+        ),
+        (
+            freeze(state=State.STARTED, approved_by=Approver.DEADLINE, approved_at=Timestamp(NOW)),
+            "",
+            "approved by nobody: NotBefore came",
+        ),
+        (reboot(), "", "not needed: it has started"),
+        (freeze(told=False), "", "not by this exporter: the event had ended before, and came back"),
+    ],
+)
+def test_approval_and_its_rule(life: Lifecycle, rule: str, words: str) -> None:
+    """A card says who approved the event and when, or what the policy's rule does with it."""
+    snapshot = replace(QUIET, current={life.event_id: life}, approval_words={life.event_id: rule})
+    assert f"Approval{words}" in Page(snapshot).text
+
+
+def test_command_to_copy_is_never_hostile() -> None:
+    """The command that approves an event is offered for ids of Azure's own form only, as it ends up in a shell."""
+    assert f"azure-scheduled-events-exporter approve {FREEZE_ID}" in Page(BUSY).text
+    evil = freeze(event_id=f"{FREEZE_ID};REBOOT")
+    assert "exporter approve" not in Page(replace(QUIET, current={evil.event_id: evil})).text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.0, "less than 0.1s"), (0.1, "0.1s"), (2.449, "2.4s"), (59.9, "59.9s"), (85.5, "1m 25s"), (7200.0, "2h")],
+)
+def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -> None:
+    """Beside how long an event was Started stands how long this VM really stood still, if that was measured."""
+    ended = BUSY.recent[0]
+    text = Page(replace(QUIET, recent=(replace(ended, observed_pause=seconds),))).text
+    assert f", this VM stood still for {words}." in text
+    assert "stood still" not in Page(replace(QUIET, recent=(ended,))).text
+
+
+def test_many_vms_and_many_events_are_counted() -> None:
+    """A long list is cut and says by how much, this VM is always among the names, and the page stays small."""
+    names = (*(f"vm_{number}" for number in range(3000)), VM)
+    many = {f"ID-{n}": freeze(event_id=f"ID-{n}", resources=names, description="x" * 9999) for n in range(CARDS + 7)}
+    snapshot = replace(QUIET, current=many)
+    shown = Page(snapshot)
+    assert "And 7 more: see the events as JSON." in shown.text
+    assert f"VMs hit (3001){VM}, vm_0, " in shown.text
+    assert "vm_8, and 2991 more" in shown.text
+    assert len(page(snapshot, NOW, "/metrics")) < 250_000
+
+
+def test_history_tells_the_phases() -> None:
+    """The history says of each event how long its phases took, who approved it, and how it ended."""
+    text = Page(BUSY).text
+    assert "notice 15m, scheduled for 5m, approved by an operator on this VM, after 2m 10s, started for 6m 40s." in text
+    assert "notice 15m, scheduled for 15m, approved by nobody: NotBefore came, started for 8m." in text
+    assert "no notice, started for 9m." in text
+    for word in ("completed", "cancelled", "lost", "Started now", "Scheduled now"):
+        assert word in text
+    empty = Page(replace(QUIET, recent=())).text
+    assert "The exporter has seen no event yet." in empty
+
+
+@pytest.mark.parametrize(
+    ("life", "expected"),
+    [
+        (
+            ended("Reboot", 5000, 900, 300, 700, Transition.COMPLETED, Approver.OPERATOR, 130),
+            {"waiting": (0, 130), "approved": (130, 300), "started": (300, 700)},
+        ),
+        (
+            ended("Freeze", 5000, 900, 900, 960, Transition.COMPLETED, Approver.DEADLINE, 900),
+            {"waiting": (0, 900), "started": (900, 960)},
+        ),
+        (ended("Freeze", 5000, 900, None, 60, Transition.CANCELLED), {"waiting": (0, 60)}),
+        (ended("Reboot", 5000, 0, 0, 60, Transition.COMPLETED), {"started": (0, 60)}),
+        (freeze(), {"waiting": (0, 28)}),
+        (
+            freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 8)),
+            {"waiting": (0, 20), "approved": (20, 28)},
+        ),
+    ],
+)
+def test_phases(life: Lifecycle, expected: dict[str, tuple[float, float]]) -> None:
+    """A bar has the phases in their order, one ending where the next begins."""
+    assert phases(life, NOW) == expected
+
+
+def test_life_that_came_back_is_in_the_history_once() -> None:
+    """An event that is shown again after its end is a current card, but its history is the life that ended."""
+    ended_life = freeze(outcome=Transition.CANCELLED, ended_at=Timestamp(NOW - 5))
+    snapshot = replace(QUIET, current={FREEZE_ID: freeze(told=False)}, recent=(ended_life,))
+    text = Page(snapshot).text
+    assert "cancelled" in text
+    assert "Scheduled now" not in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.4, "0s"), (59.9, "59s"), (60, "1m"), (872, "14m 32s"), (3600, "1h"), (93784, "1d 2h 3m"), (259200, "3d")],
+)
+def test_length(seconds: float, words: str) -> None:
+    """Lengths of time are told in up to three units, cut off and never rounded up."""
+    assert length(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(2, "in 2s"), (0.9, "due now"), (-0.9, "due now"), (-2, "overdue by 2s")]
+)
+def test_left(seconds: float, words: str) -> None:
+    """The countdown runs through NotBefore into what it is overdue by."""
+    assert left(seconds) == words
+
+
+def test_links_hold_behind_a_proxy() -> None:
+    """Links are relative to the page, so that they lead to this exporter whatever path a proxy gives it."""
+    links = Page(BUSY, telemetry_path="/a:b").links
+    assert links == ["#events", "./a:b", "./api/v1/events", "./-/healthy", "./-/ready"]
+
+
+def test_own_state_of_the_exporter() -> None:
+    """The page says whether history survives a restart, and whether trace spans are stuck."""
+    troubled = replace(QUIET, journal=JournalState(up=False), deliveries=Deliveries(queued=3))
+    assert "no journal on disk: history ends with it, 3 trace spans wait for the collector" in Page(troubled).text
+    assert "the journal is on disk." in Page(QUIET).text
+
+
+def paths(value: object, prefix: str = "") -> set[str]:
+    """Return the path of every key in a JSON value; the items of a list and the names of a map count as one."""
+    if isinstance(value, list):
+        return set().union(*(paths(item, f"{prefix}[]") for item in value)) if value else set()
+    if isinstance(value, dict):
+        inner = (
+            paths(item, f"{prefix}.{key}".strip(".")) | {f"{prefix}.{key}".strip(".")} for key, item in value.items()
+        )
+        return set().union(*inner)
+    return set()
+
+
+def test_json_has_the_documented_keys() -> None:
+    """/api/v1/events has exactly the keys of the table in docs/status-page.md, known or not."""
+    documented = set(re.findall(r"^\| `([a-z_.\[\]]+)` \|", DOCUMENT, re.MULTILINE))
+    shown = {path for path in paths(json.loads(events_json(BUSY, NOW))) if not path.startswith("polls.outcomes.")}
+    assert shown == documented
+
+
+def test_json_says_what_the_page_says() -> None:
+    """Scripts get identity, polls, approvals and history from the JSON, and null for what is not known."""
+    told = json.loads(events_json(BUSY, NOW))
+    assert told["identity"]["scale_set"] == "web"
+    assert told["polls"] == {"interval_seconds": 1.0, "outcomes": {**dict.fromkeys(map(str, Outcome), 0), "ok": 4711}}
+    approval = {event["event_id"]: event["approval"] for event in told["events"]}
+    assert approval == {FREEZE_ID: BUSY.approval_words[FREEZE_ID], reboot().event_id: None}
+    assert [life["outcome"] for life in told["history"]] == [
+        None,
+        None,
+        "completed",
+        "completed",
+        "cancelled",
+        "lost",
+        "completed",
+    ]
+    unknown = json.loads(events_json(Snapshot(), NOW))
+    assert unknown["up"] is False
+    assert unknown["identity"] is unknown["vm_name"] is unknown["last_success"] is None

@@ -1,0 +1,190 @@
+"""How a running exporter learns who its VM is, from bodies that IMDS really gave."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from support.paths import PAYLOADS
+from support.programs import Exporter, Scrape, eventually
+
+AKS = PAYLOADS / "instance_aks_vmss_uniform_v2021-02-01.json"
+TEAMCITY = PAYLOADS / "instance_teamcity_msdocs_v2023-07-01.json"
+LABELS = {
+    AKS: {
+        "vm_name": "aks-nodepool1-22790412-vmss_0",
+        "vm_id": "d89dcaf9-bd2e-45f9-8435-a778a750d9ba",
+        "scale_set": "aks-nodepool1-22790412-vmss",
+        "location": "SwedenCentral",
+        "zone": "",
+        "fault_domain": "0",
+        "resource_group": "MC_rg_aks_swedencentral",
+        "subscription_id": "redacts-1111-1111-1111-111111111111",
+        "vm_size": "Standard_B2ms",
+        "priority": "",
+    },
+    TEAMCITY: {
+        "vm_name": "examplevmname",
+        "vm_id": "02aab8a4-74ef-476e-8182-f6d2ba4166a6",
+        "scale_set": "crpteste9vflji9",
+        "location": "westus",
+        "zone": "",
+        "fault_domain": "36",
+        "resource_group": "macikgo-test-may-23",
+        "subscription_id": "xxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxx",
+        "vm_size": "Standard_A3",
+        "priority": "Regular",
+    },
+}
+Start = Callable[..., Exporter]
+
+
+class Service:
+    """An IMDS whose answers about the VM are set by hand; its document names one VM per event."""
+
+    def __init__(self) -> None:
+        self.instance: bytes | None = None  # None: 404
+        self.hang = False
+        self.asked = 0  # how often it was asked about the VM
+        self.resources = ["vm"]
+        self.released = threading.Event()
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                if self.path == "/metadata/instance?api-version=2021-02-01":
+                    service.asked += 1
+                    if service.hang:
+                        service.released.wait()
+                    self._send(service.instance)
+                elif self.path.startswith("/metadata/scheduledevents?"):
+                    self._send(service.document())
+                else:
+                    self._send(None)
+
+            def _send(self, body: bytes | None) -> None:
+                assert self.headers["Metadata"] == "true"
+                self.send_response(404 if body is None else 200)
+                self.send_header("Content-Length", str(len(body or b"")))
+                self.end_headers()
+                self.wfile.write(body or b"")
+
+            def log_message(self, *_: object) -> None:
+                """Keep quiet."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def document(self) -> bytes:
+        """Return one Reboot per VM in ``resources``."""
+        events = [
+            {
+                "EventId": f"0000000{number}-0000-0000-0000-000000000000",
+                "EventType": "Reboot",
+                "ResourceType": "VirtualMachine",
+                "Resources": [name],
+                "EventStatus": "Started",
+                "NotBefore": "",
+                "EventSource": "Platform",
+            }
+            for number, name in enumerate(self.resources)
+        ]
+        return json.dumps({"DocumentIncarnation": 1, "Events": events}).encode()
+
+    def end(self) -> None:
+        """Stop serving."""
+        self.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    """An IMDS that does not know about the VM yet."""
+    running = Service()
+    yield running
+    running.end()
+
+
+def once(exporter: Exporter, metric: str, **labels: str) -> Scrape:
+    """Return the first scrape that has a series of ``metric`` with ``labels``."""
+
+    def look(scrape: Scrape) -> Scrape | None:
+        return scrape if scrape.series(metric, **labels) else None
+
+    found = exporter.shows(f"{metric} with {labels}", look)
+    assert found
+    return found
+
+
+def scopes(scrape: Scrape) -> dict[str, str]:
+    """Return the scope of each current event by the VM that it names."""
+    return {labels["resources"]: labels["scope"] for labels, _ in scrape.series("event_info")}
+
+
+@pytest.mark.parametrize("body", LABELS, ids=lambda body: body.name)
+def test_captured_answer(body: Path, service: Service, start_exporter: Start) -> None:
+    """A VM knows itself by compute.name and not by its host name, and carries all labels of the answer."""
+    name = LABELS[body]["vm_name"]
+    service.instance = body.read_bytes()
+    service.resources = [name, name.upper(), "aks-nodepool1-22790412-vmss000000", name + "1"]
+    exporter = start_exporter(service.url)
+    scrape = once(exporter, "event_info")
+    assert scrape.series("instance_info") == [(LABELS[body], 1)]
+    own, same, *others = service.resources
+    assert scopes(scrape) == {own: "self", same: "self", others[0]: "peer", others[1]: "peer"}
+    assert scrape.value("started", event_type="Reboot", scope="self") == 2
+    assert scrape.value("started", event_type="Reboot", scope="unknown") == 0
+    # The name was known before the first poll, so no transition was counted with another scope.
+    assert scrape.transitions(scope="unknown") == {}
+    assert service.asked == 1
+
+
+def test_learnt_in_the_background(service: Service, start_exporter: Start) -> None:
+    """While IMDS does not say who the VM is, events have the scope unknown; it is asked again until it does."""
+    exporter = start_exporter(service.url, "--poll.interval", "250ms")
+    scrape = once(exporter, "event_info")
+    assert scopes(scrape) == {"vm": "unknown"}
+    assert scrape.series("instance_info") == []
+    service.instance = b'{"compute": {"name": ""}}'  # an answer, but no name
+    eventually(lambda: service.asked >= 2, "another try")
+    service.instance = b'{"compute": {"name": "vm", "location": "westeurope"}}'
+    scrape = once(exporter, "instance_info")
+    assert [labels["location"] for labels, _ in scrape.series("instance_info", vm_name="vm")] == ["westeurope"]
+    exporter.shows("the scope", lambda now: scopes(now) == {"vm": "self"})
+    scrape = exporter.scrape()
+    assert scrape.value("started", event_type="Reboot", scope="self") == 1
+    assert scrape.value("started", event_type="Reboot", scope="unknown") == 0
+    assert scrape.total("transitions_total", transition="detected") == 1
+    assert scrape.value("up") == 1
+    assert len(exporter.lines("name is not known yet")) == 1
+    assert len(exporter.lines("this VM is known")) == 1
+
+
+def test_flag_wins(service: Service, start_exporter: Start) -> None:
+    """--instance.name is believed and not what IMDS says; the other labels still come from IMDS."""
+    service.instance = TEAMCITY.read_bytes()
+    service.resources = ["chosen", "examplevmname"]
+    exporter = start_exporter(service.url, "--instance.name", "chosen", "--poll.interval", "250ms")
+    scrape = once(exporter, "instance_info", location="westus")
+    assert scrape.series("instance_info") == [({**LABELS[TEAMCITY], "vm_name": "chosen"}, 1)]
+    assert scopes(scrape) == {"chosen": "self", "examplevmname": "peer"}
+
+
+def test_polling_does_not_wait_for_the_name(service: Service, start_exporter: Start) -> None:
+    """An IMDS that hangs when asked about the VM keeps no event from being seen."""
+    service.hang = True
+    exporter = start_exporter(service.url)
+    scrape = once(exporter, "event_info")
+    assert scopes(scrape) == {"vm": "unknown"}
+    assert scrape.value("up") == 1
+    assert exporter.terminate() == 0
