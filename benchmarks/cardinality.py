@@ -14,7 +14,8 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, EventType, ScheduledEvent
+from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import (
     Approver,
     Change,

@@ -13,13 +13,8 @@ import h11
 
 from azure_scheduled_events_exporter.approval import policy_file
 from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, SETTINGS, resolve
-from azure_scheduled_events_exporter.core.document import (
-    EventSource,
-    EventType,
-    ScheduledEvent,
-    Scope,
-    parse_not_before,
-)
+from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope, parse_not_before
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
 from azure_scheduled_events_exporter.errors import UsageError

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from azure_scheduled_events_exporter.core.document import EventSource, EventType, Scope, comparable_name
+from azure_scheduled_events_exporter.core.document import EventSource, Scope, comparable_name
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 

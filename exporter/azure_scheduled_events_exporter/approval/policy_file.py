@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
-from azure_scheduled_events_exporter.core.document import EventSource, EventType, Scope
+from azure_scheduled_events_exporter.core.document import EventSource, Scope
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .policy import TAKEOVER_SECONDS, Action, Match, Policy, Range, Rule

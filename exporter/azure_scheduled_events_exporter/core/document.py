@@ -18,6 +18,8 @@ from typing import Any
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
+from .event_types import EventType
+
 API_VERSIONS = (
     "2017-03-01",
     "2017-08-01",
@@ -31,16 +33,6 @@ API_VERSIONS = (
 
 class InvalidDocumentError(ExporterError):
     """A body that is no Scheduled Events document; the message says in a few words what came instead."""
-
-
-class EventType(StrEnum):
-    """The documented types. ``ScheduledEvent.event_type`` is text: Azure may send a type nobody has seen yet."""
-
-    FREEZE = "Freeze"
-    REBOOT = "Reboot"
-    REDEPLOY = "Redeploy"
-    PREEMPT = "Preempt"
-    TERMINATE = "Terminate"
 
 
 class EventStatus(StrEnum):
@@ -72,7 +64,7 @@ class ScheduledEvent:
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty.
         sent_id: as sent, to name it to Azure in Azure's own spelling; ``""`` when the event came without one.
-        event_type: one of :class:`EventType`, or whatever Azure sent; ``""`` when absent.
+        event_type: one of ``event_types.EventType``, or whatever Azure sent; ``""`` when absent.
         status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
         resources: VM names as sent, in order; the first one is the documented leader for approvals.

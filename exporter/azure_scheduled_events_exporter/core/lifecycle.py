@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from .document import Document, EventStatus, EventType, ScheduledEvent, Scope
+from .document import Document, EventStatus, ScheduledEvent, Scope
+from .event_types import is_reboot
 from .pause import Evidence, Pause
 from .timestamp import Timestamp
 
@@ -337,15 +338,11 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
     return None if event.not_before is None else max(0.0, event.not_before - now.wall)
 
 
-# A reboot proves only those events that reboot the VM; a Freeze keeps its memory.
-_REBOOTS = frozenset({EventType.REBOOT, EventType.REDEPLOY, EventType.PREEMPT, EventType.TERMINATE})
-
-
 def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
     # First of all: an event that leaves before our eyes was there after the last boot, so that was not its doing.
     if context.watched and life.not_before is not None and context.now.wall < life.not_before:
         return Absence.EARLY
-    mine = life.scope is Scope.SELF and life.event.event_type in _REBOOTS
+    mine = life.scope is Scope.SELF and is_reboot(life.event.event_type)
     if mine and context.booted_at is not None and context.booted_at.is_another_boot_after(life.first_seen):
         return Absence.REBOOTED
     if not context.watched:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from .document import EventSource, EventType, Scope
+from .document import EventSource, Scope
+from .event_types import EventType
 from .lifecycle import Approver, Change, Lifecycle, Transition
 
 _Key = TypeVar("_Key")

@@ -15,7 +15,8 @@ from prometheus_client.registry import Collector as PrometheusCollector
 from prometheus_client.utils import floatToGoString
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.core.document import EventType, Scope
+from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.statistics import Histogram

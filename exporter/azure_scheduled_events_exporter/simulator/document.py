@@ -7,6 +7,9 @@ from math import floor
 from types import MappingProxyType
 from typing import Final
 
+from azure_scheduled_events_exporter.core.document import API_VERSIONS
+from azure_scheduled_events_exporter.core.event_types import EventType
+
 WireEvent = Mapping[str, object]
 
 _FIELDS_SINCE: Final = MappingProxyType(
@@ -16,20 +19,12 @@ _FIELDS_SINCE: Final = MappingProxyType(
         "DurationInSeconds": "2020-07-01",
     }
 )
-_TYPES_SINCE: Final = MappingProxyType({"Preempt": "2017-11-01", "Terminate": "2019-01-01"})
+_TYPES_SINCE: Final = MappingProxyType({str(each): each.facts.since for each in EventType})
 
 PREVIEW: Final = "2017-03-01"
 """The version that needs no ``Metadata: true`` and puts an underscore before resource names."""
 
-VERSIONS: Final = (
-    PREVIEW,
-    "2017-08-01",
-    "2017-11-01",
-    "2019-01-01",
-    "2019-04-01",
-    "2019-08-01",
-    "2020-07-01",
-)
+VERSIONS: Final = API_VERSIONS
 
 INSTANCE_VERSIONS: Final = frozenset(
     {

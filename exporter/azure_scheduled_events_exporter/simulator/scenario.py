@@ -1,12 +1,12 @@
 """Scenarios: which VMs there are and what happens to them, read from YAML files. Knows no clock and no wire."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.yaml_file import Section
 
@@ -105,14 +105,6 @@ PLACEMENT_GROUP: Final = tuple(
 )
 """The VMs of a scenario that names none."""
 
-_TYPES: Final[Mapping[str, tuple[float, float]]] = {  # notice and time Started when the file gives none
-    "Freeze": (900, 600),
-    "Reboot": (900, 600),
-    "Redeploy": (600, 600),
-    "Preempt": (30, 300),
-    "Terminate": (600, 300),
-}
-
 
 def shipped() -> tuple[Scenario, ...]:
     """Return the scenarios that come with the package, in the order of :data:`SHIPPED`."""
@@ -181,8 +173,8 @@ def _vm(section: Section) -> VirtualMachine:
 
 
 def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
-    event_type = section.choice("type", tuple(_TYPES))
-    notice, started_for = _TYPES[event_type]
+    event_type = section.choice("type", tuple(EventType))
+    facts = EVENT_FACTS[event_type]
     resources = section.texts("resources", vms)
     for name in resources:
         if name not in vms:
@@ -194,9 +186,9 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
         description=section.text("description", ""),
         duration=_impact(section),
         announced_at=section.duration("announced_at", 30),
-        notice=section.duration("notice", notice),
+        notice=section.duration("notice", facts.usual_notice),
         starts=Starts(section.choice("starts", tuple(Starts), Starts.NOT_BEFORE)),
-        started_for=section.duration("started_for", started_for),
+        started_for=section.duration("started_for", facts.usual_started),
         approval_delay=section.duration("approval_delay", 0),
         cancelled_at=_moment(section, "cancelled_at"),
         rescheduled_at=_moment(section, "rescheduled_at"),

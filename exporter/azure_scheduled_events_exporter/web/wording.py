@@ -6,7 +6,8 @@ Pure. The script of the page says times with the same words (``status.js``).
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from azure_scheduled_events_exporter.core.document import EventSource, EventType, Scope
+from azure_scheduled_events_exporter.core.document import EventSource, Scope
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.statistics import PAUSE_BOUNDS
 from azure_scheduled_events_exporter.core.timestamp import iso_time
@@ -19,19 +20,6 @@ LONGEST_TEXT = 500
 _MINUTE = 60.0
 _NOISE = PAUSE_BOUNDS[0]
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
-
-# Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties)
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        EventType.FREEZE: "Pauses {} for some seconds: no CPU, no network. Memory and open files are kept; the clock "
-        "lags for a moment afterwards.",
-        EventType.REBOOT: "Restarts {}. What is in memory is lost; the disks are kept. Rarely it is only a pause.",
-        EventType.REDEPLOY: "Moves {} to another host. What is in memory and on ephemeral disks is lost.",
-        EventType.PREEMPT: "Evicts {}: Azure takes Spot capacity back, deletes the VM, and ephemeral disks are lost. "
-        "The notice is best effort, 30 seconds or less.",
-        EventType.TERMINATE: "Deletes {}, as its owner or a scale-in asked.",
-    }
-)
 
 SOURCES: Mapping[str, str] = MappingProxyType(
     {
@@ -61,11 +49,11 @@ APPROVERS: Mapping[Approver, str] = MappingProxyType(
 
 def meaning(life: Lifecycle) -> str:
     """Return what the event does to the VMs that it hits."""
-    known = MEANINGS.get(life.event.event_type)
+    known = EVENT_FACTS.get(life.event.event_type)
     if known is None:
         what = "Azure documents no such type" if life.event.event_type else "Azure sent no type"
         return f"{what}, so what it does is not known. Expect the worst, and read the description."
-    return known.format("this VM" if life.scope is Scope.SELF else "each VM that it hits")
+    return known.meaning.format("this VM" if life.scope is Scope.SELF else "each VM that it hits")
 
 
 def kind(life: Lifecycle) -> str:

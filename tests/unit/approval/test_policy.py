@@ -17,7 +17,8 @@ from azure_scheduled_events_exporter.approval.policy import (
     Rule,
 )
 from azure_scheduled_events_exporter.approval.policy_file import covered
-from azure_scheduled_events_exporter.core.document import EventSource, EventType, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 

@@ -16,7 +16,8 @@ from azure_scheduled_events_exporter.approval.policy import (
 )
 from azure_scheduled_events_exporter.approval.policy_file import load
 from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.core.document import EventSource, EventType, Scope
+from azure_scheduled_events_exporter.core.document import EventSource, Scope
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from support.paths import DATA
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.core.document import EventType, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -167,10 +168,10 @@ def test_own_events_come_first() -> None:
 @pytest.mark.parametrize(
     ("event_type", "words"),
     [
-        (EventType.FREEZE, "Pauses this VM for some seconds: no CPU, no network. Memory and open files are kept"),
-        (EventType.REBOOT, "Restarts this VM. What is in memory is lost; the disks are kept."),
-        (EventType.REDEPLOY, "Moves this VM to another host. What is in memory and on ephemeral disks is lost."),
-        (EventType.PREEMPT, "Evicts this VM: Azure takes Spot capacity back"),
+        (EventType.FREEZE, "Pauses this VM for some seconds: CPU and network stop. Memory and open files are kept"),
+        (EventType.REBOOT, "Restarts this VM. Memory is lost. Disks are kept."),
+        (EventType.REDEPLOY, "Moves this VM to another host. Memory and ephemeral disks are lost."),
+        (EventType.PREEMPT, "Evicts this VM: Azure reclaims Spot capacity"),
         (EventType.TERMINATE, "Deletes this VM"),
         ("Vaporize", "Azure documents no such type, so what it does is not known."),
         ("", "Azure sent no type, so what it does is not known."),

@@ -1,0 +1,155 @@
+"""The documented event types: what each does to a VM, and what everything else derives from that.
+
+One table. The status page, the alert rules and runbooks, the dashboards' colors, the simulator, the drill, the first
+series of counters and the rules of ``core.lifecycle`` read it, so a new type of Azure's is added here and nowhere else.
+Azure may send a type before this table has it: every reader must accept any text.
+
+Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties, Event scheduling)
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+
+class EventFacts(NamedTuple):
+    """One row of the table; times in seconds.
+
+    Attributes:
+        meaning: what the event does, for people; ``{}`` stands for the VM or VMs.
+        participle: the same in a few words, to follow "will be" or "is being".
+        loss: what is lost and what is kept.
+        reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the event.
+        documented_notice: the least notice that Microsoft documents; None if it documents none.
+        usual_notice: what people see, for the simulator and the drill.
+        usual_started: how long the event usually stays Started, for the simulator and the drill.
+        severity: the default severity of its alert.
+        severity_reason: why.
+        color: of its series on dashboards.
+        since: the first api-version that shows it.
+    """
+
+    meaning: str
+    participle: str
+    loss: str
+    reboots: bool
+    documented_notice: float | None
+    usual_notice: float
+    usual_started: float
+    severity: str
+    severity_reason: str
+    color: str
+    since: str = "2017-03-01"
+
+
+class EventType(StrEnum):
+    """The documented types, each with its :class:`EventFacts` as ``facts``."""
+
+    facts: EventFacts
+
+    def __new__(cls, name: str, facts: EventFacts) -> Self:
+        """Return the member called ``name``."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.facts = facts
+        return member
+
+    FREEZE = (
+        "Freeze",
+        EventFacts(
+            meaning="Pauses {} for some seconds: CPU and network stop. Memory and open files are kept. The clock "
+            "may lag until it is corrected.",
+            participle="paused",
+            loss="Memory, files and open connections are kept. CPU and network stop during the pause.",
+            reboots=False,
+            documented_notice=900.0,
+            usual_notice=900.0,
+            usual_started=600.0,
+            severity="warning",
+            severity_reason="Nothing is lost, but a long pause can cost leases, sessions and leaders.",
+            color="#E6D5F7",
+        ),
+    )
+    REBOOT = (
+        "Reboot",
+        EventFacts(
+            meaning="Restarts {}. Memory is lost. Disks are kept. In rare cases it is only a pause.",
+            participle="rebooted",
+            loss="Memory is lost. Disks are kept.",
+            reboots=True,
+            documented_notice=900.0,
+            usual_notice=900.0,
+            usual_started=600.0,
+            severity="critical",
+            severity_reason="The VM is down while it restarts, and nobody here asked for it.",
+            color="#CBA9EE",
+        ),
+    )
+    REDEPLOY = (
+        "Redeploy",
+        EventFacts(
+            meaning="Moves {} to another host. Memory and ephemeral disks are lost.",
+            participle="moved to another host",
+            loss="Memory and ephemeral disks (temporary and local) are lost. Other disks are kept.",
+            reboots=True,
+            documented_notice=600.0,
+            usual_notice=600.0,
+            usual_started=600.0,
+            severity="critical",
+            severity_reason="The VM is down while it moves, and ephemeral disks are lost.",
+            color="#AE7EE2",
+        ),
+    )
+    PREEMPT = (
+        "Preempt",
+        EventFacts(
+            meaning="Evicts {}: Azure reclaims Spot capacity and deletes or deallocates the VM. Memory and ephemeral "
+            "disks are lost. The notice is best effort; Microsoft documents no length.",
+            participle="evicted",
+            loss="The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
+            reboots=True,
+            documented_notice=None,
+            usual_notice=30.0,
+            usual_started=300.0,
+            severity="critical",
+            severity_reason="The VM is gone within seconds, and nothing can stop it.",
+            color="#9254D3",
+            since="2017-11-01",
+        ),
+    )
+    TERMINATE = (
+        "Terminate",
+        EventFacts(
+            meaning="Deletes {}, as its owner or a scale-in requested.",
+            participle="deleted",
+            loss="The VM is deleted. Memory, ephemeral disks and the disks set to be deleted with the VM are lost.",
+            reboots=True,
+            documented_notice=300.0,
+            usual_notice=600.0,
+            usual_started=300.0,
+            severity="critical",
+            severity_reason="The VM is gone for good.",
+            color="#7530BF",
+            since="2019-01-01",
+        ),
+    )
+
+
+NO_INTERRUPTION = "Azure announces no interruption (DurationInSeconds 0)."
+"""What DurationInSeconds 0 means, in place of what the type usually does."""
+
+
+EVENT_FACTS: Mapping[str, EventFacts] = MappingProxyType({str(each): each.facts for each in EventType})
+"""The facts of each documented type by its name; of a type that Azure adds, there are none."""
+
+
+def is_reboot(event_type: str) -> bool:
+    """Return whether ``event_type`` is a documented type that restarts or removes the VM."""
+    facts = EVENT_FACTS.get(event_type)
+    return facts is not None and facts.reboots
+
+
+def hidden_by(api_version: str) -> tuple[EventType, ...]:
+    """Return the types that ``api_version`` does not show: their events happen unannounced."""
+    return tuple(event_type for event_type in EventType if event_type.facts.since > api_version)

@@ -1,0 +1,32 @@
+"""The table of event types, and what reads it."""
+
+import pytest
+
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType, hidden_by, is_reboot
+
+
+@pytest.mark.parametrize(
+    ("api_version", "hidden"),
+    [
+        ("2017-03-01", ("Preempt", "Terminate")),
+        ("2017-11-01", ("Terminate",)),
+        ("2019-01-01", ()),
+        ("2020-07-01", ()),
+    ],
+)
+def test_types_that_an_api_version_hides(api_version: str, hidden: tuple[str, ...]) -> None:
+    """An old api-version hides the types that came after it."""
+    assert hidden_by(api_version) == hidden
+
+
+def test_no_notice_of_an_eviction_is_promised() -> None:
+    """Microsoft documents no notice for Preempt, so the table has none, though people see some 30 seconds."""
+    assert EventType.PREEMPT.facts.documented_notice is None
+    assert EventType.PREEMPT.facts.usual_notice == 30.0
+
+
+def test_a_type_that_azure_adds() -> None:
+    """A type that the table does not have is no reboot and has no facts."""
+    assert not is_reboot("Hibernate")
+    assert EVENT_FACTS.get("Hibernate") is None
+    assert [each for each in EventType if is_reboot(each)] == ["Reboot", "Redeploy", "Preempt", "Terminate"]
