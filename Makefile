@@ -1,10 +1,11 @@
-# Every target sets up what it needs: .venv with pinned packages, and Debian's programs for the tests.
+# Every target sets up what it needs. demo: run-time packages in .venv-demo. The others: development packages in .venv,
+# and Debian's programs in .tools for the tests.
 BIN := .venv/bin
 
 .PHONY: demo stack test check bench soak torture fuzz generate golden lock image audit release help clean setup
 
-demo: setup  ## run the exporter on the built-in simulator
-	@$(BIN)/azure-scheduled-events-exporter demo $(DEMO)
+demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes flags
+	@scripts/demo $(DEMO)
 
 stack: setup  ## the whole chain: a scale set of five, Prometheus, Alertmanager and who is paged; SPEED=2 STACK=--free-ports
 	@scripts/stack $(STACK)
@@ -57,4 +58,4 @@ setup:
 	@scripts/setup
 
 clean:
-	rm -rf .venv .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-demo .tools .mypy_cache .pytest_cache .ruff_cache .hypothesis dist build
