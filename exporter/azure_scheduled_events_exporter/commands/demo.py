@@ -1,5 +1,7 @@
-"""The command ``demo``: the exporter on the built-in simulator, in one process, so that a newcomer sees it work."""
+"""The command ``demo``: runs the exporter and the built-in simulator in one process, and prints what happens."""
 
+import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,13 +12,15 @@ from azure_scheduled_events_exporter.http_server.listen_address import ListenAdd
 from azure_scheduled_events_exporter.journal.files import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
-from azure_scheduled_events_exporter.simulator import Happening, Simulator
+from azure_scheduled_events_exporter.simulator import Happening, Simulator, What
 from azure_scheduled_events_exporter.simulator.command import say
+from azure_scheduled_events_exporter.times import format_duration
 
 _FASTEST = 10_000.0
-# At speed 60 the warning of a Spot eviction lasts half a second, which polls a second apart would miss.
-_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms"}
-# Whatever the environment says: what never happened must not get into the journal of a real exporter by accident.
+# At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
+# What the simulator does is printed for people; of the exporter's log only warnings and errors are shown.
+_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
+# Whatever the environment says: simulated events must not get into the journal of a real exporter by accident.
 _JOURNAL = {"journal.path": MEMORY}
 
 
@@ -32,14 +36,15 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
     except ValueError:
         factor = 0.0
     if not 0 < factor <= _FASTEST:
-        raise UsageError(f"--speed: {speed!r} is no factor: write a number above 0, up to {_FASTEST:g}")
+        raise UsageError(f"--speed: {speed!r} is not a factor: write a number greater than 0, up to {_FASTEST:g}")
     if "imds.endpoint" in flags:
-        raise UsageError("--imds.endpoint: demo brings its own simulator; to use another endpoint: run")
+        raise UsageError("--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint")
     given = {setting.flag for setting, _, place in written(flags, environment) if place}
     defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
     config = resolve({**defaults, **_JOURNAL, **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
-    with Simulator("all", speed=factor, loop=True, tell=_tell) as simulator:
+    lines = _Lines()
+    with Simulator("all", speed=factor, loop=True, tell=lines.happened) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
         log = logs.set_up(config.log_level, config.log_format)
 
@@ -47,17 +52,50 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
             base = f"{scheme}://{ListenAddress(config.web_listen_address.host or 'localhost', port)}"
             # A certificate is seldom made for a loopback address.
             curl = "curl -sk" if scheme == "https" else "curl -s"
-            say(
-                f"This VM is {simulator.vms[0]}; all scenarios in a loop, {factor:g} times as fast as in life.\n"
-                f"  metrics    {base}{config.web_telemetry_path}\n"
+            lines.introduce(
+                "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n\n"
                 f"  page       {base}/\n"
-                f"  simulator  {simulator.url}/simulator/record\n"
+                f"  metrics    {base}{config.web_telemetry_path}\n"
+                f"  events     {base}/api/v1/events\n"
                 f"  watch      {curl} {base}{config.web_telemetry_path} | grep -E 'pending|started|until_not_before'\n"
-                "End it with Ctrl-C."
+                f"  simulator  {simulator.url}/simulator/record\n\n"
+                f"The exporter runs on VM {simulator.vms[0]} of {len(simulator.vms)}. All scenarios run in a loop at "
+                f"{factor:g} times real speed.\n"
+                "Press Ctrl-C to stop. What Azure would do now, in UTC:\n"
             )
 
         return daemon.run(config, log, started)
 
 
-def _tell(happening: Happening) -> None:
-    say(f"simulator: {happening.scenario}: {happening.event_type} {happening.what}")
+class _Lines:
+    """What is printed: first the introduction, then what the simulator does."""
+
+    def __init__(self) -> None:
+        self._early: list[str] | None = []  # until the introduction, which names the port
+        self._lock = threading.Lock()
+
+    def introduce(self, text: str) -> None:
+        with self._lock:
+            early, self._early = self._early or [], None
+            say("\n".join([text, *early]))
+
+    def happened(self, happening: Happening) -> None:
+        with self._lock:
+            if self._early is None:
+                say(_line(happening))
+            else:
+                self._early.append(_line(happening))
+
+
+def _line(happening: Happening) -> str:
+    """What happened to which VM; while it is announced, when it begins."""
+    vms = ", ".join(happening.resources)
+    text = f"{_clock(happening.at)}  {happening.scenario}: {happening.event_type} of {vms} {happening.what}"
+    if happening.not_before is None or happening.what is What.APPROVED:
+        return text
+    left = format_duration(round(happening.not_before - happening.at))
+    return f"{text}, NotBefore {_clock(happening.not_before)} (in {left})"
+
+
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(moment))
