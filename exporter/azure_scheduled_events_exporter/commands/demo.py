@@ -61,7 +61,7 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
                 f"  simulator  {simulator.url}/simulator/record\n\n"
                 f"The exporter runs on VM {simulator.vms[0]} of {len(simulator.vms)}. All scenarios run in a loop at "
                 f"{factor:g} times real speed.\n"
-                "Press Ctrl-C to stop. What Azure would do now, in UTC:\n"
+                "Press Ctrl-C to stop. What Azure would do now, in UTC:"
             )
 
         return daemon.run(config, log, started)
