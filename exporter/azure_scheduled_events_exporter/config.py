@@ -4,7 +4,6 @@ A flag wins over its environment variable, that over the configuration file, tha
 wrong is refused by name, with the place where it stands.
 """
 
-import difflib
 import os
 import re
 import sys
@@ -18,7 +17,7 @@ from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
 from azure_scheduled_events_exporter.core.document import API_VERSIONS
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 
-from .errors import UsageError
+from .errors import UsageError, closest
 from .logs import FORMATS, LEVELS
 from .times import parse_duration
 
@@ -27,7 +26,7 @@ CONFIG_FILE_FLAG = "config.file"
 DISCOVER = "discover"
 # Kubernetes puts variables of every Service into every pod; one called as we are would look like ours.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
-_PLAIN_HOST = re.compile(r"[0-9A-Za-z._-]+(:\d*)?", re.ASCII)  # with or without a port
+_PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d*)?", re.ASCII)  # with or without a port
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
     known = [environment_name(CONFIG_FILE_FLAG), *(setting.environment for setting in SETTINGS)]
     for name in sorted(environment):
         if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(_NOT_OURS) and name not in known:
-            yield name, (difflib.get_close_matches(name, known, 1) or [""])[0]
+            yield name, closest(name, known) or ""
 
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
@@ -143,8 +142,8 @@ def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
     known = [setting.flag for setting in SETTINGS]
     for key, (_, line) in found.items():
         if key not in known:
-            meant = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean '{meant[0]}'?" if meant else f"known are {', '.join(known)}"
+            meant = closest(key, known)
+            hint = f"did you mean '{meant}'?" if meant else f"known are {', '.join(known)}"
             raise UsageError(f"{path}:{line}: unknown key '{key}': {hint}")
     return found
 
@@ -156,9 +155,9 @@ def _endpoint(text: str) -> str:
         address = urlsplit(text)
         usable = address.scheme == "http" and address.hostname and address.port != 0 and address.username is None
         if usable and not _PLAIN_HOST.fullmatch(address.netloc):
-            from urllib3.util import parse_url  # noqa: PLC0415 - few need it, and its memory
+            from .lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
 
-            parse_url(text)  # as the client of IMDS reads it
+            requests.Request("GET", text).prepare()  # as the client of IMDS reads it
     except ValueError:
         usable = False
     if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):

@@ -1,13 +1,31 @@
-"""The exceptions that reach a person: each is one line that says what was wrong, where, and what to do."""
+"""Every exception of this project, and how a message quotes and suggests.
+
+* :class:`ExporterError`: one line that says what is wrong, where, and what to do; the command exits with status 1
+
+  * :class:`UsageError`: a flag, variable or file has an impossible value; the command exits with status 2
+  * :class:`ImdsError`: a request to IMDS got no usable answer
+  * :class:`InvalidDocumentError`: the body of an answer is not a Scheduled Events document
+  * :class:`JournalInUseError`: another exporter writes the journal
+
+* :class:`NotUsableError`: a file is not a journal; caught together with SQLite's own errors
+* :class:`Stopped`: no error; the process is to end
+
+Knows nothing of the rest of the package, and everything may use it.
+"""
+
+import difflib
+import sqlite3
+from collections.abc import Collection
+from enum import StrEnum
 
 
 class ExporterError(Exception):
-    """Something the user has to know about; the command ends with exit status 1."""
+    """A failure that the user has to know about. Its message is one line; the command exits with status 1."""
 
     exit_status = 1
 
     def __str__(self) -> str:
-        """Return the message; what it quotes of others may hold line breaks and controls, which stand escaped."""
+        """Return the message; line breaks and control characters in quoted text are escaped."""
         text = super().__str__()
         if text.isprintable():
             return text
@@ -15,6 +33,60 @@ class ExporterError(Exception):
 
 
 class UsageError(ExporterError):
-    """A flag, environment variable or file says something impossible; exit status 2."""
+    """A flag, environment variable or file has an impossible value; the command exits with status 2."""
 
     exit_status = 2
+
+
+class Outcome(StrEnum):
+    """How a poll ended: OK, or which kind of :class:`ImdsError` ended it."""
+
+    OK = "ok"
+    TIMEOUT = "timeout"
+    CONNECTION_ERROR = "connection_error"
+    THROTTLED = "throttled"
+    HTTP_ERROR = "http_error"
+    INVALID_DOCUMENT = "invalid_document"
+
+
+class ImdsError(ExporterError):
+    """A request to IMDS got no usable answer.
+
+    Attributes:
+        outcome: the kind of failure.
+        reason: the part of the message that stays the same while the cause does.
+        status: the HTTP status of the answer, 0 without one.
+    """
+
+    def __init__(self, outcome: Outcome, reason: str, detail: str = "", status: int = 0) -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.outcome = outcome
+        self.reason = reason
+        self.status = status
+
+
+class InvalidDocumentError(ExporterError):
+    """The body of an answer is not a Scheduled Events document."""
+
+
+class JournalInUseError(ExporterError):
+    """Another exporter writes this journal."""
+
+
+class NotUsableError(sqlite3.DatabaseError):
+    """The file is not a journal, or not one that this version can read."""
+
+
+class Stopped(Exception):  # noqa: N818 - not an error
+    """The work was given up because the process is to end."""
+
+
+def one_line(text: str, length: int = 160) -> str:
+    """Return foreign ``text`` as one printable line of at most ``length`` characters, for use in a message."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= length else line[: length - 3] + "..."
+
+
+def closest(word: str, known: Collection[str]) -> str | None:
+    """Return which of ``known`` the user most likely meant by ``word``; None when nothing is close."""
+    return next(iter(difflib.get_close_matches(word, known, 1)), None)

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.polling.clock import SystemClock, system_clock
 from azure_scheduled_events_exporter.service.daemon import Exporter as Daemon

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import SpanFacts, span_id, trace_id
 from azure_scheduled_events_exporter.core.statistics import Histogram
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator

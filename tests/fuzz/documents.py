@@ -7,13 +7,12 @@ from datetime import UTC, datetime, timedelta
 
 from azure_scheduled_events_exporter.core.document import (
     Document,
-    InvalidDocumentError,
     ScheduledEvent,
     clean_text,
     parse_document,
 )
 from azure_scheduled_events_exporter.core.instance import parse_instance
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, InvalidDocumentError
 from azure_scheduled_events_exporter.imds.client import _error_text
 from fuzz.target import SEPARATOR, Form, Target, files, one_line
 

@@ -21,7 +21,8 @@ from azure_scheduled_events_exporter.core.lifecycle import Transition
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.imds.client import ImdsClient, ImdsError, Outcome
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import FORMATS, set_up

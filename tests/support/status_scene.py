@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.journal import JournalState
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 

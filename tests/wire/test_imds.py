@@ -13,7 +13,8 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.imds.client import ImdsClient, ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.paths import PAYLOADS

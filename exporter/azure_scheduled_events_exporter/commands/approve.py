@@ -18,8 +18,8 @@ from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.files import MEMORY, JournalInUseError, read_only, writable
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
+from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
 
 from .events import COLUMNS, event_row

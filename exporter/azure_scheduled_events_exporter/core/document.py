@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import InvalidDocumentError
 
 from .event_types import EventType
 
@@ -29,10 +29,6 @@ API_VERSIONS = (
     "2019-08-01",
     "2020-07-01",
 )
-
-
-class InvalidDocumentError(ExporterError):
-    """A body that is no Scheduled Events document; the message says in a few words what came instead."""
 
 
 class EventStatus(StrEnum):

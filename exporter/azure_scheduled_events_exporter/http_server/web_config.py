@@ -6,7 +6,6 @@ It knows what may stand in the file and what fits together. It opens no certific
 Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 """
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from enum import Enum
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.errors import closest
 from azure_scheduled_events_exporter.yaml_file import Section
 
 # Go's names, as the toolkit takes them, and OpenSSL's for the same.
@@ -157,16 +157,16 @@ def _only(section: Section, known: Iterable[str]) -> None:
     known = tuple(known)
     for key in section:
         if key not in known:
-            meant = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean '{meant[0]}'?" if meant else f"known here are {', '.join(known)}"
+            meant = closest(key, known)
+            hint = f"did you mean '{meant}'?" if meant else f"known here are {', '.join(known)}"
             raise section.error(f"unknown key: {hint}", key)
 
 
 def _one_of(section: Section, key: str, text: str, known: Iterable[str]) -> str:
     known = tuple(known)
     if text not in known:
-        meant = difflib.get_close_matches(text, known, 1)
-        hint = f"did you mean '{meant[0]}'?" if meant else f"known are {', '.join(known)}"
+        meant = closest(text, known)
+        hint = f"did you mean '{meant}'?" if meant else f"known are {', '.join(known)}"
         raise section.error(f"'{text}' is unknown: {hint}", key)
     return text
 

@@ -11,7 +11,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, NotUsableError
 
 from .store import APPLICATION_ID, SCHEMA_VERSION, Store
 
@@ -21,14 +21,6 @@ MEMORY = "memory"
 
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-
-class JournalInUseError(ExporterError):
-    """Another exporter writes this journal."""
-
-
-class NotUsableError(sqlite3.DatabaseError):
-    """A file that is no journal, or none that this version can read."""
 
 
 def file_path(path: Path) -> Path:

@@ -19,9 +19,10 @@ from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.errors import JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
 
-from .files import JournalInUseError, file_path, in_memory, is_damage, on_disk, only_writer, reason, set_aside
+from .files import file_path, in_memory, is_damage, on_disk, only_writer, reason, set_aside
 from .store import ApprovalRequest, Entry, Restored, Store
 
 _NOTHING = Entry()

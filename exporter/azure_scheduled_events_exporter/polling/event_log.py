@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
-from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.logs import facts
 
 _REMARKS_REMEMBERED = 1000

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED, ApprovalScheduler, Due, request_facts
-from azure_scheduled_events_exporter.core.document import Document, InvalidDocumentError, parse_document
+from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import (
     WATCHED_WITHIN_SECONDS,
@@ -29,7 +29,8 @@ from azure_scheduled_events_exporter.core.lifecycle import (
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
 from azure_scheduled_events_exporter.core.statistics import measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.imds.client import ImdsClient, ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome, Stopped
+from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import RECENT, Entry
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery

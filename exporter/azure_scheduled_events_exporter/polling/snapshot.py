@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
-from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.journal import JournalState
 
 # From a healthy answer (6 ms) over the service's stated limit (10 s) to the patience with the first request.

@@ -19,10 +19,10 @@ from pathlib import Path
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import DISCOVER, Config
 from azure_scheduled_events_exporter.core.instance import parse_instance
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, Stopped, UsageError
 from azure_scheduled_events_exporter.http_server.connection import AccessControl, Request, Response
 from azure_scheduled_events_exporter.http_server.server import Handler, Server
-from azure_scheduled_events_exporter.imds.client import ImdsClient, Stopped
+from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -31,7 +31,6 @@ from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, is_on
-from azure_scheduled_events_exporter.tracing.lean_requests import no_guessers
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.status_line import one_line
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
@@ -146,8 +145,6 @@ class Exporter:
         """
         try:
             identity = parse_instance(self._identity_client.instance(self._timeout))
-        except Stopped:
-            raise
         except ExporterError as error:
             return str(error)
         self.poller.learn(identity)
@@ -170,8 +167,7 @@ class Exporter:
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
     if not is_on(config.otlp_endpoint, os.environ):
         return None
-    with no_guessers():
-        from azure_scheduled_events_exporter.tracing.otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
+    from azure_scheduled_events_exporter.tracing.otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
 
     try:
         sender = OtlpSender(config.otlp_endpoint)

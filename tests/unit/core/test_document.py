@@ -6,11 +6,11 @@ import pytest
 
 from azure_scheduled_events_exporter.core.document import (
     Document,
-    InvalidDocumentError,
     ScheduledEvent,
     Scope,
     parse_document,
 )
+from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.imds_bodies import CAPTURED, SOME_ID, body, entry, only, utc
 from support.paths import PAYLOADS
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from azure_scheduled_events_exporter.core.document import InvalidDocumentError, parse_document
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.imds_bodies import SOME_ID, body, entry, only
 
 

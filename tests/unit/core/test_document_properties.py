@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.document import (
     Document,
-    InvalidDocumentError,
     Scope,
     comparable_name,
     parse_document,
     parse_not_before,
 )
+from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from support.imds_bodies import CAPTURED, SOME_ID
 from support.paths import PAYLOADS
 

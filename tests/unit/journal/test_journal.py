@@ -10,8 +10,8 @@ import pytest
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.statistics import measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.journal.files import JournalInUseError, file_path, read_only
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
+from azure_scheduled_events_exporter.journal.files import file_path, read_only
 from azure_scheduled_events_exporter.journal.store import Entry
 from support.journal_recorder import DAY, START, Open, history
 

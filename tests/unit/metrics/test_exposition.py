@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles,
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.imds.client import Outcome
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.metrics.collector import SPECS, Collector
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.snapshot import POLL_BOUNDS, Polls, Snapshot
