@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from azure_scheduled_events_exporter.imds.discovery import (
+from azure_scheduled_events_exporter.imds.dhcp import (
     ENDPOINT_OPTION,
-    address_from_lease,
     build_discover,
     default_interface,
     endpoint_address,
     parse_answer,
 )
+from azure_scheduled_events_exporter.imds.leases import address_from_lease
 from fuzz.target import Form, Target, one_line
 
 _NOW = 1_650_000_000.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from support.paths import TESTS
+from support.paths import DATA
 
 SEPARATOR = b"\0"
 """Between the parts of an input, where a target takes several."""
@@ -38,8 +38,8 @@ class Target:
 
 
 def files(folder: str, pattern: str = "*") -> list[bytes]:
-    """Return the contents of the files in a folder of the tests, in order of their names."""
-    return [path.read_bytes() for path in sorted((TESTS / folder).glob(pattern))]
+    """Return the contents of the files in a folder of tests/data, in order of their names."""
+    return [path.read_bytes() for path in sorted((DATA / folder).glob(pattern))]
 
 
 def one_line(message: str) -> None:

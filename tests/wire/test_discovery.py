@@ -20,8 +20,9 @@ from typing import Self
 
 import pytest
 
-from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.imds.discovery import DiscoveryInterruptedError, Exchange, discover
+from azure_scheduled_events_exporter.errors import ExporterError, Stopped
+from azure_scheduled_events_exporter.imds.dhcp import Exchange
+from azure_scheduled_events_exporter.imds.discovery import discover
 
 MAC = bytes.fromhex("000d3a112233")
 ADDRESS = bytes((168, 63, 129, 16))
@@ -195,7 +196,7 @@ def test_the_search_ends_at_once_when_the_exporter_is_stopped(answer_seconds: fl
         return []
 
     began = time.monotonic()
-    with DhcpServer(stopping) as server, pytest.raises(DiscoveryInterruptedError):
+    with DhcpServer(stopping) as server, pytest.raises(Stopped):
         search(server, answer_seconds=answer_seconds, pauses=pauses, wait=stop.wait)
     assert time.monotonic() - began < PATIENCE_SECONDS
 
@@ -287,7 +288,8 @@ def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog:
 
 _UNPRIVILEGED = """
 import os, sys, threading
-from azure_scheduled_events_exporter.imds.discovery import Exchange, discover
+from azure_scheduled_events_exporter.imds.dhcp import Exchange
+from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.errors import ExporterError
 if os.geteuid() == 0:
     os.setgroups([])
@@ -323,7 +325,8 @@ def test_a_missing_permission_is_told() -> None:
 
 _ON_THE_REAL_PORTS = """
 import socket, threading
-from azure_scheduled_events_exporter.imds.discovery import Exchange, discover
+from azure_scheduled_events_exporter.imds.dhcp import Exchange
+from azure_scheduled_events_exporter.imds.discovery import discover
 client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 client.bind(("0.0.0.0", 68))
