@@ -17,7 +17,7 @@ check: setup  ## the static part of test: ruff and mypy
 	@scripts/check
 
 bench: setup  ## figures beside their budgets into docs/performance.md, time to a page, rules of a fleet; 40 quiet minutes
-	@scripts/unpack prometheus-node-exporter https://prometheus.io/download/ prometheus-node-exporter
+	@scripts/tools node-exporter
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.budgets --write || true
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.paging
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.rules

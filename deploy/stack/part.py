@@ -41,9 +41,7 @@ def program_of(service: Service) -> list[str] | None:
     name = _DEBIAN[image]
     found = shutil.which(name, path=f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise ExporterError(
-            f"{name} is not here: run scripts/prometheus and scripts/alertmanager, or put it on the PATH"
-        )
+        raise ExporterError(f"{name} is not here: run scripts/tools prometheus alertmanager, or put it on the PATH")
     return [found]
 
 

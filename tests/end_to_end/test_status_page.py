@@ -92,7 +92,7 @@ def browser() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if path is None:
         pytest.fail(
-            "Chromium is missing: run scripts/chromium, or put one of these on the PATH: " + ", ".join(CHROMIUM)
+            "Chromium is missing: run scripts/tools chromium, or put one of these on the PATH: " + ", ".join(CHROMIUM)
         )
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path, args=list(FLAGS))

@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 
 
 def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Helm, as scripts/helm has put it there; it talks to no cluster."""
+    """Run Helm, as scripts/tools has put it there; it talks to no cluster."""
     return subprocess.run(
         [debian("helm"), *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE
     )

@@ -46,7 +46,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def debian(program: str) -> str:
-    """Return the path of a program of a Debian package, unpacked by scripts/prometheus or on the PATH."""
+    """Return the path of a program of a Debian package, unpacked by scripts/tools or on the PATH."""
     unpacked = TOOLS / program
     return str(unpacked) if unpacked.exists() else program
 

@@ -27,7 +27,7 @@ def library() -> Path:
     """Return libfaketime, as scripts/torture unpacks it."""
     found = sorted((TOOLS.parent / "lib").glob("*/faketime/libfaketime.so.1"))
     found += sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    assert found, "libfaketime is missing: run scripts/faketime, or install Debian's package libfaketime"
+    assert found, "libfaketime is missing: run scripts/tools faketime, or install Debian's package libfaketime"
     return found[0]
 
 
