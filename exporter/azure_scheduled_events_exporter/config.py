@@ -1,13 +1,13 @@
 """The configuration: one table of settings, and one frozen result.
 
-A flag wins over its environment variable, that over the configuration file, that over the default. Whatever is
-wrong is refused by name, with the place where it stands.
+A flag wins over its environment variable, that over the configuration file, that over the default. An invalid value is
+refused with the name of the setting and the place where it was set.
 """
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from .times import parse_duration
 
 ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 CONFIG_FILE_FLAG = "config.file"
+ENV_FILE_FLAG = "env-file"
 DISCOVER = "discover"
 # Kubernetes puts variables of every Service into every pod; one called as we are would look like ours.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
@@ -31,7 +32,7 @@ _PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d*)?", re.ASCII)  # wi
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything a user can set, checked; durations in seconds."""
+    """All settings, validated. Durations are in seconds."""
 
     imds_endpoint: str
     imds_api_version: str
@@ -85,14 +86,16 @@ def environment_name(flag: str) -> str:
     return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", flag).upper()
 
 
-def resolve(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
+def resolve(
+    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
+) -> Config:
     """Return the configuration that ``flags`` (by name, without dashes), ``environment`` and the file give.
 
     Raises:
-        UsageError: a value is impossible, or a key of the file unknown.
+        UsageError: a value is invalid, or a key of the file is unknown.
     """
     values: dict[str, Any] = {}
-    for setting, text, place in written(flags, environment):
+    for setting, text, place in written(flags, environment, places):
         try:
             values[setting.field] = setting.parse(text)
         except ValueError as error:
@@ -101,8 +104,12 @@ def resolve(flags: Mapping[str, str], environment: Mapping[str, str]) -> Config:
     return Config(**values)
 
 
-def written(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterator[tuple[Setting, str, str]]:
-    """Yield every setting with its text and the place where that stands; the place of a default is ``""``.
+def written(
+    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
+) -> Iterator[tuple[Setting, str, str]]:
+    """Yield every setting with its text and the place where it is set; the place of a default is ``""``.
+
+    ``places`` says where variables of ``environment`` come from that are not variables of this process.
 
     Raises:
         UsageError: the file cannot be read, or has an unknown key.
@@ -113,7 +120,8 @@ def written(flags: Mapping[str, str], environment: Mapping[str, str]) -> Iterato
         if setting.flag in flags:
             yield setting, flags[setting.flag], f"--{setting.flag}"
         elif setting.environment in environment:
-            yield setting, environment[setting.environment], f"environment variable {setting.environment}"
+            place = (places or {}).get(setting.environment) or f"environment variable {setting.environment}"
+            yield setting, environment[setting.environment], place
         elif setting.flag in from_file:
             text, line = from_file[setting.flag]
             yield setting, text, f"{file}:{line}: {setting.flag}"
@@ -127,8 +135,9 @@ def without_password(text: str) -> str:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables that look like ours but are none, each with the likeliest one that was meant."""
-    known = [environment_name(CONFIG_FILE_FLAG), *(setting.environment for setting in SETTINGS)]
+    """Yield the variables with our prefix that are not settings, each with the likeliest one that was meant."""
+    known = [environment_name(CONFIG_FILE_FLAG), environment_name(ENV_FILE_FLAG)]
+    known += [setting.environment for setting in SETTINGS]
     for name in sorted(environment):
         if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(_NOT_OURS) and name not in known:
             yield name, closest(name, known) or ""
@@ -161,7 +170,7 @@ def _endpoint(text: str) -> str:
     except ValueError:
         usable = False
     if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):
-        raise ValueError(f"{text!r} is no base address: write http://HOST[:PORT], or '{DISCOVER}'")
+        raise ValueError(f"{text!r} is not a base address: write http://HOST[:PORT], or '{DISCOVER}'")
     return text.rstrip("/")
 
 
@@ -203,7 +212,7 @@ def _collector(text: str) -> str | None:
         usable = False
     if text and not usable:
         raise ValueError(
-            f"{without_password(text)!r} is no collector: write http://HOST:4318, or https (OTLP over HTTP, not gRPC)"
+            f"{without_password(text)!r} is not a collector: write http://HOST:4318, or https (HTTP, not gRPC)"
         )
     return text or None
 
@@ -214,24 +223,24 @@ def _optional(text: str) -> str | None:
 
 def _file(text: str) -> str:
     if "\0" in text:
-        raise ValueError(f"{text!r} is no path: it has a NUL in it")
+        raise ValueError(f"{text!r} is not a path: it contains a NUL character")
     return text
 
 
 def _name(text: str) -> str | None:
-    # It stands in every scrape, and one character that UTF-8 does not know would be the end of them all.
+    # The name is part of every scrape, and one character that UTF-8 cannot encode would break them all.
     if not text.isprintable():
-        raise ValueError(f"{text!r} is no VM's name: it has control or broken characters in it")
+        raise ValueError(f"{text!r} is not a VM name: it contains control characters or invalid text")
     return text or None
 
 
 def _path(text: str) -> str:
     if not text.startswith("/") or not text.isprintable() or any(c in text for c in " ?#%"):
-        raise ValueError(f"{text!r} is no path: it begins with / and has no blanks, '?', '#' or '%'")
+        raise ValueError(f"{text!r} is not a valid path: it must begin with / and contain no spaces, '?', '#' or '%'")
     if text == "/":
-        raise ValueError("'/' is taken by the status page")
+        raise ValueError("'/' is the status page: choose another path")
     if text.startswith(("/-/", "/api/")):
-        raise ValueError(f"{text!r} is taken: nothing below /-/ and /api/ is free")
+        raise ValueError(f"{text!r} is reserved: choose a path outside /-/ and /api/")
     return text
 
 
@@ -259,39 +268,55 @@ def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -
     return str(Path(environment.get("XDG_STATE_HOME") or Path(home) / ".local" / "state") / name)
 
 
+def _one_of(names: Sequence[str]) -> str:
+    return " or ".join([", ".join(names[:-1]), names[-1]])
+
+
 SETTINGS = (
     Setting(
         "imds.endpoint",
         "http://169.254.169.254",
         _endpoint,
-        f"Base address of the metadata service; '{DISCOVER}' asks DHCP for it (option 245).",
+        f"Base address of the metadata service (IMDS). '{DISCOVER}' finds it by DHCP option 245.",
         "URL",
     ),
-    Setting("imds.api-version", API_VERSIONS[-1], _choice(*API_VERSIONS), "Version of the document.", "VERSION"),
+    Setting(
+        "imds.api-version",
+        API_VERSIONS[-1],
+        _choice(*API_VERSIONS),
+        f"Version of the Scheduled Events API: {_one_of(API_VERSIONS)}.",
+        "VERSION",
+    ),
     Setting(
         "imds.timeout",
         "10s",
         _timeout,
-        "Time for one request, all of it. The first one of a run waits up to 130s: it may be the one that enables "
+        "Time limit of a whole request, at most 1h. The first request waits up to 130s, because it may enable "
         "Scheduled Events.",
         "DURATION",
     ),
-    Setting("poll.interval", "1s", _interval, "Time between polls; a late poll is not repeated.", "DURATION"),
-    Setting("instance.name", "", _name, "This VM's name as it stands in Resources; asked of IMDS by default.", "NAME"),
-    Setting("web.listen-address", ":10169", parse_listen_address, "Where to serve metrics.", "[HOST]:PORT"),
+    Setting("poll.interval", "1s", _interval, "Time between polls, 10ms to 12h. Missed polls are skipped.", "DURATION"),
+    Setting(
+        "instance.name",
+        "",
+        _name,
+        "Name of this VM as it appears in Resources. If unset, it is read from IMDS.",
+        "NAME",
+    ),
+    Setting("web.listen-address", ":10169", parse_listen_address, "Address to serve metrics on.", "[HOST]:PORT"),
     Setting("web.telemetry-path", "/metrics", _path, "Path of the metrics.", "PATH"),
     Setting(
         "web.config.file",
         "",
         _optional,
-        "TLS and basic auth, in the Prometheus exporter-toolkit's format; read again when it changes.",
+        "TLS and basic authentication, in the format of the Prometheus exporter-toolkit. Reloaded when it changes.",
         "FILE",
     ),
     Setting(
         "journal.path",
         "",
         _file,
-        "Where transitions are kept over restarts; 'memory' keeps none.",
+        "Folder or file of the journal, which keeps events across restarts. 'memory' keeps none.",
         "PATH",
     ),
     Setting("journal.retention", "90d", _positive_duration, "How long ended events stay in the journal.", "DURATION"),
@@ -299,20 +324,24 @@ SETTINGS = (
         "approval.policy",
         "off",
         _policy,
-        "Which events to approve: off, documented, or a file.",
+        f"Events to approve: {', '.join(BUILT_IN)}, or the path of a policy file.",
         "POLICY",
     ),
-    Setting("otlp.endpoint", "", _collector, "OpenTelemetry collector to send a trace of each event to.", "URL"),
+    Setting("otlp.endpoint", "", _collector, "OpenTelemetry collector (OTLP over HTTP) that receives traces.", "URL"),
     Setting(
-        "tracing.scope", "self", _choice("self", "all"), "Trace this VM's events, or those of other VMs too.", "SCOPE"
+        "tracing.scope",
+        "self",
+        _choice("self", "all"),
+        "Events to trace: self (events of this VM) or all.",
+        "SCOPE",
     ),
     Setting(
         "process.user",
         "",
         str,
-        "User to become when started as root; without one, root gives up most of its capabilities, not its name.",
+        "User to switch to when started as root. If unset, the process stays uid 0 but drops most capabilities.",
         "USER",
     ),
-    Setting("log.level", "info", _choice(*LEVELS), "Least severity of what is logged.", "LEVEL"),
-    Setting("log.format", "logfmt", _choice(*FORMATS), "Form of the log.", "FORMAT"),
+    Setting("log.level", "info", _choice(*LEVELS), f"Minimum severity to log: {_one_of(LEVELS)}.", "LEVEL"),
+    Setting("log.format", "logfmt", _choice(*FORMATS), f"Log format: {_one_of(FORMATS)}.", "FORMAT"),
 )

@@ -130,6 +130,22 @@ class TestHelp:
             assert f"(default {default})" in said
         assert "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT" in said
 
+    def test_own_options_first(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """A command's own options come before the settings, which stand in groups with their possible values."""
+        said = helped(capsys, "events", "--help")
+        places = [
+            said.index(text) for text in ("--follow", "metadata service:", "--imds.endpoint", "traces:", "--otlp")
+        ]
+        assert places == sorted(places)
+        plain = " ".join(said.split())
+        for values in (
+            "2019-08-01 or 2020-07-01",
+            "debug, info, warning or error",
+            "logfmt or json",
+            "off, documented",
+        ):
+            assert values in plain
+
     def test_simulate(self, capsys: pytest.CaptureFixture[str]) -> None:
         """The simulator has flags of its own."""
         said = helped(capsys, "simulate", "--help")
@@ -150,6 +166,10 @@ class TestUsage:
         [
             ((), "COMMAND"),
             (("fly",), "fly"),
+            (("simulator",), "did you mean 'simulate'?"),
+            (("run", "--poll.intervall", "1s"), "did you mean '--poll.interval'?"),
+            (("history", "--jsn"), "did you mean '--json'?"),
+            (("drill", "--alertmanager", "http://127.0.0.1:1:2"), "http://127.0.0.1:1:2"),
             (("--poll.interval", "1s"), "run --poll.interval"),
             (("--poll.interval=1s",), "run --poll.interval"),
             (("run", "--nope"), "--nope"),
@@ -186,6 +206,21 @@ class TestUsage:
 
 class TestRun:
     """The daemon's beginning."""
+
+    def test_off_azure(self, start_exporter: Callable[..., Exporter]) -> None:
+        """Where no metadata service can be reached, the log says what to try."""
+        exporter = start_exporter(f"http://127.0.0.1:{free_port()}")
+        [line] = eventually(lambda: exporter.lines("this VM's name is not known yet"), "the warning")
+        assert f"try '{NAME} demo'" in line
+
+    def test_environment_file(
+        self, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
+    ) -> None:
+        """--env-file gives the settings of a unit to an exporter that is started by hand."""
+        file = tmp_path / "environment"
+        file.write_text('AZURE_SCHEDULED_EVENTS_INSTANCE_NAME="from the file"\n')
+        exporter = start_exporter(simulator.url, "--env-file", str(file))
+        assert Scrape(fetch(f"{exporter.url}/metrics").body.decode()).series("instance_info", vm_name="from the file")
 
     def test_address_in_use(self, simulator: Simulator) -> None:
         """An address that is taken ends the exporter with one line that names it."""
@@ -274,7 +309,15 @@ class TestEvents:
     def test_imds_down(self) -> None:
         """When IMDS cannot be asked, one line says so and the status is 1: it is not the same as no events."""
         url = f"http://127.0.0.1:{free_port()}"
-        assert_one_line(command("events", "--imds.endpoint", url), 1, url, "Connection refused")
+        assert_one_line(
+            command("events", "--imds.endpoint", url), 1, url, "Connection refused", f"{NAME} demo", f"{NAME} simulate"
+        )
+
+    def test_imds_hangs(self, simulator: Simulator, tmp_path: Path) -> None:
+        """While no answer comes, the command says what it waits for and what to try off Azure."""
+        simulator.inject("timeout")
+        with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
+            assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
 
     @pytest.mark.parametrize("fault", ["500", "throttle", "not-json", "reset"])
     def test_imds_fails(self, fault: str, simulator: Simulator) -> None:
@@ -318,6 +361,36 @@ class TestCheckConfig:
             f"journal.path: {state_folder(environment())}   [default]",
         ):
             assert line in done.stdout.splitlines()
+
+    def test_environment_file(self, tmp_path: Path) -> None:
+        """Settings of the unit's environment file hold for commands in a shell, with file and line as their place."""
+        file = tmp_path / "environment"
+        file.write_text(
+            "# settings\n\nAZURE_SCHEDULED_EVENTS_POLL_INTERVAL=3s\nAZURE_SCHEDULED_EVENTS_LOG_LEVEL=debug\n"
+        )
+        done = command("check-config", "--env-file", str(file), AZURE_SCHEDULED_EVENTS_LOG_LEVEL="error")
+        assert (done.returncode, done.stderr) == (0, "")
+        lines = done.stdout.splitlines()
+        assert f"poll.interval: 3s   [{file}:3: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]" in lines
+        assert "log.level: error   [environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL]" in lines
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=often\n", (":1: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL", "often")),
+            ("\nexport A=b\n", (":2: expected NAME=VALUE",)),
+            ("AZURE_SCHEDULED_EVENTS_CONFIG_FILE=/nonexistent/config.yml\n", ("/nonexistent/config.yml",)),
+        ],
+    )
+    def test_bad_environment_file(self, text: str, words: tuple[str, ...], tmp_path: Path) -> None:
+        """A mistake in the environment file is reported in one line with file and line number."""
+        file = tmp_path / "environment"
+        file.write_text(text)
+        assert_one_line(command("check-config", "--env-file", str(file)), 2, *words)
+
+    def test_environment_file_that_is_not_there(self) -> None:
+        """A file that was named and is missing is an error."""
+        assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
 
     @pytest.mark.parametrize(
         ("text", "where", "words"),

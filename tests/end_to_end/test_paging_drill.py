@@ -32,7 +32,7 @@ def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told.body["commonLabels"]["drill"] == "true"
     assert "drill" in told.body["commonAnnotations"]["description"]
     assert told.body["commonLabels"]["resources"] == "DRILL-vmss_0"
-    assert " s: Alertmanager has told: webhook" in capsys.readouterr().out
+    assert " s: Alertmanager notified: webhook" in capsys.readouterr().out
 
 
 def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_receiver_is_broken(tmp_path: Path) -> None:
     """A drill whose page nobody takes fails, and says so."""
     dead = f"http://127.0.0.1:{free_port()}"
     settings = resolve({**receivers(dead), **FAST})
-    with Alertmanager(tmp_path, settings) as team, pytest.raises(ExporterError, match="telling failed: webhook"):
+    with Alertmanager(tmp_path, settings) as team, pytest.raises(ExporterError, match="notification failed: webhook"):
         run("--alertmanager", team.url, "--timeout", "5s")
 
 

@@ -34,7 +34,7 @@ KNOWN = (
 )
 VERSIONS = "2017-03-01, 2017-08-01, 2017-11-01, 2019-01-01, 2019-04-01, 2019-08-01, 2020-07-01"
 DURATION = "is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
-ENDPOINT = "is no base address: write http://HOST[:PORT], or 'discover'"
+ENDPOINT = "is not a base address: write http://HOST[:PORT], or 'discover'"
 RANGE = "is out of range: from 10ms (busy) to 12h (after 24h Azure stops sending events)"
 ADDRESS = (
     "is no listen address: write host:port with a port from 0 to 65535, such as :10169 (all interfaces), "
@@ -78,11 +78,12 @@ COMPLAINTS = {
     "retention_of_zero": ":1: journal.retention: '0' is too short: it must be more than 0",
     "section_without_keys": f":1: unknown key 'imds': known are {KNOWN}",
     "tab_as_indentation": ":2: is no YAML: found character '\\t' that cannot start any token",
-    "telemetry_path_of_the_status_page": ":1: web.telemetry-path: '/' is taken by the status page",
+    "telemetry_path_of_the_status_page": ":1: web.telemetry-path: '/' is the status page: choose another path",
     "telemetry_path_relative": (
-        ":1: web.telemetry-path: 'metrics' is no path: it begins with / and has no blanks, '?', '#' or '%'"
+        ":1: web.telemetry-path: 'metrics' is not a valid path: it must begin with / and contain no spaces, "
+        "'?', '#' or '%'"
     ),
-    "telemetry_path_taken": (":1: web.telemetry-path: '/-/healthy' is taken: nothing below /-/ and /api/ is free"),
+    "telemetry_path_taken": (":1: web.telemetry-path: '/-/healthy' is reserved: choose a path outside /-/ and /api/"),
     "timeout_of_zero": ":1: imds.timeout: '0s' is too short: it must be more than 0",
     "timeout_too_long": ":1: imds.timeout: '100y' is too long: 1h at most",
     "top_is_a_list": ":2: must be a mapping of keys to values",
@@ -367,7 +368,7 @@ def test_endpoints(text: str) -> None:
 )
 def test_endpoints_that_no_request_could_be_sent_to(text: str) -> None:
     """A host that the HTTP client cannot read, or reads otherwise, is refused by its flag, not by a traceback."""
-    with pytest.raises(UsageError, match=r"^--imds.endpoint: .* is no base address"):
+    with pytest.raises(UsageError, match=r"^--imds.endpoint: .* is not a base address"):
         resolve({"imds.endpoint": text}, {})
 
 
@@ -427,5 +428,5 @@ def test_any_value(flag: str, text: str) -> None:
 @pytest.mark.parametrize("text", ["collector:4318", "grpc://collector:4317", "http://", "http://[::1", "4318"])
 def test_a_collector_that_cannot_be_is_refused(text: str) -> None:
     """A collector's address without http or https is a mistake to hear of at once, not a retry for ever."""
-    with pytest.raises(UsageError, match=r"^--otlp.endpoint: .* is no collector: write http://HOST:4318"):
+    with pytest.raises(UsageError, match=r"^--otlp.endpoint: .* is not a collector: write http://HOST:4318"):
         resolve({"otlp.endpoint": text}, {})

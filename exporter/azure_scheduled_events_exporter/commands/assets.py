@@ -1,5 +1,6 @@
-"""The command ``assets``: lists and exports what is shipped besides the program."""
+"""The command ``assets``: lists and exports the files that are shipped with the program."""
 
+import argparse
 import importlib
 import importlib.util
 import sys
@@ -9,6 +10,34 @@ from typing import Any
 
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions of ``assets`` to ``parser``."""
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions.add_parser("list", help="List all files.", description="List all files.").set_defaults(target=None)
+    export_parser = actions.add_parser(
+        "export", help="Copy all files into a folder.", description="Copy all files into a folder."
+    )
+    export_parser.add_argument("target", metavar="DIR", help="The folder. It is created if it does not exist.")
+    export_parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="assignments",
+        help="Change a setting of the alerts. Their values.yaml lists all names. May be repeated.",
+    )
+    export_parser.add_argument(
+        "--values", metavar="FILE", help="Change settings of the alerts by a file like values.yaml."
+    )
+
+
+def run(parsed: argparse.Namespace) -> int:
+    """Run the action; return the exit status. Raises as :func:`export` does."""
+    if parsed.target is None:
+        return show()
+    return export(Path(parsed.target), parsed.assignments, Path(parsed.values) if parsed.values else None)
 
 
 def show() -> int:
@@ -22,17 +51,17 @@ def show() -> int:
 
 
 def export(target: Path, assignments: Sequence[str], values: Path | None) -> int:
-    """Copy every asset below ``target``, the alerts with other thresholds if asked; return the exit status.
+    """Copy every asset into ``target``, the alerts with changed settings if given; return the exit status.
 
     Raises:
-        UsageError: a threshold is unknown or out of its range.
-        ExporterError: something cannot be written.
+        UsageError: a setting is unknown or out of range.
+        ExporterError: a file cannot be written.
     """
     chosen: dict[str, str] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise UsageError(f"--set: '{assignment}' is no setting: write NAME=VALUE")
+            raise UsageError(f"--set: '{assignment}' is not a setting: write NAME=VALUE")
         chosen[name] = value
     rendered = _alerts(chosen, values) if chosen or values else {}
     written = assets.export(target)
@@ -41,7 +70,7 @@ def export(target: Path, assignments: Sequence[str], values: Path | None) -> int
             (target / "alerts" / name).write_text(text, encoding="utf-8")
         except OSError as error:
             raise ExporterError(f"{target / 'alerts' / name}: cannot be written: {error.strerror or error}") from None
-    print(f"{len(written)} files written below {target}: {', '.join(assets.KINDS)}", file=sys.stderr)
+    print(f"Wrote {len(written)} files to {target}: {', '.join(assets.KINDS)}", file=sys.stderr)
     return 0
 
 
@@ -50,16 +79,16 @@ def _alerts(chosen: dict[str, str], values: Path | None) -> dict[str, str]:
     settings_now = settings.load(values, chosen) if values else settings.resolve(chosen)
     can_make_grafana = importlib.util.find_spec("grafanalib") is not None
     if not can_make_grafana:
-        print("alerts/grafana keeps its thresholds: to change them too, pip install grafanalib", file=sys.stderr)
+        print("alerts/grafana keeps its default settings; to change them too: pip install grafanalib", file=sys.stderr)
     rendered: dict[str, str] = _generator("generate").render(settings_now, grafana=can_make_grafana)
     return rendered
 
 
 def _generator(module: str) -> Any:  # noqa: ANN401 - a module
-    """A module of what generates the alerts: in the wheel below this package, in a source tree beside it."""
-    inside = f"{__package__}.alerts"
+    """A module that generates the alerts: inside the package in a wheel, beside it in a source tree."""
+    inside = "azure_scheduled_events_exporter.alerts"
     package = inside if importlib.util.find_spec(inside) else "alerts"
     try:
         return importlib.import_module(f"{package}.{module}")
     except ModuleNotFoundError:
-        raise ExporterError("this installation cannot change thresholds: install the wheel") from None
+        raise ExporterError("this installation cannot change settings of the alerts: install the wheel") from None

@@ -1,48 +1,57 @@
-"""The command line: parses and wires, nothing else."""
+"""The command line: parses flags and dispatches to the command's module. A module is loaded when its command runs."""
 
 import argparse
 import os
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from azure_scheduled_events_exporter import __version__, logs
+from azure_scheduled_events_exporter import __version__, environment_file, logs
 from azure_scheduled_events_exporter.config import (
     CONFIG_FILE_FLAG,
+    ENV_FILE_FLAG,
     SETTINGS,
     Config,
     environment_name,
     resolve,
     unknown_variables,
-    without_password,
-    written,
 )
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, closest
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
-Watches the Scheduled Events of an Azure VM, so that no maintenance, eviction or host failure surprises anybody.
+Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and host failures.
 
-  try it here   azure-scheduled-events-exporter demo
-  run it        azure-scheduled-events-exporter run              then look at http://localhost:10169/
-  what is up?   azure-scheduled-events-exporter events           asks the metadata service once
-  what was?     azure-scheduled-events-exporter history          reads the journal of the running exporter
-  drill         azure-scheduled-events-exporter simulate --scenario spot-preempt
+  try it anywhere    azure-scheduled-events-exporter demo
+  run it on a VM     azure-scheduled-events-exporter run        then open http://localhost:10169/
+  current events     azure-scheduled-events-exporter events     asks the metadata service once
+  past events        azure-scheduled-events-exporter history    reads the journal of the running exporter
 """
 _EPILOG = f"""\
-Every flag is also an environment variable ({environment_name("imds.endpoint")} for --imds.endpoint)
-and a key of the YAML file that --{CONFIG_FILE_FLAG} names (imds.endpoint). A flag wins over the variable, that over
-the file, that over the default. Durations are written as 500ms, 1s, 1m30s or 90d.
+Each setting is also an environment variable ({environment_name("imds.endpoint")} for --imds.endpoint)
+and a key of the YAML file that --{CONFIG_FILE_FLAG} names (imds.endpoint). A flag overrides the variable, the
+variable overrides the file, and the file overrides the default. Write durations as 500ms, 1s, 1m30s or 90d.
 """
+_GROUPS: Mapping[str, tuple[str, ...]] = {
+    "metadata service": ("imds", "poll", "instance"),
+    "web server": ("web",),
+    "journal": ("journal",),
+    "approvals": ("approval",),
+    "traces": ("otlp", "tracing"),
+    "alerts": ("alertmanager", "alerts"),
+    "process and log": ("process", "log"),
+}
+"""The groups of settings in --help, by the first word of their flags."""
 
-
-_FLAGS = {CONFIG_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
+_FLAGS = {CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
+_WITHOUT_UNIT_FILE = ("run", "demo")
+"""Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one line."""
+    """Reports an error in one line."""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the whole usage."""
@@ -50,30 +59,45 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that ``arguments`` say; return the exit status: 0, 1 for failure, 2 for usage."""
+    """Run the command that ``arguments`` name; return the exit status: 0, 1 for failure, 2 for usage."""
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
-        if arguments and arguments[0].lstrip("-").partition("=")[0] in _FLAGS:
-            raise UsageError(f"{arguments[0]}: say what to do first: {PROGRAM} run {arguments[0]} … (see --help)")
-        parsed, unknown = _parser(arguments[:1]).parse_known_args(arguments)
-        if unknown:
-            raise UsageError(f"unrecognized arguments: {' '.join(unknown)} (see {PROGRAM} {arguments[0]} --help)")
+        parsed = _parse(arguments)
         return int(parsed.command(parsed))
     except ExporterError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_status
     except sqlite3.Error as error:
-        print(f"{PROGRAM}: the journal cannot be read: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: cannot read the journal: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of standard output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = _parser(arguments[:1])
+    [commands] = [action.choices for action in parser._actions if isinstance(action.choices, dict)]  # noqa: SLF001 - argparse has no other way to list them
+    first = arguments[0] if arguments else ""
+    if first.lstrip("-").partition("=")[0] in _FLAGS:
+        raise UsageError(f"{first}: name a command first, for example: {PROGRAM} run {first} (see --help)")
+    if first and not first.startswith("-") and first not in commands:
+        meant = closest(first, commands)
+        hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(commands)}"
+        raise UsageError(f"unknown command '{first}': {hint} (see --help)")
+    parsed, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        known = commands[first]._option_string_actions if first in commands else {}  # noqa: SLF001 - as above
+        likely = [closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")]
+        hint = next((f": did you mean '{flag}'?" for flag in likely if flag), "")
+        raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see {PROGRAM} {first} --help)")
+    return parsed
+
+
 def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser; the flags of the simulator only if it is ``wanted``, since the daemon must not load it."""
+    """The parser. Only the ``wanted`` command's module is loaded, because the daemon must stay small."""
     parser = _Parser(
         prog=PROGRAM,
         description=_DESCRIPTION,
@@ -83,101 +107,135 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    def command(name: str, function: object, summary: str, *, configured: bool = True) -> argparse.ArgumentParser:
+    def command(
+        name: str, function: object, summary: str, *, configured: bool = True, operands: str = ""
+    ) -> argparse.ArgumentParser:
         added = commands.add_parser(
             name,
             help=summary,
             description=summary,
+            usage=f"{PROGRAM} {name} {operands}[OPTIONS] [SETTINGS]" if configured else None,
             epilog=_EPILOG if configured else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        added.set_defaults(command=function)
+        added.set_defaults(command=function, name=name)
         if configured:
             _add_settings(added)
         return added
 
-    command("run", _run, "Poll the metadata service and serve metrics, until told to end.")
-    demo = command("demo", _demo, "Run the exporter on the built-in simulator: all scenarios, sped up, in a loop.")
-    demo.add_argument("--speed", metavar="FACTOR", default="60", help="How much faster than in life. (default 60)")
-    simulate = command(
-        "simulate", _simulate, "Stand in for the metadata service, to try and drill off Azure.", configured=False
+    command("run", _run, "Poll the metadata service and serve metrics until stopped.")
+    demo = command("demo", _demo, "Run the exporter with simulated events, off Azure: all scenarios in a loop.")
+    demo.add_argument(
+        "--speed", metavar="FACTOR", default="60", help="Speed relative to real time, up to 10000. (default 60)"
     )
+    simulate = command("simulate", _simulate, "Simulate the Azure metadata service.", configured=False)
     if "simulate" in wanted:
         from azure_scheduled_events_exporter.simulator import command as simulator  # noqa: PLC0415 - the daemon must not load it
 
         simulator.add_arguments(simulate)
-    events = command("events", _events, "ApprovalRequest the metadata service once and show the current events.")
+    events = command("events", _events, "Ask the metadata service once and print the current events.")
     events.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     events.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
-    events.add_argument("--since", metavar="SEQ", help="With --follow: begin behind the line with this 'seq'.")
+    events.add_argument(
+        "--since", metavar="SEQ", help="With --follow: start after the line whose 'seq' has this value."
+    )
     events.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
-    approve = command("approve", _approve, "Let events begin before NotBefore, for every VM in their Resources.")
+    approve = command(
+        "approve",
+        _approve,
+        "Approve events: they start now, before NotBefore, on every VM in their Resources.",
+        operands="[EVENT_ID ...] ",
+    )
     approve.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
-    approve.add_argument("--all-mine", action="store_true", help="All events of this VM that wait.")
-    approve.add_argument("--yes", action="store_true", help="Do not ask.")
-    history = command("history", _history, "Show what the journal remembers, also while the exporter runs.")
+    approve.add_argument("--all-mine", action="store_true", help="Approve all Scheduled events of this VM.")
+    approve.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+    history = command(
+        "history", _history, "Print past and current events from the journal, also of a running exporter."
+    )
     history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    command("check-config", _check_config, "Check flags, environment and file, and show what would hold.")
+    command("check-config", _check_config, "Validate the configuration and print the effective settings.")
     assets = command(
-        "assets", _assets, "Dashboards, alert rules, runbooks, systemd unit, Helm chart, examples.", configured=False
+        "assets",
+        _assets,
+        "List or export dashboards, alert rules, runbooks, systemd unit, Helm chart and examples.",
+        configured=False,
     )
-    actions = assets.add_subparsers(title="actions", metavar="ACTION", required=True)
-    actions.add_parser("list", help="Show what there is.").set_defaults(target=None)
-    export = actions.add_parser("export", help="Copy all of it into a folder.")
-    export.add_argument("target", metavar="DIR", help="The folder; it is made if need be.")
-    export.add_argument(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        dest="assignments",
-        help="Change a threshold of the alerts; their values.yaml has all names. May be repeated.",
-    )
-    export.add_argument("--values", metavar="FILE", help="Change thresholds by a file like values.yaml.")
-    drill = command("drill", _drill, "A fire drill: shows a team that their own paging works.", configured=False)
-    if "drill" in wanted:
-        from . import drill as fire_drill  # noqa: PLC0415 - the daemon must not load it
+    if "assets" in wanted:
+        from . import assets as assets_command  # noqa: PLC0415 - only what a command needs is loaded
 
-        fire_drill.add_arguments(drill)
+        assets_command.add_arguments(assets)
+    drill = command("drill", _drill, "Test your paging with an alert that is labelled as a drill.", configured=False)
+    if "drill" in wanted:
+        from . import drill as drill_command  # noqa: PLC0415 - the daemon must not load it
+
+        drill_command.add_arguments(drill)
     return parser
 
 
-def _assets(parsed: argparse.Namespace) -> int:
-    from . import assets as assets_command  # noqa: PLC0415 - only what a command needs is loaded
-
-    if parsed.target is None:
-        return assets_command.show()
-    values = Path(parsed.values) if parsed.values else None
-    return assets_command.export(Path(parsed.target), parsed.assignments, values)
-
-
-def _drill(parsed: argparse.Namespace) -> int:
-    from . import drill  # noqa: PLC0415 - only what a command needs is loaded
-
-    return drill.run(parsed)
-
-
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("settings")
-    for setting in SETTINGS:
-        default = f" (default {setting.default})" if setting.default else ""
-        text = (setting.help + default).replace("%", "%%")
-        group.add_argument(
-            f"--{setting.flag}", dest=setting.flag, metavar=setting.metavar, default=argparse.SUPPRESS, help=text
-        )
-    group.add_argument(
-        f"--{CONFIG_FILE_FLAG}", dest=CONFIG_FILE_FLAG, metavar="FILE", default=argparse.SUPPRESS, help="YAML file."
+    """Add every setting, in groups that follow the command's own options."""
+    for group, settings in _grouped():
+        added = parser.add_argument_group(f"settings: {group}")
+        for flag, metavar, text in settings:
+            added.add_argument(f"--{flag}", dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=text)
+
+
+def _grouped() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+    """Every group of settings, with flag, metavar and help of each."""
+    left = list(SETTINGS)
+    for group, words in [*_GROUPS.items(), ("others", ())]:
+        chosen = [setting for setting in left if not words or setting.flag.partition(".")[0] in words]
+        left = [setting for setting in left if setting not in chosen]
+        rows = [
+            (
+                each.flag,
+                each.metavar,
+                (each.help + (f" (default {each.default})" if each.default else "")).replace("%", "%%"),
+            )
+            for each in chosen
+        ]
+        if rows:
+            yield group, rows
+    unit = environment_file.UNIT_FILE
+    yield (
+        "files",
+        [
+            (CONFIG_FILE_FLAG, "FILE", "Configuration file (YAML)."),
+            (
+                ENV_FILE_FLAG,
+                "FILE",
+                f"File of environment variables. Except for run and demo, the default is {unit} if it exists.",
+            ),
+        ],
     )
 
 
 def _flags(parsed: argparse.Namespace) -> dict[str, str]:
-    names = [*(setting.flag for setting in SETTINGS), CONFIG_FILE_FLAG]
-    return {name: value for name, value in vars(parsed).items() if name in names}
+    return {name: value for name, value in vars(parsed).items() if name in _FLAGS}
+
+
+def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
+    """Add the variables of the environment file to this process; return where each of them is set.
+
+    A variable that this process has already wins.
+    """
+    flag = _flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
+    path = Path(flag) if flag else environment_file.UNIT_FILE
+    if not flag:
+        if parsed.name in _WITHOUT_UNIT_FILE or not path.exists():
+            return {}
+        if not os.access(path, os.R_OK):
+            print(f"{PROGRAM}: {path} cannot be read by this user, so its settings are not used", file=sys.stderr)
+            return {}
+    found = {name: each for name, each in environment_file.load(path).items() if name not in os.environ}
+    os.environ.update({name: value for name, (value, _) in found.items()})
+    return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
 
 
 def _config(parsed: argparse.Namespace) -> Config:
-    return resolve(_flags(parsed), os.environ)
+    places = _environment(parsed)
+    return resolve(_flags(parsed), os.environ, places)
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -185,8 +243,8 @@ def _run(parsed: argparse.Namespace) -> int:
 
     config = _config(parsed)
     log = logs.set_up(config.log_level, config.log_format)
-    for name, likeliest in unknown_variables(os.environ):
-        hint = f"did you mean {likeliest}?" if likeliest else "see --help"
+    for name, meant in unknown_variables(os.environ):
+        hint = f"did you mean {meant}?" if meant else "see --help"
         log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
     return daemon.run(config, log)
 
@@ -194,6 +252,7 @@ def _run(parsed: argparse.Namespace) -> int:
 def _demo(parsed: argparse.Namespace) -> int:
     from . import demo  # noqa: PLC0415 - only what a command needs is loaded
 
+    _environment(parsed)
     return demo.run(_flags(parsed), os.environ, parsed.speed)
 
 
@@ -215,7 +274,7 @@ def _events(parsed: argparse.Namespace) -> int:
 
         return follow_command.run(_config(parsed), since=parsed.since, mine=parsed.mine)
     if parsed.since or parsed.mine:
-        raise UsageError("events: --since and --mine go with --follow")
+        raise UsageError("events: --since and --mine need --follow")
     from . import events as events_command  # noqa: PLC0415 - only what a command needs is loaded
 
     return events_command.run(_config(parsed), as_json=parsed.json)
@@ -228,23 +287,19 @@ def _history(parsed: argparse.Namespace) -> int:
 
 
 def _check_config(parsed: argparse.Namespace) -> int:
-    flags = _flags(parsed)
-    config = resolve(flags, os.environ)
-    if config.process_user:
-        from azure_scheduled_events_exporter.service.privileges import account  # noqa: PLC0415 - only what a command needs is loaded
+    from . import check_config  # noqa: PLC0415 - only what a command needs is loaded
 
-        account(config.process_user)
-    if config.web_config_file is not None:
-        from azure_scheduled_events_exporter.http_server.access import check  # noqa: PLC0415 - only what a command needs is loaded
+    places = _environment(parsed)
+    return check_config.run(_flags(parsed), os.environ, places)
 
-        check(Path(config.web_config_file))
-    from azure_scheduled_events_exporter.tracing.delivery import is_on  # noqa: PLC0415 - only what a command needs is loaded
 
-    is_on(config.otlp_endpoint, os.environ)  # refuses a protocol that is not spoken
-    for setting, text, place in written(flags, os.environ):
-        meant = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
-        print(f"{setting.flag}: {without_password(meant)}   [{place or 'default'}]")
-    for name, meant in unknown_variables(os.environ):
-        hint = f"did you mean {meant}?" if meant else "see --help"
-        print(f"unknown environment variable {name}: {hint}", file=sys.stderr)
-    return 0
+def _assets(parsed: argparse.Namespace) -> int:
+    from . import assets as assets_command  # noqa: PLC0415 - only what a command needs is loaded
+
+    return assets_command.run(parsed)
+
+
+def _drill(parsed: argparse.Namespace) -> int:
+    from . import drill  # noqa: PLC0415 - only what a command needs is loaded
+
+    return drill.run(parsed)

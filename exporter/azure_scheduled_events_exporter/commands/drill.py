@@ -1,7 +1,7 @@
-"""The command ``drill``: a fire drill that shows a team that its own paging works, and how long a page takes.
+"""The command ``drill``: tests the paging of a team and measures how long a page takes.
 
-Either an alert is handed to Alertmanager directly, or a simulated event goes the whole way: simulator, exporter,
-the team's Prometheus, its Alertmanager. Everything a drill makes says that it is one. Must not touch a real event.
+Either an alert is posted to Alertmanager directly, or a simulated event takes the whole path: simulator, exporter,
+Prometheus, Alertmanager. Alerts, VM names and the scale set are labelled as a drill. Must not touch a real event.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import requests
 
@@ -28,7 +29,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 
 _Found = TypeVar("_Found")
 DRILL: Final = "DRILL"
-DESCRIPTION: Final = "Try your own paging: raise an alert that says it is a drill, and measure how long the page takes."
+DESCRIPTION: Final = "Test your paging: raise an alert that is labelled as a drill and measure how long the page takes."
 _LOOK_SECONDS: Final = 0.05  # between two looks at Alertmanager
 _REQUEST_SECONDS: Final = 10
 _SHORT_FREEZE_SECONDS: Final = 9
@@ -61,30 +62,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``drill`` to ``parser``."""
     parser.description = DESCRIPTION
     add = parser.add_argument
-    add("--scenario", default="spot-preempt", metavar="NAME", help="a simulator's scenario (default: spot-preempt)")
-    add("--alertmanager", required=True, metavar="URL", help="the team's Alertmanager, such as http://alerts:9093")
-    add("--timeout", default="2m", metavar="DURATION", help="how long a page may take (default: 2m)")
+    add("--scenario", default="spot-preempt", metavar="NAME", help="Scenario of the simulator. (default spot-preempt)")
+    add(
+        "--alertmanager",
+        required=True,
+        metavar="URL",
+        help="Your Alertmanager, for example http://alerts:9093. Required.",
+    )
+    add("--timeout", default="2m", metavar="DURATION", help="Time limit for the page. (default 2m)")
     add(
         "--exporter.listen-address",
         dest="listen",
         metavar="HOST:PORT",
-        help="go the whole way: serve the metrics of a simulated VM here, for the team's Prometheus to scrape",
+        help="Test the whole path: serve the metrics of a simulated VM on this address, for your Prometheus to scrape.",
     )
     add(
         "--wait",
         default="30s",
         metavar="DURATION",
-        help="with --exporter.listen-address: how long Prometheus has to find it before the event (default: 30s)",
+        help="With --exporter.listen-address: time for Prometheus to find the target before the event. (default 30s)",
     )
-    add("--keep", action="store_true", help="do not end the alert afterwards; Alertmanager does after five minutes")
+    add("--keep", action="store_true", help="Do not resolve the alert at the end. It resolves after 5 minutes.")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Hold the drill; return the exit status.
+    """Run the drill; return the exit status.
 
     Raises:
-        UsageError: a flag is impossible.
-        ExporterError: Alertmanager cannot be reached, takes no alert, or pages nobody in time.
+        UsageError: a flag is invalid.
+        ExporterError: Alertmanager cannot be reached, refuses the alert, or does not notify in time.
     """
     timeout, wait = (_duration(flag, getattr(arguments, flag)) for flag in ("timeout", "wait"))
     event = _event(arguments.scenario)
@@ -93,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
     before = team.sent()
     if arguments.listen is None:
         labels = labels_of(event, alert)
-        _say(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, straight to {team.url}")
+        _say(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.url}")
         begun = time.monotonic()
         team.raise_alert(labels, alert, ends_in=300)
         try:
@@ -105,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
     with _staged(event, arguments.listen) as announce:
         address = parse_listen_address(arguments.listen)
         where = ListenAddress(address.host or "localhost", address.port)
-        _say(f"drill: scrape http://{where}/metrics now; the event comes in {format_duration(wait)}")
+        _say(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
         threading.Event().wait(wait)
         begun = announce()
         _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
@@ -147,8 +153,13 @@ class Alertmanager:
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
-        if not self.url.startswith(("http://", "https://")):
-            raise UsageError(f"--alertmanager: '{url}' is no address: write http://HOST:PORT")
+        try:
+            address = urlsplit(self.url)
+            usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise UsageError(f"--alertmanager: '{url}' is not an address: write http://HOST:PORT")
         self._session = requests.Session()
 
     def sent(self) -> Sent:
@@ -182,10 +193,24 @@ class Alertmanager:
         try:
             answer = self._session.request(method, f"{self.url}{path}", timeout=_REQUEST_SECONDS, **more)
         except requests.RequestException as error:
-            raise ExporterError(f"{self.url}: Alertmanager cannot be reached: {error}") from None
+            raise ExporterError(f"cannot reach Alertmanager at {self.url}: {_reason(error)}") from None
         if not answer.ok:
             raise ExporterError(f"{self.url}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
         return answer
+
+
+def _reason(error: requests.RequestException) -> str:
+    """Return the system's own words for a network error, without those of the libraries around it."""
+    if isinstance(error, requests.Timeout):
+        return f"no answer within {_REQUEST_SECONDS} s"
+    cause: BaseException | None = error
+    reason = type(error).__name__
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            reason = cause.strerror
+        inner = cause.args[0] if cause.args else None
+        cause = getattr(inner, "reason", None) or cause.__cause__ or cause.__context__
+    return reason
 
 
 def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, begun: float, timeout: float) -> None:
@@ -194,23 +219,23 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
     held = _until(lambda: team.holding(matcher, alert.name), end)
     if held is None:
         raise ExporterError(
-            f"{alert.name} has not reached {team.url} within {format_duration(timeout)}: look at the rules"
+            f"{alert.name} has not reached {team.url} within {format_duration(timeout)}: check the alert rules"
         )
     receivers = ", ".join(receiver["name"] for receiver in held["receivers"])
-    _say(f"{time.monotonic() - begun:.2f} s: Alertmanager holds it, for: {receivers}")
+    _say(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {receivers}")
     if held["status"]["state"] == "suppressed":
-        raise ExporterError(f"{alert.name} is silenced or inhibited: nobody will hear of it")
+        raise ExporterError(f"{alert.name} is silenced or inhibited: nobody is notified")
     told = _until(lambda: _more(before.delivered, team.sent().delivered), end)
     failed = _more(before.failed, team.sent().failed)
     if told:
-        _say(f"{time.monotonic() - begun:.2f} s: Alertmanager has told: {', '.join(told)}")
+        _say(f"{time.monotonic() - begun:.2f} s: Alertmanager notified: {', '.join(told)}")
         failed = _until(lambda: _more(before.failed, team.sent().failed), min(end, time.monotonic() + 1))
     if failed:
-        raise ExporterError(f"telling failed: {', '.join(failed)}; the reason stands in Alertmanager's log")
+        raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
     if not told:
-        hint = "an info only shows" if alert.severity == "info" else "look at the receivers and group_wait"
-        raise ExporterError(f"Alertmanager has told nobody within {format_duration(timeout)}: {hint}")
-    _say("The rest of the way is the receiver's: has the phone rung?")
+        hint = "severity info notifies nobody" if alert.severity == "info" else "check the receivers and group_wait"
+        raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
+    _say("Alertmanager has done its part. Did the page arrive?")
 
 
 def _more(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
@@ -242,7 +267,7 @@ def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], float]]:
 
                 def announce() -> float:
                     if exporter.poll() is not None:
-                        raise ExporterError(f"the exporter at {listen} has ended; its message stands above")
+                        raise ExporterError(f"the exporter at {listen} has ended; see its message above")
                     simulator.play(story, 1)
                     return time.monotonic()
 
@@ -254,7 +279,9 @@ def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], float]]:
 def _event(name: str) -> PlannedEvent:
     scenarios = find(name)
     if len(scenarios) != 1 or not scenarios[0].events:
-        raise UsageError(f"--scenario: '{name}' has no single story: choose one that has events")
+        raise UsageError(
+            f"--scenario: '{name}' is not one scenario with events: choose another one of 'simulate --list'"
+        )
     return scenarios[0].events[0]
 
 

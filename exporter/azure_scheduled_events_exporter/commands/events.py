@@ -1,4 +1,4 @@
-"""The command ``events``: asks IMDS once, without a daemon, and shows what it says."""
+"""The command ``events``: asks IMDS once, without a daemon, and prints the current events."""
 
 import sys
 import threading
@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, ObservationContext, State, observe
 from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, ImdsError
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.polling.clock import system_clock
@@ -24,6 +24,8 @@ from azure_scheduled_events_exporter.web.events_api import events_json
 from .table import table
 
 COLUMNS = ("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact", "Resources", "Description")
+_NOTICE_SECONDS = 5.0
+"""An answer usually takes milliseconds; after this time, the command says what it waits for."""
 
 
 def run(config: Config, *, as_json: bool) -> int:
@@ -34,10 +36,8 @@ def run(config: Config, *, as_json: bool) -> int:
     """
     endpoint = daemon.found(config, logs.set_up("error", "logfmt")).imds_endpoint
     client = ImdsClient(endpoint, config.imds_api_version, RateLimiter(), threading.Event().wait)
-    # First the events: an IMDS that cannot be asked is complained of once.
-    body = client.scheduled_events(max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
-    if body is None:
-        raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first question")
+    # First the events, so that an IMDS that cannot be reached is reported once.
+    body = _scheduled_events(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
     document = parse_document(body)
     vm_name = config.instance_name
     if vm_name is None:
@@ -58,6 +58,24 @@ def run(config: Config, *, as_json: bool) -> int:
     for complaint in (*document.unreadable, *document.remarks):
         print(complaint, file=sys.stderr)
     return 1 if document.unreadable else 0
+
+
+def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> bytes:
+    """Ask for the document, and say what to do next while no answer comes or if none came."""
+    waiting = (
+        f"waiting up to {timeout:g} s for {endpoint}, whose first answer may take two minutes; {daemon.NOT_ON_AZURE}"
+    )
+    notice = threading.Timer(_NOTICE_SECONDS, print, [waiting], {"file": sys.stderr})
+    notice.start()
+    try:
+        body = client.scheduled_events(timeout)
+    except ImdsError as error:
+        raise error if client.reached else ExporterError(f"{error}; {daemon.NOT_ON_AZURE}") from None
+    finally:
+        notice.cancel()
+    if body is None:
+        raise ExporterError(f"{endpoint} answered 304 (unchanged) to a first request")
+    return body
 
 
 def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:

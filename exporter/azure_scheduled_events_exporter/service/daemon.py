@@ -47,6 +47,12 @@ _TRACE_AGAIN_SECONDS = 60.0
 _OPEN_PATHS = ("/-/healthy", "/-/ready")
 """Answered without a password: what probes them has none, and they say no more than whether IMDS is read."""
 
+NOT_ON_AZURE = (
+    "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that of "
+    "'azure-scheduled-events-exporter simulate'"
+)
+"""What to do when the metadata service cannot be reached at all."""
+
 _STOP_SECONDS = 1.5
 _LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
 _HTML = "text/html; charset=utf-8"
@@ -159,7 +165,8 @@ class Exporter:
                 return
             self._name_asked.set()
             if failure and tries == 0:
-                self._log.warning("this VM's name is not known yet", extra=facts(error=failure))
+                hint = {} if self._identity_client.reached else {"hint": NOT_ON_AZURE}
+                self._log.warning("this VM's name is not known yet", extra=facts(error=failure, **hint))
             if not failure or self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
                 return
 

@@ -1,0 +1,31 @@
+"""The command ``check-config``: validates the configuration and prints the effective settings and where each is set."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from azure_scheduled_events_exporter.config import resolve, unknown_variables, without_password, written
+from azure_scheduled_events_exporter.http_server.access import check as check_web_config
+from azure_scheduled_events_exporter.service.privileges import account
+from azure_scheduled_events_exporter.tracing.delivery import is_on
+
+
+def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str]) -> int:
+    """Print every setting with its value and place; return the exit status.
+
+    Raises:
+        UsageError: a setting is invalid.
+    """
+    config = resolve(flags, environment, places)
+    if config.process_user:
+        account(config.process_user)
+    if config.web_config_file is not None:
+        check_web_config(Path(config.web_config_file))
+    is_on(config.otlp_endpoint, environment)  # refuses a protocol that is not supported
+    for setting, text, place in written(flags, environment, places):
+        value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
+        print(f"{setting.flag}: {without_password(value)}   [{place or 'default'}]")
+    for name, meant in unknown_variables(environment):
+        hint = f"did you mean {meant}?" if meant else "see --help"
+        print(f"unknown environment variable {name}: {hint}", file=sys.stderr)
+    return 0

@@ -1,0 +1,47 @@
+"""Environment files, read as systemd reads them."""
+
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.environment_file import load
+from azure_scheduled_events_exporter.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A=b\n", {"A": ("b", 1)}),
+        ("# A=b\n; A=c\n\n  A = d \n", {"A": ("d", 4)}),
+        ("A=one two\nB='three  four'\n", {"A": ("one two", 1), "B": ("three  four", 2)}),
+        ('A="say \\"x\\" for \\$5"\n', {"A": ('say "x" for $5', 1)}),
+        ("A=one\\\ntwo\nB=c\n", {"A": ("onetwo", 1), "B": ("c", 3)}),
+        ("A=\n", {"A": ("", 1)}),
+        ("A=first\nA=second\n", {"A": ("second", 2)}),
+        ("A=x=y#z", {"A": ("x=y#z", 1)}),
+        (r"A=C:\\folder", {"A": (r"C:\folder", 1)}),
+        ("", {}),
+    ],
+)
+def test_values(text: str, expected: dict[str, tuple[str, int]], tmp_path: Path) -> None:
+    """Comments, quotes, escapes and continued lines mean what they mean to systemd."""
+    file = tmp_path / "environment"
+    file.write_text(text)
+    assert load(file) == expected
+
+
+@pytest.mark.parametrize("text", ["A=b\nexport C=d\n", "A=b\nnonsense\n", "A=b\n=c\n"])
+def test_bad_line(text: str, tmp_path: Path) -> None:
+    """A line that is not an assignment is refused with its number; systemd would only log it."""
+    file = tmp_path / "environment"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=":2: expected NAME=VALUE"):
+        load(file)
+
+
+def test_not_text(tmp_path: Path) -> None:
+    """A file that is not text is refused in one line."""
+    file = tmp_path / "environment"
+    file.write_bytes(b"A=\xff\n")
+    with pytest.raises(UsageError, match="cannot be read"):
+        load(file)
