@@ -193,7 +193,7 @@ class Alertmanager:
         try:
             answer = self._session.request(method, f"{self.url}{path}", timeout=_REQUEST_SECONDS, **more)
         except requests.RequestException as error:
-            raise ExporterError(f"cannot reach Alertmanager at {self.url}: {_reason(error)}") from None
+            raise ExporterError(f"{self.url}: Alertmanager cannot be reached: {_reason(error)}") from None
         if not answer.ok:
             raise ExporterError(f"{self.url}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
         return answer
