@@ -72,7 +72,7 @@ def test_info_reaches_nobody(tmp_path: Path) -> None:
 
 def test_no_alertmanager() -> None:
     """A wrong address is said in one line."""
-    with pytest.raises(ExporterError, match="Alertmanager cannot be reached: Connection refused$"):
+    with pytest.raises(ExporterError, match=r"Alertmanager cannot be reached: Connection refused$"):
         run("--alertmanager", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(UsageError, match="is not an address"):
         run("--alertmanager", "alerts:9093")

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.journal.store import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
 from .policy import BUILT_IN, Policy
+from .policy_reload import ReloadingPolicy
 
 ACCEPTED = "accepted"
 """The answer to an operator's wish that IMDS has fulfilled."""
@@ -65,6 +66,7 @@ class ApprovalScheduler:
     """What ``policy`` and operators want approved, with a pause that doubles after each failure of an event."""
 
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
+        self._reloading = ReloadingPolicy(policy, log)
         self._policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
@@ -72,13 +74,13 @@ class ApprovalScheduler:
         self.words: dict[str, str] = {}  # what the policy does with an event now, for people, by EventId
         self.policy = policy.name if policy is BUILT_IN.get(policy.name) else "file"
         self.counts = no_requests()
-        if any(rule.dry_run for rule in policy.rules):
-            self.counts[ApprovalOutcome.DRY_RUN] = 0
+        self._count_dry_runs()
 
     def due(
         self, known: Lifecycles, vm_name: str | None, asks: Iterable[ApprovalRequest], now: Timestamp
     ) -> tuple[list[Due], dict[int, str]]:
         """Return what to approve in one request now, and the answers to wishes that need none."""
+        self._reload()
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
         self._said = {name: said for name, said in self._said.items() if name in current}
@@ -111,6 +113,18 @@ class ApprovalScheduler:
             before = self._retries.get(one.life.event_id)
             pause = _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
             self._retries[one.life.event_id] = _Retry(now.monotonic + pause, pause, throttled)
+
+    def _reload(self) -> None:
+        """Take the policy file's rules if it has changed; what they decide is then logged again."""
+        policy = self._reloading.current()
+        if policy is not self._policy:
+            self._policy = policy
+            self._said.clear()
+            self._count_dry_runs()
+
+    def _count_dry_runs(self) -> None:
+        if any(rule.dry_run for rule in self._policy.rules):
+            self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
 
     def _rule(self, life: Lifecycle, vm_name: str | None, now: Timestamp) -> str | None:
         """The rule that wants ``life`` approved now, if any; tells when one only would, or waits."""

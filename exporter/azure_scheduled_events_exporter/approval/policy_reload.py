@@ -1,0 +1,58 @@
+"""Reads the policy file again when it changes. An invalid file leaves the policy that was in effect in place."""
+
+import logging
+from pathlib import Path
+
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.logs import facts
+
+from .policy import BUILT_IN, Policy
+
+_Stamp = tuple[int, int, int]
+
+
+class ReloadingPolicy:
+    """The policy that is in effect. :meth:`current` looks at the file, which costs one ``stat``."""
+
+    def __init__(self, policy: Policy, log: logging.Logger) -> None:
+        self._policy = policy
+        self._log = log
+        # A built-in policy has no file. The name of any other is the path that it was read from.
+        self._path = None if policy is BUILT_IN.get(policy.name) else Path(policy.name)
+        self._stamp = self._look()
+        self._missing = False
+
+    def current(self) -> Policy:
+        """Return the policy, read again if its file has changed since the last call."""
+        if self._path is None:
+            return self._policy
+        stamp = self._look()
+        if stamp is not None and stamp != self._stamp:
+            self._stamp = stamp
+            self._reload(self._path)
+        elif stamp is None and not self._missing:
+            self._log.error(
+                "approval policy file is missing: the last valid policy stays", extra=facts(file=self._path)
+            )
+        self._missing = stamp is None
+        return self._policy
+
+    def _reload(self, path: Path) -> None:
+        from .policy_file import load  # noqa: PLC0415 - loaded with the first policy file already
+
+        try:
+            self._policy = load(path)
+        except UsageError as error:
+            self._log.error("changed approval policy is invalid: the last valid policy stays", extra=facts(error=error))
+        else:
+            self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(self._policy.rules)))
+
+    def _look(self) -> _Stamp | None:
+        """What tells that the file has changed; None if it cannot be found."""
+        if self._path is None:
+            return None
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino

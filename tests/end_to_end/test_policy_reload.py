@@ -1,0 +1,55 @@
+"""A policy file that changes while the exporter runs."""
+
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.programs import Exporter, eventually
+
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
+HOLD = "rules: [{name: wait, action: hold}]\n"
+APPROVE = "rules: [{name: go, action: approve}]\n"
+
+
+def place_reboot(simulator: Simulator) -> None:
+    """Announce a Reboot of this VM, a quarter of an hour ahead."""
+    simulator.set_document(
+        [
+            {
+                "EventId": "C7061BAC-AFDC-4513-B24B-AA5F13A16123",
+                "EventType": "Reboot",
+                "ResourceType": "VirtualMachine",
+                "Resources": ["vm_0"],
+                "EventStatus": "Scheduled",
+                "NotBefore": formatdate(time.time() + 900, usegmt=True),
+                "Description": "",
+                "EventSource": "User",
+                "DurationInSeconds": -1,
+            }
+        ]
+    )
+
+
+def test_policy_is_read_again(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
+    """A changed policy decides about current events too; an invalid or missing file leaves the last valid one."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(HOLD)
+    with Simulator(QUIET) as simulator:
+        exporter = start_exporter(simulator.url, "--approval.policy", str(file), "--poll.interval", "100ms")
+        place_reboot(simulator)
+        eventually(lambda: exporter.lines("approval held back"), "the decision to wait")
+
+        file.write_text("rules: [{name: go, action: aprove}]\n")
+        [line] = eventually(lambda: exporter.lines("changed approval policy is invalid"), "the complaint")
+        assert f"{file}:1" in line
+        assert "'aprove' is none of approve, hold" in line
+        file.unlink()
+        eventually(lambda: exporter.lines("approval policy file is missing"), "the complaint")
+        assert exporter.scrape().total("approval_requests_total", outcome="accepted") == 0
+
+        file.write_text(APPROVE)
+        eventually(lambda: exporter.lines("approval policy reloaded"), "the new policy")
+        exporter.shows("the approval", lambda s: s.total("approval_requests_total", outcome="accepted") == 1)
+        assert len(exporter.lines("changed approval policy is invalid")) == 1
