@@ -7,12 +7,14 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 LOGGER = "azure-scheduled-events-exporter"
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("logfmt", "json")
+_REPEAT_SECONDS = 60.0  # in which a library's message is logged once
+_REPEAT_MOST = 10  # different messages of a library in that time
 
 
 def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logger:
@@ -23,7 +25,30 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
     log.handlers = [handler]
     log.setLevel(level.upper())
     log.propagate = False
+    library = logging.getLogger("asyncio")  # what clients can make it report is limited in rate
+    library.handlers, library.filters = [handler], [RateLimit()]
+    library.setLevel(max(log.level, logging.WARNING))
+    library.propagate = False
     return log
+
+
+class RateLimit(logging.Filter):
+    """Passes each message once a minute, and few different ones; messages are the same if their first line is."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._logged: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log ``record``."""
+        now = self._clock()
+        self._logged = {text: at for text, at in self._logged.items() if now - at < _REPEAT_SECONDS}
+        text = record.getMessage().partition("\n")[0]
+        if text in self._logged or len(self._logged) >= _REPEAT_MOST:
+            return False
+        self._logged[text] = now
+        return True
 
 
 def facts(**values: object) -> dict[str, Mapping[str, object]]:

@@ -20,11 +20,12 @@ from azure_scheduled_events_exporter.http_server.access import WebAccess
 from azure_scheduled_events_exporter.http_server.connection import Limits
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.http_server.server import Server
-from azure_scheduled_events_exporter.service.daemon import Exporter, routes
+from azure_scheduled_events_exporter.service.daemon import Exporter
+from azure_scheduled_events_exporter.service.routes import routes
 from fuzz.target import Form, Target
 from support.status_scene import BUSY
 
-_STATUSES = {200, 400, 401, 404, 405, 431, 501}
+_STATUSES = {200, 400, 401, 404, 405, 431, 501, 505}
 _OPEN_PATHS = ("/-/healthy", "/-/ready")
 _OPEN_BODIES = (b"alive\n", b"ready: IMDS has been read\n")
 _USER, _PASSWORD = "prometheus", "open sesame"
@@ -55,8 +56,14 @@ class _Running:
         self.loop.set_exception_handler(lambda _, context: self.complaints.append(repr(context)))
         exporter = Exporter(resolve({"journal.path": "memory", "imds.endpoint": "http://127.0.0.1:9"}, {}), log)
         exporter.poller.snapshot = BUSY
-        door = WebAccess(_guard_file(), _OPEN_PATHS, log=log) if guarded else None
-        self.server = Server(ListenAddress("127.0.0.1", 0), routes(exporter, "/metrics"), Limits(), door=door, log=log)
+        access = WebAccess(_guard_file(), _OPEN_PATHS, log=log) if guarded else None
+        self.server = Server(
+            ListenAddress("127.0.0.1", 0),
+            routes(lambda: exporter.poller.snapshot, "/metrics"),
+            Limits(),
+            access=access,
+            log=log,
+        )
         self.loop.run_until_complete(self.server.start())
 
     def talk(self, data: bytes, piece: int, *, hears: bool = True) -> bytes:

@@ -8,8 +8,9 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from azure_scheduled_events_exporter.http_server.connection import AccessControl, Limits, Request, Response
+from azure_scheduled_events_exporter.http_server.connection import AccessControl, Limits
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from azure_scheduled_events_exporter.http_server.messages import Request, Response
 from azure_scheduled_events_exporter.http_server.server import Handler, Server
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
@@ -89,13 +90,13 @@ def serving(
     routes: Mapping[str, Handler] = ROUTES,
     limits: Limits = LIMITS,
     address: ListenAddress = LOOPBACK,
-    door: Callable[[logging.Logger], AccessControl] | None = None,
+    access: Callable[[logging.Logger], AccessControl] | None = None,
 ) -> Iterator[Running]:
-    """Run a server for the length of the block, with the door made for its log; a crash of its loop fails the test."""
+    """Run a server for the length of the block; ``access`` is made for its log; an error of its loop fails the test."""
     records = _Records()
     log = logging.Logger("test")  # noqa: LOG001 - its own, so nothing of the test's logging reaches it
     log.addHandler(records)
-    server = Server(address, routes, limits, door=door(log) if door else None, log=log)
+    server = Server(address, routes, limits, access=access(log) if access else None, log=log)
     started, problems = threading.Event(), list[object]()
     ends: list[Callable[[], object]] = []
 
@@ -117,7 +118,7 @@ def serving(
         ends[0]()
         thread.join(PATIENCE)
         assert not thread.is_alive()
-    assert not problems
+    assert not problems, problems
 
 
 def read_all(client: socket.socket) -> bytes:

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import bcrypt
@@ -18,16 +18,17 @@ from azure_scheduled_events_exporter.http_server.basic_auth import (
     BasicAuth,
     Refusal,
     credentials,
-    neighbour,
+    network,
     unguessable_hash,
 )
-from azure_scheduled_events_exporter.http_server.connection import Limits, Request
+from azure_scheduled_events_exporter.http_server.connection import Limits
+from azure_scheduled_events_exporter.http_server.messages import Request
 from azure_scheduled_events_exporter.http_server.tls import Tls
 from support.programs import eventually
 from support.serving import LIMITS, PAGE, PATIENCE, Running, header, read_all, request, serving, status
 
 REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
-ASKED = "a user and the right password are needed here"
+ASKED = "user name and password required"
 
 
 def hashed(password: bytes, cost: int = 4, prefix: str = "2b") -> str:
@@ -53,7 +54,7 @@ def _guarded(tmp_path: Path) -> Callable[[str], AbstractContextManager[Running]]
 
     def serve(text: str) -> AbstractContextManager[Running]:
         path.write_text(text)
-        return serving(door=lambda log: WebAccess(path, {"/-/healthy", "/open"}, pause=0.05, log=log))
+        return serving(access=lambda log: WebAccess(path, {"/-/healthy", "/open"}, pause=0.05, log=log))
 
     return serve
 
@@ -80,8 +81,8 @@ class Gate:
         return sum(1 << int(stored[4:6]) for _, stored in seen)
 
 
-class GatedDoor:
-    """A door of plain HTTP at which passwords are asked, and the gate compares them."""
+class GatedAccess:
+    """Plain HTTP with passwords, which the gate compares."""
 
     tls: Tls | None = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -91,10 +92,10 @@ class GatedDoor:
         self._auth = BasicAuth(users.items(), gate.matches, self._pool, log)
 
     def admit(self, request: Request, client: str) -> Refusal | asyncio.Future[Refusal]:
-        """ApprovalRequest for a password."""
+        """Require a password."""
         return self._auth.judge(request.headers.get("authorization", ""), client)
 
-    async def watch(self, retire: Callable[[], None]) -> None:
+    async def watch(self, retire: Callable[[bool], None]) -> None:
         """Nothing changes."""
 
     def close(self) -> None:
@@ -112,7 +113,7 @@ def _gate() -> Iterator[Gate]:
 def gated(gate: Gate, limits: Limits = LIMITS, **users: str) -> AbstractContextManager[Running]:
     """Serve to ``users``, each with the hash of the gate."""
     stored = {name.encode(): text.encode() for name, text in (users or {"scraper": "$2b$10$secret"}).items()}
-    return serving(limits=limits, door=lambda log: GatedDoor(gate, stored, log))
+    return serving(limits=limits, access=lambda log: GatedAccess(gate, stored, log))
 
 
 def connect(running: Running, source: str) -> socket.socket:
@@ -172,8 +173,8 @@ class TestCredentials:
 
     def test_neighbours(self) -> None:
         """One host is one client: an IPv4 address in either form, or all addresses of an IPv6 /64."""
-        assert neighbour("::ffff:10.0.0.1") == neighbour("10.0.0.1") != neighbour("10.0.0.2")
-        assert neighbour("2001:db8::1") == neighbour("2001:db8::ffff:1%eth0") != neighbour("2001:db8:0:1::1")
+        assert network("::ffff:10.0.0.1") == network("10.0.0.1") != network("10.0.0.2")
+        assert network("2001:db8::1") == network("2001:db8::ffff:1%eth0") != network("2001:db8:0:1::1")
 
     def test_unguessable_hash(self) -> None:
         """The hash that unknown users are compared with is one for bcrypt, of the cost that was asked for."""
@@ -404,16 +405,40 @@ class TestWaiting:
                 scraper.close()
 
     def test_pipeline(self, gate: Gate) -> None:
-        """Requests sent at once are answered in order, whichever of them have to be checked."""
+        """Of requests sent at once only the first is checked and answered."""
         with gated(gate) as running:
-            echo = [asking("scraper", "secret", f"/echo?{number}") for number in range(3)]
-            answer = running.talk(
-                echo[0] + request() + asking("scraper", "x") + echo[1] + asking("nobody", "x") + echo[2]
-            )
-        codes = [int(part.split(b" ", 1)[0]) for part in answer.split(b"HTTP/1.1 ")[1:]]
-        assert codes == [200, 401, 401, 200, 401, 200]
-        places = [answer.index(f"GET /echo {number}".encode()) for number in range(3)]
-        assert places == sorted(places)
+            answer = running.talk(asking("scraper", "x") + asking("scraper", "secret") * 2)
+        assert [int(part.split(b" ", 1)[0]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [401]
+
+    def test_head_whose_check_takes_too_long(self, gate: Gate) -> None:
+        """HEAD gets 503 without a body when its check takes too long, and idle clients are closed in time as before."""
+        gate.open.clear()
+        limits = Limits(check_seconds=0.2, request_seconds=0.3)
+        with gated(gate, limits) as running, running.connect() as client:
+            client.sendall(asking("scraper", "secret").replace(b"GET", b"HEAD", 1))
+            answer = read_all(client)
+            assert status(answer) == 503
+            assert answer.endswith(b"\r\n\r\n")
+            assert answer.count(b"\r\n\r\n") == 1
+            with running.connect() as idle:
+                assert read_all(idle) == b""
+            gate.open.set()
+            assert running.records == []
+
+    def test_flood_from_many_clients(self, gate: Gate) -> None:
+        """While eight clients fill the queue with wrong passwords, another client's check comes after one of each."""
+        gate.open.clear()
+        with gated(gate) as running, ExitStack() as stack:
+            flood = [stack.enter_context(connect(running, f"127.0.0.{2 + number % 8}")) for number in range(40)]
+            for number, client in enumerate(flood):
+                client.sendall(asking("scraper", f"wrong {number}"))
+            assert {answered(client) for client in flood[32:]} == {503}  # so the others wait
+            scraper = stack.enter_context(connect(running, "127.0.0.99"))
+            scraper.sendall(asking("scraper", "secret"))
+            assert answered(flood[24]) == 503  # which made room
+            gate.open.set()
+            assert answered(scraper) == 200
+            assert len(gate.seen) <= 12
 
     def test_client_leaves(self, gate: Gate) -> None:
         """A client that leaves, politely or not, while its password is checked harms nobody."""

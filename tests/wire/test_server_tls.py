@@ -7,10 +7,12 @@ import logging
 import os
 import re
 import shutil
+import socket
 import ssl
+import struct
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import bcrypt
@@ -70,7 +72,7 @@ def trusting(authority: Authority, pair: Pair | None = None) -> ssl.SSLContext:
 @contextmanager
 def encrypted(file: Path, limits: Limits = LIMITS, pause: float = 0.03) -> Iterator[Running]:
     """Serve as the file says, looking at it every ``pause`` seconds."""
-    with serving(limits=limits, door=lambda log: WebAccess(file, {"/-/healthy"}, pause=pause, log=log)) as running:
+    with serving(limits=limits, access=lambda log: WebAccess(file, {"/-/healthy"}, pause=pause, log=log)) as running:
         yield running
 
 
@@ -174,7 +176,22 @@ class TestTls:
                 assert PAGE not in read_all(client)
             assert ask(running, trusting(authority)) == 200
             assert {record.levelno for record in running.records} <= {logging.DEBUG, logging.INFO}
-            assert said(running, logging.INFO) == ["web configuration read"]
+            assert said(running, logging.INFO) == ["web configuration loaded"]
+
+    def test_reset(self, file: Path, authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+        """Clients that reset the connection in the middle of a large page leave nothing in the log."""
+        context = trusting(authority)
+        with encrypted(file) as running:
+            for path in ("/big", "/huge"):
+                for _ in range(20):
+                    client = wrapped(running, context)
+                    client.sendall(request(path))
+                    client.recv(1000)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    client.close()
+            assert ask(running, context) == 200
+            assert {record.levelno for record in running.records} <= {logging.DEBUG, logging.INFO}
+        assert caplog.text == ""  # asyncio has its own logger
 
     def test_never_reads(self, file: Path, authority: Authority) -> None:
         """A client that never reads its large page is cut off."""
@@ -354,7 +371,7 @@ class TestChange:
         """A key that comes a moment after its certificate is no error: files in the middle of a change are not read."""
         context = trusting(authority)
         with encrypted(file, pause=1.0) as running:
-            door, certificate = vars(running.server._door), file.parent / "server.pem"
+            door, certificate = vars(running.server._access), file.parent / "server.pem"
             replace(certificate, (file.parent / "renewed.pem").read_text())
             changed = certificate.stat().st_mtime_ns
             eventually(lambda: (door["_settling"].get(certificate) or [0])[0] == changed, "the change to be seen")
@@ -370,7 +387,7 @@ class TestChange:
             replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
             eventually(lambda: said(running, logging.ERROR), "an error in the log")
             assert let_in(running, context)
-            door = vars(running.server._door)
+            door = vars(running.server._access)
             for _ in range(2):  # read again, and as wrong as before
                 os.utime(file)
                 stamp = file.stat().st_mtime_ns
@@ -379,8 +396,8 @@ class TestChange:
             replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
             eventually(lambda: len(said(running, logging.INFO)) > 1, "the end of the error in the log")
             assert let_in(running, context)
-            assert said(running, logging.ERROR) == ["web configuration is wrong, the last good one holds"]
-            assert said(running, logging.INFO) == ["web configuration read", "web configuration read again"]
+            assert said(running, logging.ERROR) == ["invalid web configuration, the last valid one stays in effect"]
+            assert said(running, logging.INFO) == ["web configuration loaded", "web configuration reloaded"]
 
     @pytest.mark.parametrize(
         "text", ["", "basic_auth_users:\n", "basic_auth_users: {scraper: secret}\n", "tls_server_config: {\n", None]
@@ -400,7 +417,7 @@ class TestChange:
             assert str(facts[0]["error"]).startswith(str(file))
             replace(file, good)
             eventually(lambda: said(running, logging.INFO)[1:], "the end of the error in the log")
-            assert said(running, logging.INFO)[1:] == ["web configuration is good again"]
+            assert said(running, logging.INFO)[1:] == ["web configuration is valid again"]
             assert len(said(running, logging.ERROR)) == 1
 
     def test_on_and_off(self, file: Path, authority: Authority) -> None:
@@ -423,9 +440,12 @@ class TestChange:
             eventually(lambda: let_in(running, context), "nobody asked under TLS")
             replace(file, nothing)
             eventually(lambda: let_in(running, None), "plain again")
-            assert said(running, logging.WARNING) == ["web configuration asks for less than before"] * 2
-            off = [getattr(record, "facts", {}).get("off") for record in running.records]
-            assert [what for what in off if what] == ["users", "TLS"]
+            assert (
+                said(running, logging.WARNING)
+                == ["TLS or authentication was disabled by the reloaded web configuration"] * 2
+            )
+            off = [getattr(record, "facts", {}).get("disabled") for record in running.records]
+            assert [what for what in off if what] == ["authentication", "TLS"]
 
     def test_users_of_an_open_connection(self, file: Path) -> None:
         """A user that is taken out is refused at the next request, on an open connection too."""
@@ -462,9 +482,24 @@ class TestChange:
             assert not let_in(running, old)
             assert not resumes(running, old, session)
 
+    @pytest.mark.parametrize("begun", [b"", request()[:20]])
+    def test_revoked_client(self, file: Path, authority: Authority, tmp_path: Path, begun: bytes) -> None:
+        """A client whose CA is no longer trusted gets no page over a connection that it opened before."""
+        file.write_text(REQUIRED)
+        old = trusting(authority, Pair(tmp_path / "client.pem", tmp_path / "client.key"))
+        new = trusting(authority, Authority(tmp_path, "next").client("next client"))
+        with encrypted(file) as running, wrapped(running, old) as client:
+            client.sendall(begun)
+            assert ask(running, old) == 200
+            replace(tmp_path / "ca.pem", (tmp_path / "next.pem").read_text())
+            eventually(lambda: let_in(running, new), "the new CA")
+            with suppress(OSError):
+                client.sendall(request()[len(begun) :])
+            assert read_all(client) == b""
 
-SOON = "the certificate expires soon"
-EXPIRED = "the certificate has expired: clients refuse it"
+
+SOON = "the TLS certificate expires soon"
+EXPIRED = "the TLS certificate has expired: clients refuse it"
 TLS12 = "tls_server_config: {cert_file: server.pem, key_file: server.key, max_version: TLS12, cipher_suites: [%s]}\n"
 
 
@@ -514,7 +549,7 @@ class TestEndOfCertificate:
         with encrypted(file) as running:
 
             def reread(times: int) -> bool:
-                return said(running, logging.INFO).count("web configuration read again") == times
+                return said(running, logging.INFO).count("web configuration reloaded") == times
 
             install(file, "soon")
             eventually(lambda: reread(1), "the first certificate")

@@ -1,4 +1,5 @@
-"""HTTP/1.1 with deadlines, TLS and users, on h11 and asyncio.
+"""HTTP/1.1 with deadlines, TLS and basic authentication, on h11 and asyncio.
 
-Knows paths and handlers, nothing of events.
+Must not know events, metrics or pages: paths and handlers are handed in. Used by ``service``; others may use the
+listen address and the web configuration's check.
 """

@@ -1,15 +1,16 @@
-"""Basic authentication: who a request says it is, whether that is right, and what is remembered of the answer.
+"""Basic authentication: reads credentials, checks passwords, and remembers the results.
 
 bcrypt is slow on purpose, so it runs in the pool that is handed in, one check at a time, and never on the event loop.
-Whoever was right once is answered from memory: a flood of wrong passwords cannot keep a scraper out that is already in,
-and delays a new one by what is allowed to wait, since one client may have only a few checks waiting.
+A verified password is answered from memory: a flood of wrong passwords cannot lock out a scraper that has been
+verified. It delays a new one only by the checks of other clients: each client may have a few checks waiting, clients
+take turns, and a full queue drops a check of the client that has the most.
 
 What is remembered is keyed by a hash, under a key of this process, over user, stored hash and password, each with its
-length before it: no two different triples can be mistaken for each other (the toolkit's GHSA-4v48-4q5m-8vx4), and
-nobody can aim at an entry. Right and wrong are kept apart, so that wrong ones never push out a right one. An unknown
-user costs as much time as every known one.
+length before it: no two different triples share a key (the toolkit's GHSA-4v48-4q5m-8vx4), and nobody can aim at an
+entry. Right and wrong passwords are kept apart, so wrong ones never displace a right one. An unknown user costs as much
+time as every known one.
 
-It knows nothing of connections, files or TLS.
+It must not know connections, files or TLS.
 """
 
 import asyncio
@@ -20,28 +21,29 @@ import logging
 import re
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from .connection import Response, plain
+from .messages import Response, plain
 
 _LONGEST = 72  # bytes of a password that bcrypt looks at; longer ones are cut, as the toolkit and htpasswd do
-_WAITING = 32  # requests that wait for a check
-_WAITING_OF_ONE = 4  # the same of one client: the others get their turn
-_WRONG_ONES = 256  # wrong passwords remembered: a scraper that is set up wrong is to cost little
+_WAITING = 32  # requests that may wait for a check
+_WAITING_OF_ONE = 4  # the same of one client
+_REMEMBERED = 256  # wrong passwords kept, so that a misconfigured scraper costs little
 _ALPHABET = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"  # bcrypt's
 _SCHEME = re.compile(r"basic +(\S+)", re.IGNORECASE | re.ASCII)
 _REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'  # without a realm some browsers do not ask
 
 Refusal: TypeAlias = Response | None
-"""What a request is refused with; None if it is let in."""
+"""The response that refuses a request; None if it is allowed."""
 
 
 def credentials(authorization: str) -> tuple[bytes, bytes] | None:
-    """Return user and password that the header says; None if it says none in the form of RFC 7617."""
+    """Return user and password of the header; None if it has none in the form of RFC 7617."""
     found = _SCHEME.fullmatch(authorization.strip())
     if not found:
         return None
@@ -54,14 +56,14 @@ def credentials(authorization: str) -> tuple[bytes, bytes] | None:
 
 
 def unguessable_hash(cost: int) -> bytes:
-    """Return a bcrypt hash of ``cost`` that no password is known for: it takes the time and never matches."""
+    """Return a bcrypt hash of ``cost`` without a known password: it takes the time and never matches."""
     salt, tail = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (21, 31))
     return f"$2b${cost:02d}${salt}.{tail}".encode()  # the last character of a salt has two bits only
 
 
 @dataclass(slots=True)
 class _Check:
-    """One check that waits or runs, and the requests that wait for it, each with its client."""
+    """A waiting or running check, and the requests that wait for it, each with its client."""
 
     digest: bytes
     user: bytes
@@ -71,7 +73,7 @@ class _Check:
 
 
 class BasicAuth:
-    """Judges requests on one event loop.
+    """Checks requests on one event loop.
 
     ``users`` are names and bcrypt hashes; ``matches(password, hash)`` compares and blocks, so it is run in ``pool``.
     """
@@ -94,13 +96,14 @@ class BasicAuth:
         self._log = log
         self._right: dict[bytes, bytes] = {}  # by user, so it has as many entries as users
         self._wrong: dict[bytes, None] = {}  # the oldest first
-        self._checks: dict[bytes, _Check] = {}  # the oldest first; that one may be running
+        self._checks: dict[bytes, _Check] = {}  # the oldest first
         self._running: _Check | None = None
+        self._turns: dict[str, int] = {}  # checks begun for each client, the latest client last
 
     def judge(self, authorization: str, client: str) -> Refusal | asyncio.Future[Refusal]:
-        """Return None for a request to let in, else the refusal; a future of it if the password is to be checked first.
+        """Return None to allow the request, or the refusal; a future of either if the password must be checked.
 
-        Cancel the future when the answer is no longer needed.
+        Cancel the future when the result is no longer needed.
         """
         given = credentials(authorization)
         if given is None:
@@ -113,34 +116,56 @@ class BasicAuth:
             return None
         if digest in self._wrong:
             return refused()
-        waiting = [neighbour(who) for check in self._checks.values() for _, who in check.waiters]
-        if len(waiting) >= _WAITING or waiting.count(neighbour(client)) >= _WAITING_OF_ONE:
+        if not self._has_place(network(client)):
             return plain(503, ("Retry-After", "1"))
         check = self._checks.setdefault(digest, _Check(digest, user, hashed, password))
         future: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
-        check.waiters.append((future, client))
+        check.waiters.append((future, network(client)))
         future.add_done_callback(partial(self._leave, check))
         self._run_next()
         return future
 
+    def _has_place(self, client: str) -> bool:
+        """Return whether ``client`` may wait; at the limit the client with the most waiting requests loses one."""
+        waiters = [one for check in self._checks.values() for one in check.waiters if not one[0].done()]
+        waiting = Counter(who for _, who in waiters)
+        if waiting[client] >= _WAITING_OF_ONE:
+            return False
+        if len(waiters) < _WAITING:
+            return True
+        greedy, most = waiting.most_common(1)[0]
+        if most <= waiting[client] + 1:
+            return False
+        latest = [future for future, who in waiters if who == greedy][-1]
+        latest.set_result(plain(503, ("Retry-After", "1")))
+        return True
+
     def _digest(self, *parts: bytes) -> bytes:
-        told = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
-        return hashlib.blake2b(told, key=self._key, digest_size=32).digest()
+        framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+        return hashlib.blake2b(framed, key=self._key, digest_size=32).digest()
 
     def _leave(self, check: _Check, future: asyncio.Future[Refusal]) -> None:
-        """A request no longer waits for ``check``; one that nobody waits for is not begun."""
+        """Remove a request from ``check``; a check without requests is not started."""
         check.waiters = [waiter for waiter in check.waiters if waiter[0] is not future]
         if not check.waiters and check is not self._running and self._checks.get(check.digest) is check:
             del self._checks[check.digest]
 
     def _run_next(self) -> None:
         if self._running is None and self._checks:
-            self._running = check = next(iter(self._checks.values()))
+            self._running = check = min(self._checks.values(), key=self._turn)  # the oldest of those with equal turns
+            for client in {who for _, who in check.waiters}:
+                self._turns[client] = self._turns.pop(client, 0) + 1
+            while len(self._turns) > _REMEMBERED:
+                self._turns.pop(next(iter(self._turns)))
             work = asyncio.get_running_loop().run_in_executor(self._pool, self._compare, check)
             work.add_done_callback(partial(self._done, check))
 
+    def _turn(self, check: _Check) -> int:
+        """Return how many checks the client of ``check`` has had lately; the one with the fewest is next."""
+        return min((self._turns.get(who, 0) for _, who in check.waiters), default=0)
+
     def _compare(self, check: _Check) -> bool:
-        """Whether the password is right; in the pool. It takes the time of the costliest hash, whoever the user is."""
+        """Return whether the password is right, after the time of the costliest hash; runs in the pool."""
         password = check.password[:_LONGEST]
         right = self._matches(password, check.hashed)
         for cost in range(_cost(check.hashed), self._cost):  # 2^4 + 2^4 + 2^5 + ... + 2^11 = 2^12
@@ -154,14 +179,14 @@ class BasicAuth:
         if work.cancelled():  # the server ends
             refusal = plain(503)
         elif error := work.exception():
-            self._log.error("a password could not be checked: %s", type(error).__name__, exc_info=error)
+            self._log.error("password check failed: %s", type(error).__name__, exc_info=error)
             refusal = plain(500)
         elif work.result():
             self._right[check.user] = check.digest
         else:
             refusal = refused()
             self._wrong[check.digest] = None
-            while len(self._wrong) > _WRONG_ONES:
+            while len(self._wrong) > _REMEMBERED:
                 self._wrong.pop(next(iter(self._wrong)))
         for future, _ in tuple(check.waiters):
             if not future.done():
@@ -171,12 +196,12 @@ class BasicAuth:
 
 
 def refused() -> Response:
-    """Return the answer that asks for user and password."""
+    """Return the response that asks for user and password."""
     return plain(401, ("WWW-Authenticate", _REALM))
 
 
-def neighbour(client: str) -> str:
-    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 one, which a single host can fill."""
+def network(client: str) -> str:
+    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 one, which one host can fill."""
     client = client.removeprefix("::ffff:").partition("%")[0]
     try:
         return socket.inet_pton(socket.AF_INET6, client)[:8].hex() if ":" in client else client

@@ -1,257 +1,244 @@
-"""One HTTP/1.1 client: h11 speaks the protocol, the policy towards it when it is slow, idle or greedy is here.
+"""One HTTP/1.1 connection: h11 parses and serializes, this module applies limits to slow, idle and greedy clients.
 
-A connection holds a phase, a deadline, and no task: bytes come in, complete requests are answered on the spot, one at
-a turn of the loop; one that has to be checked first pauses its own connection and nobody else's. A response is written
-in pieces of a shared body, so a client that never reads costs one piece, not one body. It knows nothing of other
-connections (``http_server.server``), nor of what is served, nor of who may come in (:class:`AccessControl`).
+A connection has a phase and a deadline, and no task. It answers one request at a time and writes the response in
+pieces of a shared body, so a client that never reads costs one piece, not one body. Requests that arrive together
+(pipelining) are not queued: the first is answered and the connection closes, which RFC 9112, 9.3.2 allows. It must not
+know other connections (``http_server.server``), what is served, or who may connect (:class:`AccessControl`).
 """
 
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
-from http import HTTPStatus
-from typing import TYPE_CHECKING, Protocol, cast
-from urllib.parse import unquote
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import h11
+
+from .messages import Request, Response, head, parse_request, plain
 
 if TYPE_CHECKING:
     from .tls import Tls
 
 _PIECE = 32 * 1024  # bytes of a body handed to the transport at once: what a client that never reads costs
-_ABSOLUTE = re.compile(r"https?://[^/?]*", re.IGNORECASE)
-_EXPLANATIONS = {
-    400: "this is no valid HTTP/1.1 request",
-    401: "a user and the right password are needed here",
-    403: "the certificate of this client has none of the names that are let in",
-    404: "nothing is served at this path",
-    405: "only GET and HEAD are served here",
-    408: "the request was not complete in time",
-    429: "more requests than the configured rate limit",
-    431: "the header of the request is too large",
-    500: "answering failed; the log says why",
-    501: "this transfer encoding is not supported",
-    503: "too many passwords wait to be checked; try again",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A complete request: method as sent, decoded path, raw query, headers under lower-case names.
-
-    A header that came more than once has its values joined by a comma and a space (RFC 9110, 5.3).
-    """
-
-    method: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What a handler answers; Content-Type, Content-Length and nosniff are added, HEAD drops the body."""
-
-    status: int
-    body: bytes
-    content_type: str
-    headers: tuple[tuple[str, str], ...] = ()
+_HEADER_END = re.compile(rb"\n\r?\n")
+_EMPTY_LINES = re.compile(rb"(?:\r\n)*")  # before a request; RFC 9112, 2.2 says to ignore them
+_FIRST_PRINTABLE = 0x21  # a request cannot begin with a byte below it; the first byte of a TLS handshake is 0x16
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client may cost; durations are totals in seconds, not pauses between two bytes."""
+    """What one client may cost. Durations are totals in seconds, not pauses between two bytes."""
 
     request_seconds: float = 10.0  # from accept, later from a request's first byte, to its complete header
-    write_seconds: float = 30.0  # for one response: 1.5 MB at 50 kB/s, the slowest link worth serving
+    write_seconds: float = 30.0  # for one response: 1.5 MB at 50 kB/s
     idle_seconds: float = 120.0  # between two requests: Prometheus scrapes once a minute and misses one
-    check_seconds: float = 10.0  # for a password to be checked: as long as Prometheus waits by default
-    linger_seconds: float = 1.0  # after an answer to a request unread: closing at once would destroy the answer
-    connections: int = 512  # half of the usual limit of 1024 descriptors
+    check_seconds: float = 10.0  # for a password check: Prometheus' default scrape timeout
+    linger_seconds: float = 1.0  # after a response with input unread: closing at once would destroy the response
+    grace_seconds: float = 0.5  # by which a response in progress is preferred when a connection has to be closed
+    connections: int = 512  # half of the usual limit of 1024 descriptors; fewer if RLIMIT_NOFILE is lower
     header_bytes: int = 16 * 1024  # more than any scraper, proxy or browser sends
-    backlog: int = 1024  # kept by the kernel meanwhile; one more waits a second: 128 overflows at 500 new clients
-
-
-def plain(status: int, *headers: tuple[str, str]) -> Response:
-    """Return a short answer in plain text that says what is wrong."""
-    body = f"{_EXPLANATIONS[status]}\n".encode()
-    return Response(status, body, "text/plain; charset=utf-8", headers)
-
-
-def head(response: Response, extra: tuple[tuple[str, str], ...] = ()) -> h11.Response:
-    """Return the head that h11 is to send; an unknown status or an illegal header raises what it will.
-
-    Headers in ``extra`` replace those of the same name.
-    """
-    replaced = {name.lower() for name, _ in extra}
-    headers = [
-        ("Content-Type", response.content_type),
-        ("Content-Length", str(len(response.body))),
-        ("X-Content-Type-Options", "nosniff"),
-        *response.headers,
-    ]
-    headers = [*((name, value) for name, value in headers if name.lower() not in replaced), *extra]
-    reason = HTTPStatus(response.status).phrase
-    return h11.Response(status_code=response.status, headers=headers, reason=reason)
-
-
-def _has_body(request: Request) -> bool:
-    """Whether bytes follow the header, or may (CONNECT): they are never read, the connection ends instead."""
-    length = request.headers.get("content-length", "0").strip("0")
-    return bool(length) or "transfer-encoding" in request.headers or request.method == "CONNECT"
-
-
-def _read_request(event: h11.Request) -> Request:
-    target = event.target.decode("ascii")
-    if not target.startswith("/"):  # absolute-form (RFC 9112, 3.2.2), or * and host:port, which are no path
-        absolute = _ABSOLUTE.match(target)
-        target = target[absolute.end() :] if absolute else target
-        if absolute and not target.startswith("/"):
-            target = f"/{target}"
-    path, _, query = target.partition("?")
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in event.headers:
-        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return Request(event.method.decode("ascii"), unquote(path) if "%" in path else path, query, headers)
-
-
-def _header_size(event: h11.Request) -> int:
-    """Return the bytes of the header; h11 itself limits only one that is still incomplete."""
-    return len(event.target) + sum(len(name) + len(value) + 4 for name, value in event.headers)
+    header_lines: int = 100  # parsing takes time per line: 16 KiB of short lines would take 20 times as long
+    unsent_bytes: int = 16 * 1024 * 1024  # of all responses that clients do not read; shared bodies count once
+    backlog: int = 1024  # connections that the kernel keeps; at 128, one of 500 simultaneous clients waits a second
 
 
 class Phase(Enum):
-    """What a connection is at."""
+    """What a connection is doing."""
 
     WAITING = auto()  # for the first byte of a request
-    RECEIVING = auto()  # part of a request is here
-    CHECKING = auto()  # whether its password is right is being found out
-    WRITING = auto()  # an answer is not yet with the kernel
-    CLOSING = auto()  # no more requests; what still comes is dropped
+    RECEIVING = auto()  # part of a request header has arrived
+    CHECKING = auto()  # the password of a request is being checked
+    WRITING = auto()  # part of a response is not yet with the kernel
+    CLOSING = auto()  # no more requests; further input is discarded
 
 
 class AccessControl(Protocol):
-    """Who may come in, and how: what it says may change at any time, and holds from then on."""
+    """Who may connect, and how. Its values may change at any time and apply from then on."""
 
     tls: "Tls | None"  # for new connections
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers of every answer."""
+        """Headers added to every response."""
 
     def admit(self, request: Request, client: str) -> Response | asyncio.Future[Response | None] | None:
-        """Return None for a request to let in, else the refusal; a future of it if that takes time."""
+        """Return None to allow the request, or the refusal; a future of either if that takes time."""
 
-    async def watch(self, retire: Callable[[], None]) -> None:
-        """Keep up to date until cancelled; call ``retire`` when open connections should be opened anew."""
+    async def watch(self, retire: Callable[[bool], None]) -> None:
+        """Follow changes until cancelled; call ``retire`` when open connections must not go on as they are.
+
+        Its argument is True if their clients may no longer be trusted.
+        """
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What all connections of one server have in common; ``respond`` answers a request, or refuses it as told."""
+    """What all connections of one server share.
+
+    Attributes:
+        limits: what one client may cost.
+        loop: where everything runs.
+        inbox: the buffer into which every connection reads.
+        access: who may connect.
+        respond: returns head and body for a request; the second argument is a refusal, if there is one.
+        unread: called when a client does not read its response as fast as it is written.
+        leave: called when a connection has ended.
+        failed: called with an exception that nothing else handled.
+    """
 
     limits: Limits
     loop: asyncio.AbstractEventLoop
     inbox: memoryview
-    door: AccessControl
+    access: AccessControl
     respond: Callable[[Request, Response | None], tuple[h11.Response, bytes]]
+    unread: Callable[[], None]
     leave: Callable[["Connection"], None]
+    failed: Callable[[Exception], None]
+
+
+def _contained(
+    method: Callable[Concatenate["Connection", _Args], _Result],
+) -> Callable[Concatenate["Connection", _Args], _Result | None]:
+    """Limit an unexpected exception to its own connection: report it and close the connection."""
+
+    @wraps(method)
+    def call(connection: "Connection", /, *args: _Args.args, **kwargs: _Args.kwargs) -> _Result | None:
+        try:
+            return method(connection, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever a client provoked
+            connection.state.failed(error)
+            connection.abort()
+            return None
+
+    return call
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One client: its phase, since when it has waited for a request, and when the phase must have ended."""
+    """One client connection.
+
+    Attributes:
+        state: what all connections share.
+        phase: what the connection is doing.
+        progress: loop time of the last progress: accepted, request completed, or a piece of the response taken.
+        deadline: loop time at which the phase must have ended.
+        body: the response body while part of it is unsent.
+        opening: the task that opens the connection, while it runs.
+    """
 
     __slots__ = (
         "_blocked",
         "_check",
         "_client",
+        "_closing",
         "_connected",
-        "_house",
+        "_counted",
+        "_eof",
+        "_forbidden",
         "_http",
         "_last",
+        "_received",
+        "_searched",
+        "_sent",
         "_served",
-        "_stranger",
         "_tls",
         "_transport",
-        "_unsent",
+        "_unread",
+        "body",
         "deadline",
         "opening",
         "phase",
-        "since",
+        "progress",
+        "state",
     )
 
-    def __init__(self, house: ServerState, tls: "Tls | None" = None) -> None:
-        self._house = house
+    def __init__(self, state: ServerState, tls: "Tls | None" = None) -> None:
+        self.state = state
         self._tls = tls
-        self._http = h11.Connection(h11.SERVER, house.limits.header_bytes)
+        self._http = h11.Connection(h11.SERVER)
         self._client = ""
         self._connected = False
-        self._stranger = False
-        self._served = False
-        self._last = False
+        self._eof = False  # the client has closed its side
+        self._forbidden = False  # its certificate has none of the allowed names
+        self._served = False  # at least one request has been answered
+        self._last = False  # the next response is the last one
+        self._closing = False  # the response in progress is the last one
+        self._unread = False  # input may follow that will not be read
+        self._received = bytearray()
+        self._searched = 0
         self._check: asyncio.Future[Response | None] | None = None
-        self._unsent = memoryview(b"")
+        self._sent = 0  # bytes of the body handed to the transport
+        self._counted = False  # the unsent body is known to the server
         self._blocked = False
+        self.body = b""
         self.opening: asyncio.Task[object] | None = None
         self.phase = Phase.WAITING
-        self.since = house.loop.time()
-        self.deadline = self.since + house.limits.request_seconds
+        self.progress = state.loop.time()
+        self.deadline = self.progress + state.limits.request_seconds
 
+    @_contained
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; it tells us as soon as it has to keep a byte for a slow reader."""
+        """Keep the transport; it reports as soon as it has to buffer a byte for a slow reader."""
         self._transport = cast("asyncio.Transport", transport)  # what asyncio gives for TCP and TLS
         self._transport.set_write_buffer_limits(high=1)  # 0 would leave its TLS transport paused for ever
         self._connected = True
         self._client = str((transport.get_extra_info("peername") or ("",))[0])
-        self._stranger = self._tls is not None and not self._tls.knows(transport.get_extra_info("ssl_object"))
+        self._forbidden = self._tls is not None and not self._tls.knows(transport.get_extra_info("ssl_object"))
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Forget the client, whatever it was doing."""
-        self.phase = Phase.CLOSING
-        self._unsent = memoryview(b"")
-        self._cancel_check()
-        self._house.leave(self)
+        """Release everything."""
+        self._release()
+        self.state.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Read into the one buffer: asyncio fills it and calls buffer_updated without a pause."""
-        return self._house.inbox
+        """Return the shared buffer: asyncio fills it and calls buffer_updated without a pause."""
+        return self.state.inbox
 
+    @_contained
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what has come; the first byte of a request starts its deadline, later ones do not extend it."""
-        if self.phase is Phase.CLOSING:
-            return
-        self._http.receive_data(bytes(self._house.inbox[:nbytes]))
-        if self.phase is Phase.WAITING:
-            self.phase = Phase.RECEIVING
-            latest = self._house.loop.time() + self._house.limits.request_seconds
-            self.deadline = min(self.deadline, latest)
-        self._proceed()
+        """Take what has arrived. A request's first byte starts its deadline; later ones do not extend it."""
+        if self.phase is not Phase.CLOSING:
+            self._received += self.state.inbox[:nbytes]
+            self._proceed()
 
     def eof_received(self) -> bool:
-        """Answer a client that closes its side after the request; TLS knows no half-closed connection."""
+        """Still answer a client that closes its side after the request; TLS has no half-closed connections."""
+        return bool(self._take_eof())
+
+    @_contained
+    def _take_eof(self) -> bool:
         if self.phase is Phase.CLOSING:
             return False
-        self._http.receive_data(b"")
-        self._proceed()
+        self._eof = True
+        if self.phase is Phase.WAITING:
+            return False
+        if self.phase is Phase.RECEIVING:
+            self._refuse(400)
         return self._tls is None
 
+    @_contained
     def pause_writing(self) -> None:
         """Hand over no further piece: the client does not read as fast as we write."""
         self._blocked = True
+        if self.body and not self._counted:
+            self._counted = True
+            self.state.unread()
 
+    @_contained
     def resume_writing(self) -> None:
-        """Go on with the next piece."""
+        """Go on with the next piece a turn later: within this call asyncio would repeat a shutdown, and fail."""
         self._blocked = False
-        self._write_on()
+        self.progress = self.state.loop.time()
+        self.state.loop.call_soon(self._write_on)
 
+    @_contained
     def expire(self) -> None:
         """End the phase that has lasted too long."""
         if self.phase is Phase.RECEIVING:
@@ -262,121 +249,170 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.abort()
 
-    def retire(self) -> None:
-        """End after the request that is due; one that has been served and waits for the next ends now."""
-        if self.phase is Phase.WAITING and self._served:
-            self.phase, self.deadline = Phase.CLOSING, self._house.loop.time() + self._house.limits.linger_seconds
+    @_contained
+    def retire(self, distrust: bool) -> None:  # noqa: FBT001 - AccessControl's signature
+        """End after the request that is due; an idle connection that has been served ends now.
+
+        With ``distrust`` no request is answered that is not being answered already.
+        """
+        if self.phase is Phase.WRITING:
+            self._closing = True
+        elif not self._connected:
+            if distrust:
+                self.abort()
+            self._last = True
+        elif distrust or (self.phase is Phase.WAITING and self._served):
+            self._cancel_check()
+            self.phase, self.deadline = Phase.CLOSING, self.state.loop.time() + self.state.limits.linger_seconds
             self._transport.close()
         else:
             self._last = True
 
     def abort(self) -> None:
-        """Close at once, without the rest of an answer."""
-        self.phase = Phase.CLOSING
-        self._cancel_check()
+        """Close at once, without the rest of a response."""
+        self._release()
         if self._connected:
             self._transport.abort()
         elif self.opening is not None:
             self.opening.cancel()
-        self._house.leave(self)
+        self.state.leave(self)
 
+    def _release(self) -> None:
+        self.phase = Phase.CLOSING
+        self.body = b""
+        self._received.clear()
+        self._cancel_check()
+
+    @_contained
     def _proceed(self) -> None:
-        """Answer the next request if it is complete."""
-        if self.phase not in {Phase.WAITING, Phase.RECEIVING}:
+        """Answer the next request if its header is complete."""
+        received, limits = self._received, self.state.limits
+        if self.phase is Phase.WAITING:
+            empty = _EMPTY_LINES.match(received)
+            del received[: empty.end() if empty else 0]
+            if not received or received == b"\r":
+                return
+            self.phase, self._searched = Phase.RECEIVING, 0
+            self.deadline = min(self.deadline, self.state.loop.time() + limits.request_seconds)
+        if self.phase is not Phase.RECEIVING:
             return
+        found = _HEADER_END.search(received, max(0, self._searched - 2))
+        self._searched = len(received)
+        size = found.end() if found else len(received)
+        if size > limits.header_bytes or (found and received.count(b"\n", 0, size) > limits.header_lines):
+            self._refuse(431)
+        elif found:
+            self._parse(size)
+        elif received[0] < _FIRST_PRINTABLE:
+            self._refuse(400)
+
+    def _parse(self, size: int) -> None:
+        """Parse the header in the first ``size`` bytes. What follows it is a body, or pipelined."""
+        self._http.receive_data(bytes(self._received[:size]))
         try:
             event = self._http.next_event()
         except h11.RemoteProtocolError as error:
             self._refuse(error.error_status_hint)
             return
-        if isinstance(event, h11.Request):
-            self._answer(event)
-        elif event is h11.NEED_DATA:
-            self._transport.resume_reading()
-        else:  # the client has closed
-            self._transport.close()
+        if not isinstance(event, h11.Request):
+            self._refuse(400)
+        elif not event.http_version.startswith(b"1."):
+            self._refuse(505)
+        else:
+            self._unread = len(self._received) > size
+            self._received.clear()
+            self._admit(parse_request(event))
 
-    def _answer(self, event: h11.Request) -> None:
-        if _header_size(event) > self._house.limits.header_bytes:
-            self._refuse(431)
-            return
-        request = _read_request(event)
-        unread = _has_body(request)
-        if not unread:
+    def _admit(self, request: Request) -> None:
+        self.progress = self.state.loop.time()
+        if request.has_body:
+            self._unread = True
+        else:
             self._http.next_event()  # the end of the message, which h11 has already seen
-        refusal = plain(403) if self._stranger else self._house.door.admit(request, self._client)
+        refusal = plain(403) if self._forbidden else self.state.access.admit(request, self._client)
         if isinstance(refusal, asyncio.Future):
             self.phase, self._check = Phase.CHECKING, refusal
-            self.deadline = self._house.loop.time() + self._house.limits.check_seconds
+            self.deadline = self.progress + self.state.limits.check_seconds
+            self._received += request.method.encode()  # so that a refusal knows it
             self._transport.pause_reading()  # the next request has to wait for this one
-            refusal.add_done_callback(partial(self._checked, request, unread))
+            refusal.add_done_callback(partial(self._checked, request))
         else:
-            self._respond(request, refusal, close=unread)
+            self._respond(request, refusal)
 
-    def _checked(self, request: Request, unread: bool, check: asyncio.Future[Response | None]) -> None:  # noqa: FBT001 - bound by partial
+    @_contained
+    def _checked(self, request: Request, check: asyncio.Future[Response | None]) -> None:
         if self._check is check and not check.cancelled():
             self._check = None
-            self._respond(request, check.result(), close=unread)
+            self._respond(request, check.result())
 
     def _cancel_check(self) -> None:
         check, self._check = self._check, None
         if check is not None:
             check.cancel()
 
-    def _respond(self, request: Request, refusal: Response | None, *, close: bool) -> None:
-        head, body = self._house.respond(request, refusal)
-        bodiless = request.method == "HEAD" or head.status_code in {204, 304}
-        self._send(head, b"" if bodiless else body, close=close or self._last)
+    def _respond(self, request: Request, refusal: Response | None) -> None:
+        head, body = self.state.respond(request, refusal)
+        self._send(head, b"" if request.method == "HEAD" else body)
 
     def _refuse(self, status: int) -> None:
-        response = plain(status if status in _EXPLANATIONS else 400)
-        self._send(head(response, self._house.door.headers), response.body, close=True)
+        """Send an error and close. Without a parsed request, its first bytes tell whether it is HEAD."""
+        response = plain(status)
+        self._unread = True
+        is_head = self._received.partition(b" ")[0] == b"HEAD"
+        self._send(head(response, self.state.access.headers), b"" if is_head else response.body)
 
-    def _send(self, head: h11.Response, body: bytes, *, close: bool) -> None:
+    def _send(self, head: h11.Response, body: bytes) -> None:
         """Write as much as the client takes; the rest follows when it reads."""
-        if close:
-            fields = [*head.headers, (b"Connection", b"close")]
+        self._closing = self._unread or self._last or self._eof
+        if self._closing:
+            fields = [*head.headers.raw_items(), (b"Connection", b"close")]
             head = h11.Response(status_code=head.status_code, headers=fields, reason=head.reason)
+        if head.status_code in {204, 304}:
+            body = b""
         data = self._http.send(head)
-        if body:
-            self._http.send_with_data_passthrough(h11.Data(data=body))
-        self._http.send(h11.EndOfMessage())
+        if not self._closing:
+            if body:
+                self._http.send_with_data_passthrough(h11.Data(data=body))
+            self._http.send(h11.EndOfMessage())
+            self._closing = self._http.our_state is not h11.DONE
+        self._received.clear()
         self.phase = Phase.WRITING
-        self.deadline = self._house.loop.time() + self._house.limits.write_seconds
-        self._unsent = memoryview(body)[_PIECE:]
+        self.progress = self.state.loop.time()
+        self.deadline = self.progress + self.state.limits.write_seconds
+        self.body, self._sent, self._counted = body, min(_PIECE, len(body)), False
+        self._transport.pause_reading()  # else pipelined requests would fill our memory meanwhile
         self._transport.write(data + body[:_PIECE])
         self._write_on()
-        if self.phase is Phase.WRITING:
-            self._transport.pause_reading()  # else a pipeline would fill our memory meanwhile
 
+    @_contained
     def _write_on(self) -> None:
-        if self.phase is not Phase.WRITING:
+        """Write the next piece. One a turn: others get theirs, and a transport that is lost can report it."""
+        if self.phase is not Phase.WRITING or self._blocked:
             return
-        while self._unsent and not self._blocked and not self._transport.is_closing():
-            piece, self._unsent = self._unsent[:_PIECE], self._unsent[_PIECE:]
+        if self._sent < len(self.body):
+            piece = memoryview(self.body)[self._sent : self._sent + _PIECE]
+            self._sent += len(piece)
+            self.progress = self.state.loop.time()
             self._transport.write(piece)
-        if self.phase is Phase.WRITING and not self._unsent and not self._blocked:
+            self.state.loop.call_soon(self._write_on)
+        else:
             self._end_answer(self._transport)
 
     def _end_answer(self, transport: asyncio.Transport) -> None:
-        http, limits, now = self._http, self._house.limits, self._house.loop.time()
-        if http.our_state is h11.DONE and http.their_state is h11.DONE:
-            http.start_next_cycle()
-            self.since, self._served = now, True
-            if any(http.trailing_data):  # a pipeline: others get their turn before its next request
-                self.phase, self.deadline = Phase.RECEIVING, now + limits.request_seconds
-                transport.pause_reading()
-                self._house.loop.call_soon(self._proceed)
-            else:
-                self.phase, self.deadline = Phase.WAITING, now + limits.idle_seconds
-                transport.resume_reading()
+        limits, now = self.state.limits, self.state.loop.time()
+        self.body, self.progress = b"", now
+        if not self._closing:
+            self._http.start_next_cycle()
+            self._served = True
+            self.phase, self.deadline = Phase.WAITING, now + limits.idle_seconds
+            transport.resume_reading()
             return
         self.phase, self.deadline = Phase.CLOSING, now + limits.linger_seconds
-        if http.their_state in {h11.DONE, h11.MUST_CLOSE, h11.CLOSED}:
+        if self._eof or not self._unread:
             transport.close()
             return
-        # Closing with input unread makes the kernel send a reset, which destroys the answer on its way.
+        # Closing with input unread makes the kernel send a reset, which destroys the response on its way.
         transport.resume_reading()
         if transport.can_write_eof():
-            with contextlib.suppress(OSError):  # a client that has closed answers our answer with a reset
+            with contextlib.suppress(OSError):  # the client has already reset the connection
                 transport.write_eof()

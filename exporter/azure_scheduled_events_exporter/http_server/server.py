@@ -1,15 +1,15 @@
-"""The exporter's HTTP/1.1 server: who is let in, who has to make room, and which path is answered by whom.
+"""The exporter's HTTP/1.1 server: accepts connections, enforces limits across them, and routes requests to handlers.
 
-It knows nothing of metrics, IMDS or events: paths and their handlers are handed in, and the door, which knows TLS and
-users. A handler runs on the event loop's thread, so it must be quick and must not block. One client is
-``connection``'s; nobody else waits for its TLS handshake. One sweep over all connections ends those past their
-deadline; at the cap the one that has waited longest for its request makes room: whoever sends a request is answered,
-however many others do not.
+Paths, handlers and access control are handed in; it must not know metrics, IMDS or events. A handler runs on the event
+loop's thread, so it must not block. One connection is ``connection``'s; none waits for the TLS handshake of another.
+One sweep closes connections past their deadline. At the limit of connections, the one without progress for longest
+makes room, so whoever sends a request is answered, however many others do not.
 """
 
 import asyncio
 import errno
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from logging import Logger
@@ -19,17 +19,21 @@ import h11
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .connection import AccessControl, Connection, Limits, Phase, Request, Response, ServerState, head, plain
+from .connection import AccessControl, Connection, Limits, Phase, ServerState
 from .listen_address import ListenAddress, listen, why_not
+from .messages import Request, Response, head, plain
 
 if TYPE_CHECKING:
     from .tls import Tls
 
 _INBOX = 16 * 1024  # bytes read at once; every connection reads into the same buffer
-_ACCEPT_BURST = 16  # connections accepted before those already here get their turn
+_SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would take megabytes
+_ACCEPT_BURST = 16  # connections accepted before open ones get their turn
 _ACCEPT_PAUSE = 0.1  # seconds until the next try after accept has failed
 _EVICTION_PAUSE = 0.005  # the same after a connection was closed for its descriptor
-_ACCEPT_SILENCE = 60.0  # seconds in which a failing accept is logged once
+_REPEAT_SECONDS = 60.0  # in which the same error is logged once
+_RESERVED_DESCRIPTORS = 64  # for IMDS, journal, collector and Alertmanager
+_NETWORK_NAME_DELETED = 64  # Windows: the client has reset the connection before accept
 _LIMITS = Limits()
 Handler = Callable[[Request], Response]
 
@@ -41,13 +45,13 @@ class AllowAll:
     headers: tuple[tuple[str, str], ...] = ()
 
     def admit(self, request: Request, client: str) -> None:
-        """Let everybody in."""
+        """Allow every request."""
 
-    async def watch(self, retire: Callable[[], None]) -> None:
-        """Nothing ever changes."""
+    async def watch(self, retire: Callable[[bool], None]) -> None:
+        """Return: nothing ever changes."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no resources are held."""
 
 
 class Server:
@@ -59,17 +63,19 @@ class Server:
         routes: Mapping[str, Handler],
         limits: Limits = _LIMITS,
         *,
-        door: AccessControl | None = None,
+        access: AccessControl | None = None,
         log: Logger,
     ) -> None:
         self._address = address
         self._routes = routes
         self._limits = limits
-        self._door = door or AllowAll()
+        self._most = connection_limit(limits.connections)
+        self._access = access or AllowAll()
         self._log = log
         self._connections: set[Connection] = set()
         self._opening: set[asyncio.Task[object]] = set()
-        self._broken: dict[str, type[Exception]] = {}  # paths whose handler failed when last asked
+        self._failing: dict[str, type[Exception]] = {}  # paths whose handler failed when last asked
+        self._logged: dict[str, float] = {}  # errors, and until when they are not logged again
         self._listener: socket.socket | None = None
         self._acceptor: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -77,7 +83,7 @@ class Server:
         self.port = address.port
 
     async def start(self) -> None:
-        """Listen and serve; afterwards ``port`` is the port really bound.
+        """Listen and serve; afterwards ``port`` is the bound port.
 
         Raises:
             ExporterError: the address is in use, not of this machine, or not permitted.
@@ -86,26 +92,28 @@ class Server:
             listener = listen(self._address, self._limits.backlog)
         except OSError as error:
             raise ExporterError(f"cannot listen on {self._address}: {why_not(error)} (--web.listen-address)") from error
-        listener.settimeout(0)  # asyncio wants it so
+        listener.settimeout(0)  # asyncio requires it
         self._listener = listener
         self.port = int(listener.getsockname()[1])
         loop = asyncio.get_running_loop()
-        house = ServerState(
-            self._limits,
-            loop,
-            memoryview(bytearray(_INBOX)),
-            self._door,
-            self._respond,
-            self._connections.discard,
+        state = ServerState(
+            limits=self._limits,
+            loop=loop,
+            inbox=memoryview(bytearray(_INBOX)),
+            access=self._access,
+            respond=self._respond,
+            unread=self._limit_unsent,
+            leave=self._connections.discard,
+            failed=self._log_failure,
         )
-        self._acceptor = loop.create_task(self._accept(listener, house))
-        self._watcher = loop.create_task(self._door.watch(self._retire))
+        self._acceptor = loop.create_task(self._accept(listener, state))
+        self._watcher = loop.create_task(self._access.watch(self._retire))
 
     async def stop(self) -> None:
-        """Stop listening and close every connection at once, in the middle of an answer too."""
+        """Stop listening and close every connection at once, also in the middle of a response."""
         if self._listener is None or self._acceptor is None or self._watcher is None:
             return
-        with suppress(NotImplementedError):  # Windows' loop has no readers, and needs none removed
+        with suppress(NotImplementedError):  # Windows' loop has no readers
             asyncio.get_running_loop().remove_reader(self._listener)
         await asyncio.sleep(0)  # a connection just accepted reaches the acceptor, instead of being lost
         self._acceptor.cancel()
@@ -120,45 +128,45 @@ class Server:
             self._sweep = None
         if self._opening:
             await asyncio.wait(self._opening)
-        self._door.close()
+        self._access.close()
         for _ in range(2):  # asyncio closes sockets a turn after abort, those under TLS two
             await asyncio.sleep(0)
 
-    async def _accept(self, listener: socket.socket, house: ServerState) -> None:
-        """Let clients in for ever; a failing accept costs a pause, never the server."""
-        quiet_until = 0.0
+    async def _accept(self, listener: socket.socket, state: ServerState) -> None:
+        """Accept connections for ever. A failing accept costs a pause, never the server."""
         while True:
             for _ in range(_ACCEPT_BURST):
                 try:
-                    client, _ = await house.loop.sock_accept(listener)
-                except ConnectionAbortedError:
-                    continue  # the client has left before it was let in
+                    client, _ = await state.loop.sock_accept(listener)
                 except OSError as error:
-                    if house.loop.time() >= quiet_until:
-                        quiet_until = house.loop.time() + _ACCEPT_SILENCE
-                        self._log.error("cannot accept connections: %s", error.strerror or error)
-                    crowded = error.errno in {errno.EMFILE, errno.ENFILE} and self._make_room()
-                    await asyncio.sleep(_EVICTION_PAUSE if crowded else _ACCEPT_PAUSE)
+                    if client_left(error):
+                        continue
+                    self._log_once("cannot accept connections", error.strerror or str(error))
+                    full = error.errno in {errno.EMFILE, errno.ENFILE} and self._make_room(state.loop.time())
+                    await asyncio.sleep(_EVICTION_PAUSE if full else _ACCEPT_PAUSE)
                 else:
-                    self._admit(client, house)
+                    try:
+                        self._open(client, state)
+                    except Exception as error:  # noqa: BLE001 - one client must not end the acceptor
+                        self._log_failure(error)
+                        client.close()
             await asyncio.sleep(0)
 
-    def _admit(self, client: socket.socket, house: ServerState) -> None:
-        if len(self._connections) >= self._limits.connections:
-            self._make_room()
-        with suppress(OSError):  # asyncio sets it only on sockets that name TCP: without, a piece waits 40 ms
+    def _open(self, client: socket.socket, state: ServerState) -> None:
+        if len(self._connections) >= self._most:
+            self._make_room(state.loop.time())
+        with suppress(OSError):  # asyncio sets TCP_NODELAY only on sockets that name TCP: without, a piece waits 40 ms
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        tls = self._door.tls
-        connection = Connection(house, tls)
-        timeout = self._limits.request_seconds if tls else None
-        closing = self._limits.linger_seconds if tls else None
-        opening: asyncio.Task[object] = house.loop.create_task(
-            house.loop.connect_accepted_socket(
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
+        tls = self._access.tls
+        connection = Connection(state, tls)
+        opening: asyncio.Task[object] = state.loop.create_task(
+            state.loop.connect_accepted_socket(
                 lambda: connection,
                 client,
                 ssl=tls.context if tls else None,
-                ssl_handshake_timeout=timeout,
-                ssl_shutdown_timeout=closing,
+                ssl_handshake_timeout=self._limits.request_seconds if tls else None,
+                ssl_shutdown_timeout=self._limits.linger_seconds if tls else None,
             )
         )
 
@@ -166,7 +174,7 @@ class Server:
             self._opening.discard(task)
             connection.opening = None
             if task.cancelled() or task.exception() is not None:
-                self._log.debug("a connection came to nothing: %r", task)
+                self._log.debug("a connection could not be opened: %r", task)
                 client.close()
                 self._connections.discard(connection)
 
@@ -175,19 +183,39 @@ class Server:
         self._opening.add(opening)
         opening.add_done_callback(opened)
         if self._sweep is None:
-            self._sweep = house.loop.call_later(self._sweep_seconds(), self._expire, house.loop)
+            self._sweep = state.loop.call_later(self._sweep_seconds(), self._expire, state.loop)
 
-    def _make_room(self) -> bool:
-        """Close the connection that has waited longest for its request; one being answered only if all are."""
+    def _make_room(self, now: float) -> bool:
+        """Close the connection without progress for longest; return whether there was one."""
         if not self._connections:
             return False
-        min(self._connections, key=lambda one: (one.phase in {Phase.CHECKING, Phase.WRITING}, one.since)).abort()
+        grace = self._limits.grace_seconds
+
+        def age(one: Connection) -> float:
+            busy = one.phase in {Phase.CHECKING, Phase.WRITING}
+            return now - one.progress - (grace if busy else 0.0)
+
+        max(self._connections, key=age).abort()
         return True
 
-    def _retire(self) -> None:
-        """Let every client come back, so that the TLS of now holds for it."""
+    def _limit_unsent(self) -> None:
+        """Keep the responses that clients do not read within their limit: those without progress for longest go."""
+        held = sorted((one for one in self._connections if one.body), key=lambda one: one.progress)
+        readers = Counter(id(one.body) for one in held)
+        total = sum({id(one.body): len(one.body) for one in held}.values())
+        for one in held[:-1]:
+            if total <= self._limits.unsent_bytes:
+                return
+            body = one.body
+            readers[id(body)] -= 1
+            if not readers[id(body)]:
+                total -= len(body)
+            one.abort()
+
+    def _retire(self, distrust: bool) -> None:  # noqa: FBT001 - AccessControl's signature
+        """Make every client reconnect, so that the TLS settings of now apply to it."""
         for connection in tuple(self._connections):
-            connection.retire()
+            connection.retire(distrust)
 
     def _sweep_seconds(self) -> float:
         limits = self._limits
@@ -198,7 +226,7 @@ class Server:
             limits.idle_seconds,
             limits.linger_seconds,
         )
-        return max(0.01, min(1.0, shortest))  # a deadline is kept to a second: cheaper than a timer per request
+        return max(0.01, min(1.0, shortest))  # deadlines are kept to a second: cheaper than a timer per request
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
@@ -207,8 +235,8 @@ class Server:
         self._sweep = loop.call_later(self._sweep_seconds(), self._expire, loop) if self._connections else None
 
     def _respond(self, request: Request, refusal: Response | None) -> tuple[h11.Response, bytes]:
-        """Return head and body for ``request``; whatever its handler does, there is an answer."""
-        handler, extra = self._routes.get(request.path), self._door.headers
+        """Return head and body for ``request``; whatever its handler does, there is a response."""
+        handler, extra = self._routes.get(request.path), self._access.headers
         if refusal is not None:
             response = refusal
         elif handler is None:
@@ -220,16 +248,43 @@ class Server:
                 response = handler(request)
                 answer = head(response, extra)
             except Exception as error:  # noqa: BLE001 - the server outlives any handler
-                self._tell_broken(request.path, error)
+                self._log_handler(request.path, error)
                 response = plain(500)
             else:
-                if self._broken.pop(request.path, None):
+                if self._failing.pop(request.path, None):
                     self._log.info("%s answers again", request.path)
                 return answer, response.body
         return head(response, extra), response.body
 
-    def _tell_broken(self, path: str, error: Exception) -> None:
-        """Log a failing handler when it begins to fail, or fails in another way, not at every scrape."""
-        if self._broken.get(path) is not type(error):
+    def _log_handler(self, path: str, error: Exception) -> None:
+        """Log a handler when it begins to fail, or fails in another way, not at every request."""
+        if self._failing.get(path) is not type(error):
             self._log.error("answering %s failed: %r", path, error, exc_info=error)
-        self._broken[path] = type(error)
+        self._failing[path] = type(error)
+
+    def _log_failure(self, error: Exception) -> None:
+        self._log_once(f"connection closed after an internal error: {type(error).__name__}", error=error)
+
+    def _log_once(self, message: str, reason: str = "", error: Exception | None = None) -> None:
+        """Log an error, but not again within a minute: clients may be able to repeat it."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._logged.get(message, 0.0):
+            self._logged[message] = now + _REPEAT_SECONDS
+            self._log.error(f"{message}: {reason}" if reason else message, exc_info=error)
+
+
+def connection_limit(wanted: int) -> int:
+    """Return how many connections the limit of descriptors (RLIMIT_NOFILE) allows, at most ``wanted``."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return wanted
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, descriptors - min(_RESERVED_DESCRIPTORS, descriptors // 2)))
+
+
+def client_left(error: OSError) -> bool:
+    """Return whether accept failed because the client had already closed: the next client must not wait for that."""
+    return isinstance(error, ConnectionError) or getattr(error, "winerror", None) == _NETWORK_NAME_DELETED

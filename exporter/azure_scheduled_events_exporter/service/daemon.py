@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,22 +20,20 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import DISCOVER, Config
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped, UsageError
-from azure_scheduled_events_exporter.http_server.connection import AccessControl, Request, Response
-from azure_scheduled_events_exporter.http_server.server import Handler, Server
+from azure_scheduled_events_exporter.http_server.connection import AccessControl
+from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
-from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, is_on
-from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.status_line import one_line
-from azure_scheduled_events_exporter.web.status_page import page, page_headers
 
 from .privileges import give_up
+from .routes import OPEN_PATHS, routes
 from .sd_notify import ServiceManager, keep_telling
 
 _IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one again and again
@@ -44,9 +42,6 @@ _IDENTITY_HEAD_START = 1.0
 first spans too, so that they say whose they are."""
 
 _TRACE_AGAIN_SECONDS = 60.0
-_OPEN_PATHS = ("/-/healthy", "/-/ready")
-"""Answered without a password: what probes them has none, and they say no more than whether IMDS is read."""
-
 NOT_ON_AZURE = (
     "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that of "
     "'azure-scheduled-events-exporter simulate'"
@@ -55,8 +50,6 @@ NOT_ON_AZURE = (
 
 _STOP_SECONDS = 1.5
 _LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
-_HTML = "text/html; charset=utf-8"
-_TEXT = "text/plain; charset=utf-8"
 
 
 class Exporter:
@@ -183,37 +176,6 @@ def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDeli
     return SpanDelivery(journal, sender, log)
 
 
-def routes(exporter: Exporter, telemetry_path: str) -> Mapping[str, Handler]:
-    """Return what is served at which path; every handler reads the snapshot and nothing else."""
-    poller = exporter.poller
-    exposition = Exposition(lambda: poller.snapshot, time.time)
-
-    def metrics(request: Request) -> Response:
-        rendering = exposition.render(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
-        headers = [("Vary", "Accept, Accept-Encoding"), ("Cache-Control", "no-store")]
-        if rendering.content_encoding:
-            headers.append(("Content-Encoding", rendering.content_encoding))
-        return Response(200, rendering.body, rendering.content_type, tuple(headers))
-
-    def ready(_: Request) -> Response:
-        if poller.snapshot.polls.ready:
-            return Response(200, b"ready: IMDS has been read\n", _TEXT)
-        return Response(503, f"not ready: {poller.snapshot.polls.failure}\n".encode(), _TEXT)
-
-    def events(_: Request) -> Response:
-        body = events_json(poller.snapshot, time.time())
-        return Response(200, body, "application/json", (("Cache-Control", "no-store"),))
-
-    headers_of_page = page_headers()
-    return {
-        "/": lambda _: Response(200, page(poller.snapshot, time.time(), telemetry_path), _HTML, headers_of_page),
-        "/api/v1/events": events,
-        "/-/healthy": lambda _: Response(200, b"alive\n", _TEXT),
-        "/-/ready": ready,
-        telemetry_path: metrics,
-    }
-
-
 def run(
     config: Config,
     log: logging.Logger,
@@ -257,7 +219,7 @@ async def _serve(
 ) -> int:
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
-    door = _door(config, log)
+    access = _access(config, log)
     exporter = Exporter(config, log, budget=budget)
     status = 0
 
@@ -268,7 +230,8 @@ async def _serve(
 
     exporter.failed = failed
     _on_signals(loop, ending.set)
-    server = Server(config.web_listen_address, routes(exporter, config.web_telemetry_path), door=door, log=log)
+    pages = routes(lambda: exporter.poller.snapshot, config.web_telemetry_path)
+    server = Server(config.web_listen_address, pages, access=access, log=log)
     await server.start()
     log.info(
         "listening",
@@ -281,7 +244,7 @@ async def _serve(
         ),
     )
     if started:
-        started("https" if door and door.tls else "http", server.port)
+        started("https" if access and access.tls else "http", server.port)
     exporter.start()
     manager, poller = ServiceManager(os.environ), exporter.poller
     telling = loop.create_task(keep_telling(manager, poller.overdue_seconds, lambda: one_line(poller.snapshot)))
@@ -294,12 +257,12 @@ async def _serve(
     return status
 
 
-def _door(config: Config, log: logging.Logger) -> AccessControl | None:
+def _access(config: Config, log: logging.Logger) -> AccessControl | None:
     if config.web_config_file is None:
         return None
-    from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415 - who serves in plain, for everybody, does not load it
+    from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415 - not loaded without a web configuration
 
-    return WebAccess(Path(config.web_config_file), _OPEN_PATHS, log=log)
+    return WebAccess(Path(config.web_config_file), OPEN_PATHS, log=log)
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:

@@ -1,0 +1,69 @@
+"""Which path of the exporter's HTTP server shows what. Every handler reads the snapshot and nothing else."""
+
+import time
+from collections.abc import Callable, Mapping
+
+from azure_scheduled_events_exporter.http_server.messages import Request, Response
+from azure_scheduled_events_exporter.http_server.server import Handler
+from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.status_page import page, page_headers
+
+OPEN_PATHS = ("/-/healthy", "/-/ready")
+"""Answered without a password: probes have none, and the answers say only whether IMDS is read."""
+
+_RENDERED_SECONDS = 1.0  # how old a page or JSON may be while the snapshot is the same
+_HTML = "text/html; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+
+
+class _Rendered:
+    """A handler that renders once a snapshot and once a second, however many clients ask."""
+
+    def __init__(self, read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]) -> None:
+        self._read = read
+        self._render = render
+        self._snapshot: Snapshot | None = None
+        self._at = 0.0
+        self._response = Response(503, b"", _TEXT)
+
+    def __call__(self, _: Request) -> Response:
+        snapshot, now = self._read(), time.time()
+        if snapshot is not self._snapshot or not 0 <= now - self._at < _RENDERED_SECONDS:
+            self._response = self._render(snapshot, now)
+            self._snapshot, self._at = snapshot, now
+        return self._response
+
+
+def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Handler]:
+    """Return the handler of each path; ``read`` returns the newest snapshot."""
+    exposition = Exposition(read, time.time)
+    headers_of_page = page_headers()
+
+    def metrics(request: Request) -> Response:
+        rendering = exposition.render(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
+        headers = [("Vary", "Accept, Accept-Encoding"), ("Cache-Control", "no-store")]
+        if rendering.content_encoding:
+            headers.append(("Content-Encoding", rendering.content_encoding))
+        return Response(200, rendering.body, rendering.content_type, tuple(headers))
+
+    def ready(_: Request) -> Response:
+        polls = read().polls
+        if polls.ready:
+            return Response(200, b"ready: IMDS has been read\n", _TEXT)
+        return Response(503, f"not ready: {polls.failure}\n".encode(), _TEXT)
+
+    def status_page(snapshot: Snapshot, now: float) -> Response:
+        return Response(200, page(snapshot, now, telemetry_path), _HTML, headers_of_page)
+
+    def events(snapshot: Snapshot, now: float) -> Response:
+        return Response(200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),))
+
+    return {
+        "/": _Rendered(read, status_page),
+        "/api/v1/events": _Rendered(read, events),
+        "/-/healthy": lambda _: Response(200, b"alive\n", _TEXT),
+        "/-/ready": ready,
+        telemetry_path: metrics,
+    }
