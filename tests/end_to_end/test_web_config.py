@@ -194,7 +194,7 @@ def test_change(simulator: Simulator, start_exporter: Callable[..., Exporter], t
         file.write_text(f"basic_auth_users: {{prometheus: {hashed('newer')}}}\n")
         eventually(lambda: asked("newer") == 200, "the newest password")
     assert len(exporter.lines("level=error")) == 1
-    assert len(exporter.lines("web configuration loaded")) == 3
+    assert len(exporter.lines('loaded" file=')) == 3
     assert exporter.terminate() == 0
 
 
