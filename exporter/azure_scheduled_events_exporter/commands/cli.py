@@ -28,6 +28,7 @@ Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and
   run it on a VM     azure-scheduled-events-exporter run        then open http://localhost:10169/
   current events     azure-scheduled-events-exporter events     asks the metadata service once
   past events        azure-scheduled-events-exporter history    reads the journal of the running exporter
+  is it wired?       azure-scheduled-events-exporter doctor     checks the whole chain and says what to do
 """
 _EPILOG = f"""\
 Each setting is also an environment variable ({environment_name("imds.endpoint")} for --imds.endpoint)
@@ -155,6 +156,11 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     )
     history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     command("check-config", _check_config, "Validate the configuration and print the effective settings.")
+    doctor = command("doctor", _doctor, "Check the whole chain, from IMDS to the dashboards, and say what to do.")
+    if "doctor" in wanted:
+        from . import doctor as doctor_command  # noqa: PLC0415 - only what a command needs is loaded
+
+        doctor_command.add_arguments(doctor)
     assets = command(
         "assets",
         _assets,
@@ -291,6 +297,13 @@ def _check_config(parsed: argparse.Namespace) -> int:
 
     places = _environment(parsed)
     return check_config.run(_flags(parsed), os.environ, places)
+
+
+def _doctor(parsed: argparse.Namespace) -> int:
+    from . import doctor as doctor_command  # noqa: PLC0415 - only what a command needs is loaded
+
+    places = _environment(parsed)
+    return doctor_command.run(parsed, _flags(parsed), os.environ, places)
 
 
 def _assets(parsed: argparse.Namespace) -> int:

@@ -64,14 +64,20 @@ class OtlpSender:
         unsampled = len(spans) - len(made)
         if not made:
             return ExportResult(settled=True, unsampled=unsampled)
+        return replace(self._export(made, timeout), unsampled=unsampled)
+
+    def probe(self, timeout: float) -> ExportResult:
+        """Send a request without spans, within ``timeout`` seconds; judge the answer."""
+        return self._export([], timeout)
+
+    def _export(self, spans: Sequence[ReadableSpan], timeout: float | None) -> ExportResult:
         self._session.patience = timeout
         self._session.verdict = None
         with contextlib.suppress(_RefusedError):
-            self._exporter.export(made)
-        verdict = self._session.verdict or ExportResult(
-            settled=True, rejected=len(made), reason="OpenTelemetry's exporter could not encode or send them"
+            self._exporter.export(spans)
+        return self._session.verdict or ExportResult(
+            settled=True, rejected=len(spans), reason="OpenTelemetry's exporter could not encode or send them"
         )
-        return replace(verdict, unsampled=unsampled)
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
         return TracerProvider(id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False)

@@ -1,0 +1,140 @@
+"""The command ``doctor``: prints what the checks of the package ``doctor`` find, one line each."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
+from azure_scheduled_events_exporter.doctor import chain, http_config
+from azure_scheduled_events_exporter.doctor.api import Api
+from azure_scheduled_events_exporter.doctor.exporter import url_of
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
+from azure_scheduled_events_exporter.doctor.subject import Subject
+from azure_scheduled_events_exporter.errors import ExporterError
+
+DESCRIPTION: Final = """\
+Check the whole chain, from the metadata service to the dashboards, and say what is wrong and what to do.
+Run it on the VM, as root. It changes nothing; like 'events', its first request enables Scheduled Events if
+nothing has asked for them within 24 hours. The exit status is 1 if a line is marked as wrong.
+"""
+_SERVERS: Final = ("prometheus", "alertmanager", "grafana")
+_SIGNS: Final[Mapping[Mark, str]] = {Mark.OK: "√", Mark.WARNING: "‼", Mark.WRONG: "\N{MULTIPLICATION SIGN}"}
+_WORDS: Final[Mapping[Mark, str]] = {Mark.OK: "ok", Mark.WARNING: "warning", Mark.WRONG: "WRONG"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``doctor`` to ``parser``."""
+    parser.description = DESCRIPTION
+    add = parser.add_argument
+    add("--json", action="store_true", help="Print JSON instead of lines.")
+    add("--exporter", metavar="URL", help="Address of the exporter that runs here. (default: --web.listen-address)")
+    for name in _SERVERS:
+        text = f"Check this {name.capitalize()} too, such as https://USER:PASSWORD@HOST. May be repeated."
+        add(f"--{name}", metavar="URL", action="append", default=[], help=text)
+    for name in ("exporter", *_SERVERS):
+        flag = f"--{name}.http-config.file"
+        text = "Credentials and TLS towards it, in the format of Prometheus' HTTP client configuration."
+        add(flag, dest=f"{name}_http", metavar="FILE", help=text)
+
+
+def run(parsed: argparse.Namespace, flags: Mapping[str, str], environment: Mapping[str, str], places: str) -> int:
+    """Check the chain and print what is found; return the exit status: 1 if something is wrong.
+
+    Raises:
+        UsageError: a flag is impossible.
+    """
+    resolve(flags, {})  # a wrong flag is a wrong use; what is wrong elsewhere is a finding
+    try:
+        config = resolve(flags, environment)
+    except ExporterError as error:
+        hint = "Correct it; 'check-config' shows all settings."
+        found = wrong(
+            "settings", f"The settings are wrong, so the exporter cannot start: {error}.", hint, "systemd.md#settings"
+        )
+        return _report([("This machine", iter([found]))], as_json=parsed.json)
+    servers = _servers(parsed, url_of(config))
+    try:
+        config = _discovered(config)
+    except ExporterError as error:
+        found = wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.", "discovery.md")
+        return _report([("Metadata service", iter([found]))], as_json=parsed.json)
+    subject = Subject(config, environment, places, servers.exporter.shown)
+    return _report(chain.examine(subject, servers), as_json=parsed.json)
+
+
+def _discovered(config: Config) -> Config:
+    if config.imds_endpoint != DISCOVER:
+        return config
+    import threading  # noqa: PLC0415 - few need it
+
+    from azure_scheduled_events_exporter.imds.discovery import discover  # noqa: PLC0415 - few need it
+
+    return replace(config, imds_endpoint=discover(threading.Event().wait))
+
+
+def _servers(parsed: argparse.Namespace, exporter_url: str) -> chain.Servers:
+    def apis(name: str, urls: Sequence[str]) -> tuple[Api, ...]:
+        file = getattr(parsed, f"{name}_http")
+        http = http_config.load(Path(file)) if file else None
+        return tuple(Api(f"--{name}", url, http, proxies=name != "exporter") for url in urls)
+
+    exporter = apis("exporter", [parsed.exporter or exporter_url])[0]
+    return chain.Servers(exporter, *(apis(name, getattr(parsed, name)) for name in _SERVERS))
+
+
+def _report(parts: "Iterator[tuple[str, Findings]] | list[tuple[str, Findings]]", *, as_json: bool) -> int:
+    """Print every finding as soon as it is there; return the exit status."""
+    marks = []
+    printed = []
+    for title, findings in parts:
+        if not as_json:
+            print(f"{title}\n{'-' * len(title)}", flush=True)
+        for finding in findings:
+            marks.append(finding.mark)
+            if as_json:
+                printed.append(_as_record(title, finding))
+            else:
+                print("\n".join(_lines(finding)), flush=True)
+        if not as_json:
+            print(flush=True)
+    status = int(Mark.WRONG in marks)
+    counts = {mark: marks.count(mark) for mark in Mark}
+    if as_json:
+        print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": printed}, indent=2))
+    else:
+        print(f"{len(marks)} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings.")
+    return status
+
+
+def _lines(finding: Finding) -> list[str]:
+    lines = [f"{_sign(finding.mark)} {finding.sentence}"]
+    if finding.hint:
+        lines.append(f"    {finding.hint}")
+    if finding.link:
+        lines.append(f"    See {finding.link}")
+    return lines
+
+
+def _sign(mark: Mark) -> str:
+    """The mark as a sign, or as a word where the terminal has no such character."""
+    try:
+        _SIGNS[mark].encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return _WORDS[mark]
+    return _SIGNS[mark]
+
+
+def _as_record(title: str, finding: Finding) -> dict[str, str]:
+    return {
+        "part": title,
+        "check": finding.check,
+        "mark": finding.mark,
+        "sentence": finding.sentence,
+        "hint": finding.hint,
+        "page": finding.link,
+    }

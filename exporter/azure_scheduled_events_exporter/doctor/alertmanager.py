@@ -1,0 +1,202 @@
+"""Checks of an Alertmanager: where would our alerts go, and does anything keep them silent?
+
+Nothing is sent: the routing tree is read from the status, and evaluated here for every alert that this version ships.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.times import parse_duration
+
+from .api import Api
+from .finding import Finding, Findings, ok, warning, wrong
+from .prometheus import unreachable
+from .routing import inhibits, integrations, matchers_of, routes, silenced_by
+from .shipped import ShippedRule, rules
+from .subject import Subject
+
+_SET_UP: Final = "alerts.md#set-it-up"
+_PLACEHOLDERS: Final = ("REPLACE", "example.com")
+_LONGEST_WAIT: Final = 5.0  # seconds that a page may wait; an eviction leaves 30 s
+_PAGES: Final = "critical"
+
+
+def examine(subject: Subject, api: Api) -> Findings:
+    """Yield what is found about the Alertmanager at ``api``."""
+    try:
+        status = api.data("/api/v2/status")
+        config = yaml.safe_load(status["config"]["original"])
+        yield ok("alertmanager-reachable", f"Alertmanager {status['versionInfo']['version']} answers at {api.shown}.")
+        alerts = {rule.name: labels_of(rule, subject.vm_name) for rule in rules().alerts}
+        receivers = config.get("receivers") or ()
+        yield _receivers(config["route"], receivers, alerts)
+        yield _placeholders(config["route"], receivers, alerts)
+        yield _grouping(config["route"], alerts)
+        yield _waiting(config["route"], alerts)
+        yield _muted(config["route"], alerts)
+        yield _inhibitions(config.get("inhibit_rules") or (), alerts)
+        yield _silences(api.data("/api/v2/silences"), alerts)
+    except (ExporterError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+        yield unreachable("alertmanager-reachable", "Alertmanager", api, error)
+
+
+def labels_of(rule: ShippedRule, vm_name: str) -> dict[str, str]:
+    """Return the labels of the alert that ``rule`` would raise about an event of this VM, or about its exporter."""
+    name = rule.name
+    common = {"alertname": name, "job": "azure-scheduled-events-exporter", **rule.labels}
+    common = {key: value for key, value in common.items() if "{{" not in value}
+    if not rule.of_event:
+        return {"instance": f"{vm_name}:10169", **common}
+    event_type = next((each for each in ("Preempt", "Terminate", "Redeploy", "Reboot") if each in name), "Freeze")
+    event = {"event_id": "00000000-0000-0000-0000-000000000000", "event_type": event_type, "event_status": "Scheduled"}
+    return {"resources": vm_name, "severity": "warning", **event, **common}
+
+
+_Alerts = Mapping[str, Mapping[str, str]]
+
+
+def _pages(alerts: _Alerts) -> list[tuple[str, Mapping[str, str]]]:
+    return [(name, labels) for name, labels in alerts.items() if labels.get("severity") == _PAGES]
+
+
+def _receivers(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
+    counts = Counter(route.receiver for labels in alerts.values() for route in routes(tree, labels))
+    silent = sorted(
+        name
+        for name, labels in _pages(alerts)
+        if not any(integrations(receivers, route.receiver) for route in routes(tree, labels))
+    )
+    where = ", ".join(f"{count} to '{name}'" for name, count in counts.most_common())
+    if silent:
+        return wrong(
+            "routes",
+            f"Nobody is notified of {', '.join(silent[:3])}: the receiver of their route has no integration ({where}).",
+            "Route critical alerts named AzureScheduledEvent.+ to a receiver that pages.",
+            _SET_UP,
+        )
+    return ok("routes", f"Of our {len(alerts)} alerts, Alertmanager routes {where}.")
+
+
+def _placeholders(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
+    used = {route.receiver for labels in alerts.values() for route in routes(tree, labels)}
+    left = [
+        str(each["name"])
+        for each in receivers
+        if each.get("name") in used and any(word in yaml.safe_dump(each) for word in _PLACEHOLDERS)
+    ]
+    if left:
+        return wrong(
+            "receivers",
+            f"Receivers still have the placeholders of the shipped configuration: {', '.join(left)}.",
+            "Fill in values.yaml and export the configuration again; Alertmanager hides secrets, so check those too.",
+            _SET_UP,
+        )
+    return ok("receivers", "No receiver of our alerts has a placeholder that Alertmanager shows.")
+
+
+def _grouping(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
+    split = sorted(
+        name
+        for name, labels in alerts.items()
+        if "event_id" in labels
+        for route in routes(tree, labels)
+        if route.receiver and labels.get("severity") == _PAGES and route.group_by != ("event_id",)
+    )
+    if split:
+        return warning(
+            "grouping",
+            f"Alerts of one event are not grouped by event_id alone, such as {split[0]}.",
+            'Set group_by: [event_id] on the route of alerts with event_id!="", so that one event is one page.',
+            _SET_UP,
+        )
+    return ok("grouping", "Pages are grouped by event_id: one event is one page.")
+
+
+def _waiting(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
+    waits = {
+        name: route.group_wait
+        for name, labels in alerts.items()
+        if (labels.get("severity") == _PAGES and "event_id" in labels) or "Preempt" in name
+        for route in routes(tree, labels)
+    }
+    slow = {name: wait for name, wait in waits.items() if parse_duration(wait) > _LONGEST_WAIT}
+    if slow:
+        name, wait = next(iter(slow.items()))
+        return warning(
+            "group-wait",
+            f"{len(slow)} pages wait before they are sent, such as {name} for {wait}.",
+            "Set group_wait: 0s on their route: an eviction leaves 30 seconds.",
+            _SET_UP,
+        )
+    return ok("group-wait", "Pages are sent without waiting for others of their group.")
+
+
+def _muted(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
+    pages = [(name, route) for name, labels in _pages(alerts) for route in routes(tree, labels)]
+    muted = {interval: name for name, route in pages for interval in route.muted_by}
+    if muted:
+        interval, name = next(iter(muted.items()))
+        return warning(
+            "mute-times",
+            f"The time interval '{interval}' mutes pages, such as {name}.",
+            "Remove mute_time_intervals from their route, or accept that evictions then page nobody.",
+            _SET_UP,
+        )
+    return ok("mute-times", "No time interval mutes pages.")
+
+
+def _inhibitions(inhibitions: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
+    """Look for what keeps a warning silent beside the page of the same event, and for what hides all pages."""
+    ours = [rule for rule in inhibitions if "event_id" in (rule.get("equal") or ())]
+    event = {
+        "event_id": "1",
+        "event_type": "Reboot",
+        "event_status": "Scheduled",
+        "alertname": "AzureScheduledEventReboot",
+    }
+    page, ticket = {**event, "severity": _PAGES}, {**event, "severity": "warning"}
+    broad = [
+        rule
+        for rule in inhibitions
+        if rule not in ours
+        for _, labels in _pages(alerts)
+        if "event_id" in labels
+        and all(matcher.matches(labels) for matcher in matchers_of(rule, "target_"))
+        and not rule.get("equal")
+    ]
+    if broad:
+        sources = " and ".join(f"{m.name}{m.operator}{m.value}" for m in matchers_of(broad[0], "source_"))
+        return warning(
+            "inhibitions",
+            f"While an alert with {sources} fires, an inhibition without 'equal' keeps our pages silent.",
+            "Give that inhibition labels in 'equal', or exempt alertname=~\"AzureScheduledEvent.+\".",
+            _SET_UP,
+        )
+    if not any(inhibits(rule, page, ticket) for rule in ours):
+        return warning(
+            "inhibitions",
+            "Our inhibitions are missing: an event that pages makes tickets too.",
+            "Copy inhibit_rules of the shipped alertmanager.yml.",
+            _SET_UP,
+        )
+    return ok("inhibitions", "A page of an event keeps its warnings silent.")
+
+
+def _silences(silences: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
+    for silence in silences:
+        if silence["status"]["state"] != "active":
+            continue
+        covered = sorted(name for name, labels in alerts.items() if silenced_by(silence, labels))
+        if covered:
+            return wrong(
+                "silences",
+                f"A silence of {silence.get('createdBy') or 'nobody'} covers {len(covered)} of our alerts, such as "
+                f"{covered[0]}, until {silence['endsAt']}: {silence.get('comment') or 'no comment'}.",
+                f"Expire it if it is not meant for them: amtool silence expire {silence['id']}.",
+                _SET_UP,
+            )
+    return ok("silences", "No active silence covers an alert of this VM.")

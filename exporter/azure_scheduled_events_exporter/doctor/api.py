@@ -1,0 +1,188 @@
+"""One HTTP API of the chain: GET requests, each with a deadline for all of it, and what their answers mean.
+
+Uses requests with the environment's proxies, except for the metadata service. Follows no redirect: behind one there is
+a login page or another server. Reads at most 64 MiB. Never shows a password.
+"""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import requests
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.config import without_password
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+
+from .http_config import HttpConfig
+
+_Result = TypeVar("_Result")
+_LARGEST = 64 << 20
+_CHUNK = 1 << 16
+_TIMEOUT = 10.0
+
+
+class NoAnswerError(ExporterError):
+    """The server did not answer in time, or cannot be reached; the message is the reason."""
+
+
+class WrongAnswerError(ExporterError):
+    """The server answered something else than the JSON of its API.
+
+    Attributes:
+        status: the HTTP status.
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer, whatever its status; header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def excerpt(self) -> str:
+        """The beginning of the body as one line."""
+        return " ".join(self.body[:200].decode("utf-8", "replace").split())
+
+    def json(self) -> Any:  # noqa: ANN401 - any JSON
+        """Return the content.
+
+        Raises:
+            WrongAnswerError: the status is not 200, or the body is not JSON.
+        """
+        if self.status != requests.codes.ok:
+            raise WrongAnswerError(f"answered {self.status}: {self.excerpt}", self.status)
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            raise WrongAnswerError(f"answered no JSON: {self.excerpt}", self.status) from None
+
+
+class Api:
+    """The API at ``url``, which may carry ``user:password@``.
+
+    Args:
+        flag: the flag that names it, for error messages.
+        url: its base address.
+        http: credentials and trust.
+        proxies: whether the environment's proxies, .netrc and CA bundles apply.
+    """
+
+    def __init__(self, flag: str, url: str, http: HttpConfig | None = None, *, proxies: bool = True) -> None:
+        if not url.startswith(("http://", "https://")) or not url.isprintable() or " " in url:
+            raise UsageError(f"{flag}: '{without_password(url)}' is no address: write http://HOST:PORT")
+        self._url = url.rstrip("/")
+        self.shown = without_password(self._url)
+        self._session = requests.Session()
+        self._session.trust_env = proxies
+        self._session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__} doctor"
+        if http:
+            self._session.auth = http.user
+            self._session.verify = False if http.insecure else http.ca_file or True
+            self._session.cert = http.certificate
+            if http.authorization:
+                self._session.headers["Authorization"] = http.authorization
+
+    def get(
+        self,
+        path: str,
+        params: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = _TIMEOUT,
+    ) -> Answer:
+        """Return the answer to one request, within ``timeout`` seconds for all of it.
+
+        Raises:
+            NoAnswerError: none came.
+        """
+
+        def ask() -> Answer:
+            with self._session.get(
+                self._url + path, params=params, headers=headers, timeout=timeout, stream=True, allow_redirects=False
+            ) as response:
+                body = b"".join(_limited(response.iter_content(_CHUNK)))
+                return Answer(
+                    response.status_code, {name.lower(): value for name, value in response.headers.items()}, body
+                )
+
+        try:
+            return within(timeout, ask)
+        except TimeoutError:
+            raise NoAnswerError(f"no whole answer within {timeout:g} s") from None
+        except (requests.RequestException, OSError, ValueError) as error:
+            raise NoAnswerError(reason(error)) from None
+
+    def data(self, path: str, **params: str) -> Any:  # noqa: ANN401 - any JSON
+        """Return the JSON at ``path``.
+
+        Raises:
+            NoAnswerError: none came.
+            WrongAnswerError: something else came.
+        """
+        return self.get(path, params).json()
+
+
+def _limited(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    left = _LARGEST
+    for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            raise ValueError("an answer of more than 64 MiB")
+        yield chunk
+
+
+def within(seconds: float, work: Callable[[], _Result]) -> _Result:
+    """Return what ``work`` returns; raise TimeoutError after ``seconds``. Its thread is left to end by itself."""
+    results: list[_Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError
+    return results[0]
+
+
+def reason(error: BaseException) -> str:
+    """Return why a request failed, in a few words and without what the library adds."""
+    causes = list(_causes(error))
+    for cause in reversed(causes):
+        if isinstance(cause, socket.gaierror):
+            return "the host name does not resolve"
+        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
+            return cause.strerror
+    if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
+        return "no answer in time"
+    if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes):
+        return f"TLS failed: {without_password(str(causes[-1]))}"
+    return without_password(" ".join(str(causes[-1] if causes else error).split()))
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, outermost first; urllib3 puts some causes into ``reason`` or the arguments."""
+    seen: BaseException | None = error
+    for _ in range(10):
+        if seen is None:
+            return
+        yield seen
+        inner = [getattr(seen, "reason", None), *seen.args, seen.__cause__, seen.__context__]
+        seen = next((each for each in inner if isinstance(each, BaseException)), None)

@@ -1,0 +1,34 @@
+"""The whole chain in order: from this machine to Grafana, each part with its findings. Decides only the order."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from . import alertmanager, exporter, grafana, here, journal, metadata_service, prometheus, tracing
+from .api import Api
+from .finding import Findings
+from .subject import Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """What to examine beyond this machine."""
+
+    exporter: Api
+    prometheus: Sequence[Api] = ()
+    alertmanager: Sequence[Api] = ()
+    grafana: Sequence[Api] = ()
+
+
+def examine(subject: Subject, servers: Servers) -> Iterator[tuple[str, Findings]]:
+    """Yield each part of the chain with its findings; take all findings of one before the next."""
+    yield "This machine", here.examine(subject)
+    yield "Metadata service", metadata_service.examine(subject)
+    yield "Journal", journal.examine(subject)
+    yield "Exporter", exporter.examine(subject, servers.exporter)
+    yield "Traces", tracing.examine(subject)
+    for api in servers.prometheus:
+        yield "Prometheus", prometheus.examine(subject, api)
+    for api in servers.alertmanager:
+        yield "Alertmanager", alertmanager.examine(subject, api)
+    for api in servers.grafana:
+        yield "Grafana", grafana.examine(api)

@@ -1,0 +1,274 @@
+"""Checks of the exporter that runs here: who serves the port, with which TLS, and what it says of itself."""
+
+import ssl
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.approval.policy import BUILT_IN
+from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.times import format_duration
+
+from .api import Api, NoAnswerError, WrongAnswerError, within
+from .finding import Finding, Findings, ok, warning, wrong
+from .subject import Subject
+
+_PREFIX: Final = "azure_scheduled_events_"
+_DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
+_EXPIRES_SOON: Final = 7 * 86400.0
+_LOOKS: Final = 3  # at the exporter's events, until they agree with the document
+_LISTENING: Final = "0A"  # TCP_LISTEN in /proc/net/tcp
+
+
+def url_of(config: Config) -> str:
+    """Return the address at which the exporter that ``config`` describes answers programs of this machine."""
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(  # noqa: S104 - compared, not bound
+        config.web_listen_address.host, config.web_listen_address.host
+    )
+    scheme = "http"
+    if config.web_config_file is not None:
+        from azure_scheduled_events_exporter.http_server.web_config import load  # noqa: PLC0415 - few have such a file
+
+        with suppress(ExporterError):
+            scheme = "https" if load(Path(config.web_config_file)).tls else "http"
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.web_listen_address.port}"
+
+
+def examine(subject: Subject, api: Api) -> Findings:
+    """Yield what is found about the exporter at ``api``."""
+    parts = urlsplit(api.shown)
+    served = _served(api, parts.port or 0)
+    yield served
+    if parts.scheme == "https":
+        yield from _certificate(subject, parts.hostname or "", parts.port or 443)
+    if served.mark != "ok":
+        return
+    try:
+        state: Mapping[str, Any] = api.data("/api/v1/events")
+        metrics = _metrics(api, subject.config.web_telemetry_path)
+    except ExporterError as error:
+        yield _closed(error)
+        return
+    yield _version(state)
+    yield _polls(state)
+    yield _same_settings(subject.config, metrics)
+    yield _same_events(subject, api)
+    yield _journal(subject.config, state)
+    yield _deliveries(metrics)
+
+
+def _served(api: Api, port: int) -> Finding:
+    try:
+        # A server that asks for passwords, or for client certificates, answers this path all the same, or says why not.
+        answer = api.get("/-/healthy")
+    except NoAnswerError as error:
+        who = listener(port)
+        told = f"{who} listens there" if who else "nothing answers there"
+        hint = f"End {who}, or choose another --web.listen-address." if who else _how_to_start()
+        if "TLS" in str(error) or "SSL" in str(error) or "certificate" in str(error):
+            hint = "Compare --web.config.file with the running exporter's, or name it with --exporter and its CA."
+        return wrong("served", f"No exporter answers at {api.shown}: {error}; {told}.", hint, _DOWN)
+    if answer.body.strip() != b"alive":
+        who = listener(port) or "another program"
+        return wrong(
+            "served",
+            f"{who[0].upper()}{who[1:]} answers at {api.shown}, not this exporter ({answer.status}).",
+            "End that program, or choose another --web.listen-address.",
+            _DOWN,
+        )
+    who = listener(port)
+    return ok("served", f"The exporter answers at {api.shown}{f' ({who})' if who else ''}.")
+
+
+def _how_to_start() -> str:
+    if sys.platform == "win32":
+        return "Start its service."
+    return "systemctl status azure-scheduled-events-exporter says why it is not running."
+
+
+def _closed(error: Exception) -> Finding:
+    if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
+        hint = "Name the exporter with a user: --exporter https://USER:PASSWORD@HOST:10169."
+        sentence = "The exporter asks for a password, so its own view was not checked."
+        return warning("exporter", sentence, hint, "web-config.md")
+    return wrong("exporter", f"The exporter's own view cannot be read: {error}.", "See its log.", _DOWN)
+
+
+def _metrics(api: Api, path: str) -> Mapping[str, list[tuple[dict[str, str], float]]]:
+    answer = api.get(path)
+    if answer.status != 200:  # noqa: PLR2004 - OK
+        raise WrongAnswerError(f"{path} answered {answer.status}", answer.status)
+    found: dict[str, list[tuple[dict[str, str], float]]] = {}
+    for family in text_string_to_metric_families(answer.body.decode("utf-8")):
+        for sample in family.samples:
+            found.setdefault(sample.name.removeprefix(_PREFIX), []).append((sample.labels, sample.value))
+    return found
+
+
+def _version(state: Mapping[str, Any]) -> Finding:
+    running = state.get("version")
+    if running == __version__:
+        return ok("exporter-version", f"The running exporter has version {running}, as installed.")
+    return warning(
+        "exporter-version",
+        f"The running exporter has version {running}, installed is {__version__}.",
+        "Restart the exporter: systemctl restart azure-scheduled-events-exporter.",
+        "systemd.md#upgrade",
+    )
+
+
+def _polls(state: Mapping[str, Any]) -> Finding:
+    if state.get("up"):
+        return ok("exporter-polls", f"The exporter's last poll succeeded ({state.get('last_success')}).")
+    return wrong(
+        "exporter-polls",
+        f"The exporter's last poll failed: {state.get('failure') or 'none has succeeded yet'}.",
+        "See the checks of the metadata service above. If they are ok, only the exporter's user or unit is refused.",
+        "runbooks/AzureScheduledEventImdsUnreachable.md",
+    )
+
+
+def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Finding:
+    """Compare what the running exporter shows of its settings with those that it would start with now."""
+    different = []
+    interval = next((value for _, value in metrics.get("poll_interval_seconds", ())), config.poll_interval)
+    if abs(interval - config.poll_interval) > 1e-6:  # noqa: PLR2004 - of floats
+        there, here = (format_duration(each) for each in (interval, config.poll_interval))
+        different.append(f"--poll.interval is {there} there, {here} here")
+    policy = next((labels.get("policy") for labels, _ in metrics.get("approval_policy_info", ())), None)
+    chosen = config.approval_policy
+    name = chosen.name if chosen is BUILT_IN.get(chosen.name) else "file"
+    if policy is not None and policy != name:
+        different.append(f"--approval.policy is {policy} there, {name} here")
+    if not different:
+        return ok("exporter-settings", "The running exporter has these settings.")
+    return warning(
+        "exporter-settings",
+        f"The running exporter has other settings: {'; '.join(different)}.",
+        "Restart the exporter, or give doctor the flags that the exporter was started with.",
+        "systemd.md#settings",
+    )
+
+
+def _same_events(subject: Subject, api: Api) -> Finding:
+    if subject.document is None:
+        return ok("exporter-events", "Not compared: the metadata service shows no events.")
+    wanted = {event.event_id.upper() for event in subject.document.events}
+    shown: set[str] = set()
+    for look in range(_LOOKS):
+        if look:
+            time.sleep(min(subject.config.poll_interval, 1.0))
+        shown = {str(event["event_id"]).upper() for event in api.data("/api/v1/events")["events"]}
+        if shown == wanted:
+            return ok("exporter-events", f"The exporter shows the same {len(shown)} events as the metadata service.")
+    differing = ", ".join(sorted(wanted ^ shown)[:3])
+    return wrong(
+        "exporter-events",
+        f"The exporter does not show the metadata service's events; they differ in {differing}.",
+        "Compare the --imds.endpoint of both, and see the exporter's log.",
+        "runbooks/AzureScheduledEventImdsUnreachable.md",
+    )
+
+
+def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
+    journal = state.get("journal", {})
+    if journal.get("up"):
+        return ok("exporter-journal", "The exporter writes its journal.")
+    if config.journal_path == "memory":
+        return ok("exporter-journal", "The exporter keeps its journal in memory, as configured.")
+    return wrong(
+        "exporter-journal",
+        f"The exporter cannot write its journal ({journal.get('errors')} errors).",
+        "See the checks of the journal above, and the exporter's log.",
+        "runbooks/AzureScheduledEventJournalNotOnDisk.md",
+    )
+
+
+def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Finding:
+    """Tell of spans and pushed alerts that the exporter could not deliver."""
+    failed = sum(value for labels, value in metrics.get("spans_total", ()) if labels.get("outcome") == "failed")
+    if any(value == 0 for _, value in metrics.get("alertmanager_up", ())):
+        return wrong(
+            "exporter-deliveries",
+            "The exporter cannot push alerts to Alertmanager.",
+            "Correct --alertmanager.url; the exporter's log has the reason.",
+            "alerts.md",
+        )
+    if failed:
+        return warning(
+            "exporter-deliveries",
+            f"The collector has refused {failed:.0f} trace spans.",
+            "The exporter's log has the collector's reason.",
+            "runbooks/AzureScheduledEventSpansPilingUp.md",
+        )
+    return ok("exporter-deliveries", "The exporter has delivered what it had to deliver.")
+
+
+def _certificate(subject: Subject, host: str, port: int) -> Findings:
+    """Compare the certificate that is served with the configured one, and tell when it ends."""
+    if subject.config.web_config_file is None:
+        return
+    from azure_scheduled_events_exporter.http_server.tls import server_tls  # noqa: PLC0415 - who serves in plain does not load it
+    from azure_scheduled_events_exporter.http_server.web_config import load  # noqa: PLC0415 - the same
+
+    try:
+        settings = load(Path(subject.config.web_config_file)).tls
+        if settings is None:
+            return
+        ends = server_tls(settings).ends
+        text = settings.certificate.text or (settings.certificate.path or Path()).read_text("ascii", "replace")
+    except (ExporterError, OSError):
+        return  # told with the web configuration
+    with suppress(OSError):
+        served = within(5.0, lambda: ssl.get_server_certificate((host, port)))
+        if "".join(served.split()) not in "".join(text.split()):
+            yield warning(
+                "certificate",
+                "The exporter serves another certificate than the configured one.",
+                "Restart the exporter; with LoadCredential= in the unit it does not see a new file.",
+                "systemd.md#settings",
+            )
+    if ends is None:
+        return
+    left = ends - time.time()
+    days = f"{left / 86400:.0f} days"
+    hint = "Renew the certificate; the exporter reads it again by itself."
+    if left <= 0:
+        yield wrong("certificate", "The exporter's certificate has expired: scrapes fail.", hint, "web-config.md")
+    elif left < _EXPIRES_SOON:
+        yield warning("certificate", f"The exporter's certificate ends in {days}.", hint, "web-config.md")
+    else:
+        yield ok("certificate", f"The exporter's certificate is valid for another {days}.")
+
+
+def listener(port: int) -> str:
+    """Return the program that listens on TCP ``port`` of this machine, as ``name (process N)``; ``""`` if unknown.
+
+    Linux tells it of one's own processes, and root of all.
+    """
+    inodes = set(_listening(port))
+    if not inodes:
+        return ""
+    for folder in Path("/proc").glob("[0-9]*/fd"):
+        with suppress(OSError):
+            if any(link.readlink().as_posix() in inodes for link in folder.iterdir()):
+                name = (folder.parent / "comm").read_text("utf-8").strip()
+                return f"{name} (process {folder.parent.name})"
+    return ""
+
+
+def _listening(port: int) -> Iterator[str]:
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in Path(f"/proc/net/{name}").read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                    yield f"socket:[{fields[9]}]"

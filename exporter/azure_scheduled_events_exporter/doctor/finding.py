@@ -1,0 +1,60 @@
+"""The result of one check. Knows no part of the chain, and not how a finding is printed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+DOCUMENTATION: Final = (
+    "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/"
+)
+
+
+class Mark(StrEnum):
+    """How a check ended. Only ``WRONG`` makes the command fail."""
+
+    OK = "ok"
+    WARNING = "warning"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        check: the check's name; docs/doctor.md has a row for each.
+        mark: how it ended.
+        sentence: what was seen.
+        hint: what to do about it; ``""`` when it is ok.
+        page: the page that says more, as a path below ``docs/``.
+    """
+
+    check: str
+    mark: Mark
+    sentence: str
+    hint: str = ""
+    page: str = ""
+
+    @property
+    def link(self) -> str:
+        """The address of :attr:`page`."""
+        return f"{DOCUMENTATION}{self.page}" if self.page else ""
+
+
+Findings = Iterator[Finding]
+
+
+def ok(check: str, sentence: str) -> Finding:
+    """Return a finding without a complaint."""
+    return Finding(check, Mark.OK, sentence)
+
+
+def warning(check: str, sentence: str, hint: str, page: str) -> Finding:
+    """Return a finding that does not make the command fail."""
+    return Finding(check, Mark.WARNING, sentence, hint, page)
+
+
+def wrong(check: str, sentence: str, hint: str, page: str) -> Finding:
+    """Return a finding that makes the command fail."""
+    return Finding(check, Mark.WRONG, sentence, hint, page)

@@ -1,0 +1,66 @@
+"""Checks of a Grafana: are our dashboards there, of this version, with a data source that works?
+
+Sources: https://grafana.com/docs/grafana/latest/developers/http_api/ (other, dashboard, data_source).
+"""
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from azure_scheduled_events_exporter.errors import ExporterError
+
+from .api import Api, WrongAnswerError
+from .finding import Finding, Findings, ok, warning, wrong
+from .prometheus import unreachable
+from .shipped import dashboards, queries
+
+_PAGE: Final = "dashboards.md"
+
+
+def examine(api: Api) -> Findings:
+    """Yield what is found about the Grafana at ``api``."""
+    try:
+        version = api.data("/api/health")["version"]
+        yield ok("grafana-reachable", f"Grafana {version} answers at {api.shown}.")
+        yield from _dashboards(api)
+        yield _data_source(api)
+    except (ExporterError, KeyError, TypeError) as error:
+        yield unreachable("grafana-reachable", "Grafana", api, error)
+
+
+def _dashboards(api: Api) -> Findings:
+    shipped = dashboards()
+    missing, other = [], []
+    for uid, board in shipped.items():
+        try:
+            found = api.data(f"/api/dashboards/uid/{uid}")["dashboard"]
+        except WrongAnswerError as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            missing.append(uid)
+        else:
+            if queries(found) != queries(board):
+                other.append(uid)
+    hint = "Import the dashboards of this version: azure-scheduled-events-exporter assets export DIR."
+    if missing:
+        yield wrong("dashboards", f"Grafana has no dashboard {', '.join(missing)}.", hint, _PAGE)
+    elif other:
+        yield warning("dashboards", f"Dashboards are of another version, or edited: {', '.join(other)}.", hint, _PAGE)
+    else:
+        yield ok("dashboards", f"Grafana has our {len(shipped)} dashboards, of this version.")
+
+
+def _data_source(api: Api) -> Finding:
+    sources: list[dict[str, Any]] = [each for each in api.data("/api/datasources") if each.get("type") == "prometheus"]
+    if not sources:
+        return wrong("data-source", "Grafana has no Prometheus data source.", "Add one.", _PAGE)
+    source = next((each for each in sources if each.get("isDefault")), sources[0])
+    try:
+        health = api.data(f"/api/datasources/uid/{source['uid']}/health")
+    except WrongAnswerError as error:
+        return wrong(
+            "data-source",
+            f"Grafana's data source '{source['name']}' does not work: {error}.",
+            f"Correct its address ({source.get('url')}) and credentials in Grafana.",
+            _PAGE,
+        )
+    return ok("data-source", f"Grafana's data source '{source['name']}' works: {health.get('message', 'ok')}")

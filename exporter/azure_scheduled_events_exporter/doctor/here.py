@@ -1,0 +1,86 @@
+"""Checks of this machine: what the exporter is configured to do, and what of the environment stands in its way."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from requests.utils import select_proxy, should_bypass_proxies
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.config import unknown_variables, without_password
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.service.privileges import account
+
+from .finding import Finding, Findings, ok, warning, wrong
+from .subject import Subject
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield what is found about configuration, user and environment."""
+    yield ok("settings", f"Version {__version__}; the settings are valid ({subject.places}).")
+    for check in (_unknown_variables, _user, _web_config, _proxy):
+        yield check(subject)
+
+
+def _unknown_variables(subject: Subject) -> Finding:
+    found = list(unknown_variables(subject.environment))
+    if not found:
+        return ok("variables", "No environment variable is misspelled.")
+    names = ", ".join(f"{name} (did you mean {meant}?)" if meant else name for name, meant in found)
+    return wrong(
+        "variables",
+        f"The exporter ignores these environment variables: {names}.",
+        "Correct or remove them, then restart the exporter.",
+        "systemd.md#settings",
+    )
+
+
+def _user(subject: Subject) -> Finding:
+    user = subject.config.process_user
+    if not user:
+        return ok("user", "The exporter keeps the user that starts it.")
+    try:
+        account(user)
+    except ExporterError as error:
+        return wrong("user", f"The exporter cannot start: {error}.", "Correct --process.user.", "systemd.md#settings")
+    return ok("user", f"The exporter becomes user {user}.")
+
+
+def _web_config(subject: Subject) -> Finding:
+    if subject.config.web_config_file is None:
+        return ok("web-config", "The port is served without TLS and passwords, as configured.")
+    from azure_scheduled_events_exporter.http_server.access import check  # noqa: PLC0415 - brings TLS and bcrypt
+
+    try:
+        check(Path(subject.config.web_config_file))
+    except ExporterError as error:
+        return wrong(
+            "web-config",
+            f"The web configuration cannot be used: {error}.",
+            "Correct the file; if only the exporter's user may read it, run doctor as root.",
+            "web-config.md",
+        )
+    return ok("web-config", f"The web configuration {subject.config.web_config_file} is valid.")
+
+
+def _proxy(subject: Subject) -> Finding:
+    endpoint = subject.config.imds_endpoint
+    proxy = proxy_for(endpoint, subject.environment)
+    if not proxy:
+        return ok("proxy", "No proxy of the environment applies to the metadata service.")
+    host = urlsplit(endpoint).hostname
+    return warning(
+        "proxy",
+        f"A proxy is set for the metadata service: {without_password(proxy)}. This exporter ignores it; curl, other "
+        "programs and SDKs on this VM do not.",
+        f"Add {host} to NO_PROXY.",
+        "README.md#asked-first",
+    )
+
+
+def proxy_for(url: str, environment: Mapping[str, str]) -> str:
+    """Return the proxy that ``environment`` names for ``url``; ``""`` if none applies."""
+    names = {name.lower(): value for name, value in environment.items() if name.lower().endswith("_proxy") and value}
+    if should_bypass_proxies(url, names.get("no_proxy")):
+        return ""
+    return select_proxy(url, {name.removesuffix("_proxy"): value for name, value in names.items()}) or ""

@@ -1,0 +1,184 @@
+"""Checks of the journal: kept at all, readable, on a disk that survives a reboot, with room, and delivered.
+
+Opens the journal read-only, so it never creates, migrates or repairs one.
+"""
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, read_only
+from azure_scheduled_events_exporter.times import format_duration
+
+from .finding import Finding, Findings, ok, warning, wrong
+from .subject import Subject
+
+_PAGE: Final = "runbooks/AzureScheduledEventJournalNotOnDisk.md"
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_LOST_AT_REBOOT: Final = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+_LAYERS: Final = frozenset({"overlay", "aufs"})
+_TEMPORARY_DISK: Final = ("DATALOSS_WARNING_README.txt", "DATALOSS_WARNING_README")
+"""Azure puts this file at the root of a VM's temporary disk."""
+
+_NO_ROOM, _LITTLE_ROOM = 16 << 20, 100 << 20  # bytes
+_SPAN_WAITS: Final = 900.0  # seconds; the alert SpansPilingUp waits as long
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A mounted file system."""
+
+    point: Path
+    kind: str
+    read_only: bool
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield what is found about the journal."""
+    if subject.config.journal_path == MEMORY:
+        yield warning(
+            "journal-kept",
+            "The journal is kept in memory: a restart during an event loses what was seen.",
+            "Set --journal.path to a folder on a disk.",
+            _PAGE,
+        )
+        return
+    path = file_path(Path(subject.config.journal_path))
+    folder = _existing(path.parent)
+    yield _disk(folder, path)
+    yield _room(folder)
+    found = _readable(path)
+    yield found
+    if found.check == "journal-kept":
+        yield _writable(path, folder)
+        yield from _content(path)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _disk(folder: Path, path: Path) -> Finding:
+    mount = mount_of(folder.resolve(), mounts(_MOUNTS.read_text("utf-8"))) if _MOUNTS.exists() else None
+    drive = folder.resolve().drive.upper()
+    point = mount.point if mount else Path(f"{drive}\\")
+    temporary = any((point / name).exists() for name in _TEMPORARY_DISK)
+    return judge_disk(path, mount, temporary=temporary)
+
+
+def judge_disk(path: Path, mount: Mount | None, *, temporary: bool) -> Finding:
+    """Return whether what is at ``path`` survives a reboot and a redeploy, by the mount that it is on."""
+    hint = "Set --journal.path to a folder on the OS disk or a data disk."
+    if temporary:
+        where = f" ({mount.point})" if mount else ""
+        sentence = (
+            f"The journal {path} is on the VM's temporary disk{where}, which a redeploy or a host failure erases."
+        )
+        return wrong("journal-disk", sentence, hint, _PAGE)
+    if mount is None:
+        return ok("journal-disk", f"The journal is {path}.")
+    if mount.kind in _LOST_AT_REBOOT:
+        sentence = f"The journal {path} is on {mount.kind} ({mount.point}), which a reboot erases."
+        return wrong("journal-disk", sentence, hint, _PAGE)
+    if mount.kind in _LAYERS:
+        sentence = f"The journal {path} is in the container's own layer, which goes away with the container."
+        return wrong("journal-disk", sentence, "Mount a volume or a folder of the host there.", "container.md")
+    if mount.read_only:
+        sentence = f"The journal {path} is on a read-only file system ({mount.point})."
+        return wrong("journal-disk", sentence, f"Run mount -o remount,rw {mount.point}. {hint}", _PAGE)
+    return ok("journal-disk", f"The journal {path} is on {mount.kind}, which survives a reboot.")
+
+
+def mounts(mountinfo: str) -> list[Mount]:
+    """Return what the text of ``/proc/self/mountinfo`` lists (proc_pid_mountinfo(5))."""
+    found = []
+    for line in mountinfo.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(), after.split()[:1]
+        if len(fields) > 5 and kind:  # noqa: PLR2004 - the sixth field has the options
+            point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+            found.append(Mount(Path(point), kind[0], "ro" in fields[5].split(",")))
+    return found
+
+
+def mount_of(folder: Path, mounted: Iterable[Mount]) -> Mount | None:
+    """Return the mount that ``folder`` is on: of those above it the deepest, of several there the last."""
+    above = [mount for mount in mounted if folder.is_relative_to(mount.point)]
+    return max(reversed(above), key=lambda mount: len(mount.point.parts), default=None)
+
+
+def _room(folder: Path) -> Finding:
+    free = shutil.disk_usage(folder).free
+    sentence = f"{free >> 20} MiB are free for the journal."
+    hint = "Make room on that disk, or set --journal.path to another one."
+    if free < _NO_ROOM:
+        return wrong("journal-room", sentence, hint, _PAGE)
+    return warning("journal-room", sentence, hint, _PAGE) if free < _LITTLE_ROOM else ok("journal-room", sentence)
+
+
+def _readable(path: Path) -> Finding:
+    try:
+        if not path.exists():
+            return wrong(
+                "journal-readable",
+                f"There is no journal at {path}.",
+                "Start the exporter; if it runs, run doctor with its settings and as root.",
+                "README.md#when-it-does-not-work",
+            )
+        with closing(read_only(path)):
+            return ok("journal-kept", "The journal can be read.")
+    except (ExporterError, OSError) as error:
+        denied = isinstance(error, PermissionError) or not os.access(path, os.R_OK)
+        hint = "Run doctor as root." if denied else "Restart the exporter: it sets a damaged journal aside."
+        return wrong("journal-readable", f"The journal cannot be read: {error}.", hint, _PAGE)
+
+
+def _writable(path: Path, folder: Path) -> Finding:
+    """Judge by permissions; what the running exporter itself says of its journal is checked with the exporter."""
+    if sys.platform != "win32" and os.geteuid() == 0:
+        owner = path.stat().st_uid
+        return ok("journal-writable", f"Root and user {owner} can write the journal.")
+    if os.access(path, os.W_OK) and os.access(folder, os.W_OK):
+        return ok("journal-writable", "This user can write the journal.")
+    return wrong(
+        "journal-writable",
+        f"This user can read the journal {path}, but not write it.",
+        "Run doctor as root, or as the exporter's user. If this is the exporter's user, give it the folder: chown.",
+        _PAGE,
+    )
+
+
+def _content(path: Path) -> Findings:
+    try:
+        with closing(read_only(path)) as store:
+            lives = list(store.history())
+            waiting = store.spans(-1)
+    except Exception as error:  # noqa: BLE001 - of a damaged file anything may come
+        yield wrong(
+            "journal-content",
+            f"The journal is damaged: {error}.",
+            "Restart the exporter: it sets a damaged journal aside and starts a new one.",
+            _PAGE,
+        )
+        return
+    mine = sum(life.scope == "self" for life in lives)
+    yield ok("journal-content", f"The journal has {len(lives)} events, {mine} of them of this VM.")
+    age = time.time() - min((span.end for span in waiting), default=time.time())
+    if age > _SPAN_WAITS:
+        yield wrong(
+            "spans",
+            f"{len(waiting)} trace spans wait for the collector, the oldest for {format_duration(round(age))}.",
+            "See the checks of the collector below, and the exporter's log.",
+            "runbooks/AzureScheduledEventSpansPilingUp.md",
+        )
+    else:
+        yield ok("spans", f"{len(waiting) or 'No'} trace spans wait for the collector.")

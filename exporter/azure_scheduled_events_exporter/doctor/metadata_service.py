@@ -1,0 +1,262 @@
+"""Checks of the metadata service: reachable, Scheduled Events enabled, this VM known, clocks in agreement.
+
+Every request goes to ``--imds.endpoint``, without a proxy, and at most one in 1.1 s: with the four of a running
+exporter they stay within the five a second that Azure allows a VM.
+"""
+
+import threading
+import time
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final
+
+from azure_scheduled_events_exporter.core.document import API_VERSIONS, Document, comparable_name, parse_document
+from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.imds.client import INSTANCE_API_VERSION
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.times import format_duration
+
+from .api import Answer, Api, NoAnswerError
+from .finding import Finding, Findings, ok, warning, wrong
+from .subject import Subject
+
+_FIRST_ANSWER: Final = 130.0
+"""Seconds that the first request of a VM may take: it enables Scheduled Events."""
+
+_SLOW: Final = 1.0  # seconds; a healthy answer takes some 6 ms
+_CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
+"""Seconds between both clocks; the Date header has a resolution of 1 s, and the alert ClockOff fires above 20 s."""
+
+_HIDES: Final = (
+    ("2020-07-01", "DurationInSeconds"),
+    ("2019-08-01", "EventSource"),
+    ("2019-04-01", "Description"),
+    ("2019-01-01", "Terminate events"),
+    ("2017-11-01", "Preempt events"),
+)
+"""What an api-version before the given one leaves out, as documented."""
+
+
+class _Wire:
+    """Requests to the metadata service within the budget."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.shown = endpoint
+        self._api = Api("--imds.endpoint", endpoint, proxies=False)
+        self._budget = RateLimiter(1, 1.1)
+
+    def get(self, path: str, version: str, timeout: float) -> Answer:
+        now = time.monotonic()
+        slot = self._budget.reserve(now)
+        threading.Event().wait(slot - now)
+        try:
+            return self._api.get(f"/metadata/{path}", {"api-version": version}, {"Metadata": "true"}, timeout)
+        finally:
+            self._budget.arrived(slot, time.monotonic())
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield what is found about the metadata service; ``subject`` learns this VM's name and the current events."""
+    wire = _Wire(subject.config.imds_endpoint)
+    try:
+        begun = time.time()
+        answer = wire.get("instance", INSTANCE_API_VERSION, max(_SLOW, subject.config.imds_timeout))
+    except NoAnswerError as error:
+        yield _unreachable(wire.shown, str(error))
+        return
+    yield _reachable(wire.shown, answer)
+    yield _clock(answer, begun, time.time())
+    yield _name(subject, answer)
+    yield _api_version(subject)
+    yield from _scheduled_events(subject, wire)
+
+
+def _unreachable(endpoint: str, why: str) -> Finding:
+    hint = (
+        f"Let this VM reach {endpoint}: look for a rule of its firewall (iptables-save, nft list ruleset) and for "
+        "IPAddressAllow= of the unit. Not on an Azure VM? Try 'demo' or 'simulate'."
+    )
+    return wrong(
+        "imds-reachable",
+        f"The metadata service at {endpoint} does not answer: {why}.",
+        hint,
+        "runbooks/AzureScheduledEventImdsUnreachable.md",
+    )
+
+
+def _reachable(endpoint: str, answer: Answer) -> Finding:
+    """Judge what every path of the service has in common; other statuses are judged where they matter."""
+    page = "runbooks/AzureScheduledEventImdsUnreachable.md"
+    if answer.status == HTTPStatus.FORBIDDEN:
+        return wrong(
+            "imds-reachable",
+            f"{endpoint} refuses this process (403: {answer.excerpt}).",
+            "The guest proxy agent (azure-proxy-agent) or a firewall restricts the metadata service. Allow the "
+            "exporter's user and program in its rules.",
+            page,
+        )
+    if answer.status in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.BAD_GATEWAY}:
+        return wrong(
+            "imds-reachable",
+            f"{endpoint} answered {answer.status}, which comes from the guest proxy agent (azure-proxy-agent).",
+            "Restart the agent: systemctl restart azure-proxy-agent.",
+            page,
+        )
+    if 300 <= answer.status < 400 or "via" in answer.headers:  # noqa: PLR2004 - the class of redirects
+        seen = answer.headers.get("location") or answer.headers.get("via", "")
+        return wrong(
+            "imds-reachable",
+            f"A proxy or another server answers at {endpoint} ({answer.status}, {seen}).",
+            "Correct --imds.endpoint, or exempt the address from the transparent proxy.",
+            page,
+        )
+    return ok("imds-reachable", f"The metadata service answers at {endpoint}, without a proxy.")
+
+
+def _clock(answer: Answer, begun: float, ended: float) -> Finding:
+    try:
+        date = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
+    except (ValueError, TypeError):
+        return ok("clock", "The metadata service sends no Date header, so the clock was not compared.")
+    off = date + 0.5 - (begun + ended) / 2
+    sentence = f"This VM's clock is {format_duration(round(abs(off)))} {'behind' if off > 0 else 'ahead of'} Azure's."
+    hint = "Start time synchronisation: chronyd with the host's clock /dev/ptp_hyperv."
+    page = "runbooks/AzureScheduledEventClockOff.md"
+    if abs(off) <= _CLOCK_NOTED:
+        return ok("clock", "This VM's clock agrees with Azure's.")
+    return (wrong if abs(off) > _CLOCK_WRONG else warning)("clock", sentence, hint, page)
+
+
+def _name(subject: Subject, answer: Answer) -> Finding:
+    configured = subject.config.instance_name
+    try:
+        instance = _instance(answer)
+    except ExporterError as error:
+        if configured:
+            return ok("vm-name", f"This VM is {configured}, as --instance.name says.")
+        return wrong(
+            "vm-name",
+            f"This VM's name is unknown, so every event has the scope 'unknown': {error}.",
+            "Give the name as it appears in Resources: --instance.name.",
+            "README.md#when-it-does-not-work",
+        )
+    subject.instance = instance
+    if configured and comparable_name(configured) != comparable_name(instance.vm_name):
+        return wrong(
+            "vm-name",
+            f"--instance.name is {configured}, but Azure calls this VM {instance.vm_name}: its own events are "
+            "taken for those of other VMs.",
+            "Remove --instance.name.",
+            "README.md#when-it-does-not-work",
+        )
+    group = f" of scale set {instance.scale_set}" if instance.scale_set else ""
+    return ok("vm-name", f"This VM is {instance.vm_name}{group}.")
+
+
+def _instance(answer: Answer) -> Instance:
+    if answer.status != HTTPStatus.OK:
+        raise ExporterError(f"/metadata/instance answered {answer.status}: {answer.excerpt}")
+    return parse_instance(answer.body)
+
+
+def _api_version(subject: Subject) -> Finding:
+    version = subject.config.imds_api_version
+    hidden = [what for since, what in _HIDES if version < since]
+    if not hidden:
+        return ok("api-version", f"Api-version {version} shows all that Azure tells.")
+    return warning(
+        "api-version",
+        f"Api-version {version} hides {', '.join(hidden)}.",
+        f"Remove --imds.api-version, or set {API_VERSIONS[-1]}.",
+        "approvals.md",
+    )
+
+
+def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
+    begun = time.monotonic()
+    try:
+        answer = wire.get("scheduledevents", subject.config.imds_api_version, _FIRST_ANSWER)
+    except NoAnswerError as error:
+        yield wrong(
+            "scheduled-events",
+            f"Scheduled Events do not answer: {error}.",
+            "The first answer may take two minutes. If it takes longer, redeploy the VM or ask Azure's support.",
+            "runbooks/AzureScheduledEventNeverReady.md",
+        )
+        return
+    took = time.monotonic() - begun
+    if answer.status != HTTPStatus.OK:
+        yield _refused(answer)
+        return
+    try:
+        subject.document = parse_document(answer.body)
+    except ExporterError as error:
+        yield _invalid(str(error))
+        return
+    count = len(subject.document.events)
+    events = f"{count or 'no'} event{'' if count == 1 else 's'}"
+    how = f"Scheduled Events are enabled: {events}, answered in {format_duration(round(took, 3))}"
+    if took > _SLOW:
+        yield warning(
+            "scheduled-events",
+            f"{how}. That is slow, unless this request was the one that enabled them.",
+            "Run doctor again; a healthy answer takes a few milliseconds.",
+            "runbooks/AzureScheduledEventImdsUnreachable.md",
+        )
+    else:
+        yield ok("scheduled-events", f"{how}.")
+    yield _document(subject.document)
+    yield _resources(subject, subject.document)
+
+
+def _refused(answer: Answer) -> Finding:
+    page = "runbooks/AzureScheduledEventImdsUnreachable.md"
+    hint = "The service may be moving, which takes up to 70 s: run doctor again. Else correct --imds.endpoint."
+    if answer.status == HTTPStatus.BAD_REQUEST:
+        hint = "Correct --imds.api-version. Something on the way may add X-Forwarded-For."
+    elif answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+        page = "runbooks/AzureScheduledEventThrottled.md"
+        hint = "Azure answers 5 requests a second per VM, all programs together. 'ss -tnp' shows who else asks."
+    return wrong("scheduled-events", f"Scheduled Events answered {answer.status}: {answer.excerpt}.", hint, page)
+
+
+def _invalid(why: str) -> Finding:
+    return wrong(
+        "document",
+        f"The Scheduled Events document cannot be read: {why}.",
+        "Save the answer and report it: an exporter keeps its last known events meanwhile.",
+        "runbooks/AzureScheduledEventDocumentInvalid.md",
+    )
+
+
+def _document(document: Document) -> Finding:
+    if document.unreadable:
+        return _invalid("; ".join(document.unreadable))
+    if document.remarks:
+        return warning(
+            "document",
+            f"The document has unexpected content: {'; '.join(document.remarks)}.",
+            "Report it, with the document.",
+            "runbooks/AzureScheduledEventDocumentInvalid.md",
+        )
+    return ok("document", "The document is as documented.")
+
+
+def _resources(subject: Subject, document: Document) -> Finding:
+    """Tell whether an event names this VM, and whether it does so by another name than the exporter's."""
+    name = comparable_name(subject.vm_name)
+    named = {comparable_name(each): each for event in document.events for each in event.resources}
+    host = comparable_name(subject.instance.host_name) if subject.instance else ""
+    if name and name in named:
+        return ok("resources", f"Resources of a current event name this VM: {named[name]}.")
+    if host and host in named:
+        return wrong(
+            "resources",
+            f"Resources name {named[host]}, which is this VM's host name; the exporter looks for {subject.vm_name}.",
+            f"Set --instance.name {named[host]}.",
+            "README.md#when-it-does-not-work",
+        )
+    if named:
+        return ok("resources", f"Current events are of other VMs: {', '.join(sorted(named.values())[:5])}.")
+    return ok("resources", "No current event, so no Resources to compare this VM's name with.")

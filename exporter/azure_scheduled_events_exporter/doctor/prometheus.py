@@ -1,0 +1,244 @@
+"""Checks of a Prometheus: does it scrape this exporter, and does it evaluate our rules?"""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+
+from .api import Api, WrongAnswerError
+from .finding import Finding, Findings, ok, warning, wrong
+from .shipped import GROUPS, ShippedRules, rules, shape
+from .subject import Subject
+
+_DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
+_SET_UP: Final = "alerts.md#set-it-up"
+_OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and as long as the notice of an eviction
+_LATE: Final = 3.0  # scrapes that may be missing
+
+
+def examine(subject: Subject, api: Api) -> Findings:
+    """Yield what is found about the Prometheus at ``api``."""
+    try:
+        version = api.data("/api/v1/status/buildinfo")["data"]["version"]
+    except (ExporterError, KeyError, TypeError) as error:
+        yield unreachable("prometheus-reachable", "Prometheus", api, error)
+        return
+    yield ok("prometheus-reachable", f"Prometheus {version} answers at {api.shown}.")
+    try:
+        yield from _target(subject, api)
+        yield from _rules(api)
+        yield _alertmanagers(api)
+    except (ExporterError, KeyError, TypeError, ValueError) as error:
+        yield unreachable("prometheus-reachable", "Prometheus", api, error)
+
+
+def unreachable(check: str, what: str, api: Api, error: Exception) -> Finding:
+    """Return the finding about a server that gives no usable answer."""
+    reason = str(error) if isinstance(error, ExporterError) else "its answer has another form"
+    hint = f"Start it, or correct the address: --{what.lower()} URL."
+    if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
+        hint = f"Name a user in the address, or credentials in --{what.lower()}.http-config.file."
+    return wrong(check, f"{what} at {api.shown} cannot be asked: {reason}.", hint, "doctor.md#credentials")
+
+
+def _target(subject: Subject, api: Api) -> Findings:
+    """Find this exporter among the targets, by the VM's name in its metrics, else by its port and host name."""
+    found = _targets(subject, api)
+    if not found:
+        yield wrong(
+            "target",
+            f"Prometheus does not scrape this exporter ({subject.vm_name or 'unknown VM'}).",
+            "Add it to scrape_configs, or correct the discovery's filters; if it is there and down, open port "
+            f"{_port(subject)} to Prometheus.",
+            "fleet.md",
+        )
+        return
+    if len(found) > 1:
+        names = ", ".join(f"{each['labels'].get('job')}/{each['labels'].get('instance')}" for each in found)
+        yield warning(
+            "target",
+            f"Prometheus scrapes this exporter {len(found)} times: {names}.",
+            "Keep one scrape configuration: sums over events count it more than once.",
+            "fleet.md",
+        )
+    target = found[0]
+    name = f"{target['labels'].get('job')}/{target['labels'].get('instance')}"
+    if target.get("health") != "up":
+        why = target.get("lastError") or target.get("health")
+        yield wrong("target", f"Prometheus cannot scrape {name}: {why}.", _scrape_hint(str(why)), _DOWN)
+        return
+    if len(found) == 1:
+        yield ok("target", f"Prometheus scrapes this exporter as {name}.")
+    yield from _scrapes(target)
+
+
+def _port(subject: Subject) -> int:
+    return urlsplit(subject.exporter_url).port or subject.config.web_listen_address.port
+
+
+def _targets(subject: Subject, api: Api) -> Sequence[Mapping[str, Any]]:
+    active = api.data("/api/v1/targets", state="active")["data"]["activeTargets"]
+    if subject.vm_name:
+        name = subject.vm_name.replace("\\", "\\\\").replace('"', '\\"')
+        selector = f'azure_scheduled_events_instance_info{{vm_name=~"(?i:{_quoted(name)})"}}'
+        series = api.data("/api/v1/query", query=f"group by (job, instance) ({selector})")["data"]["result"]
+        pairs = {(each["metric"].get("job"), each["metric"].get("instance")) for each in series}
+        named = [each for each in active if (each["labels"].get("job"), each["labels"].get("instance")) in pairs]
+        if named:
+            return named
+    # A target that was never scraped has no metrics: its address is all that there is.
+    hosts = {urlsplit(subject.exporter_url).hostname, subject.vm_name.lower()}
+    if subject.instance:
+        hosts.add(subject.instance.host_name.lower())
+    return [each for each in active if _address(each) in {(host, _port(subject)) for host in hosts if host}]
+
+
+def _quoted(name: str) -> str:
+    return "".join(character if character.isalnum() or character in "-_" else f"[{character}]" for character in name)
+
+
+def _address(target: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    parts = urlsplit(target["scrapeUrl"])
+    return parts.hostname, parts.port
+
+
+def _scrape_hint(why: str) -> str:
+    if "401" in why or "403" in why:
+        return "Give the scrape configuration a user: basic_auth."
+    if "x509" in why or "tls" in why.lower() or "HTTP response to HTTPS" in why or "HTTP request to an HTTPS" in why:
+        return "Make scheme and tls_config of the scrape configuration agree with --web.config.file."
+    if "404" in why:
+        return "Make metrics_path agree with --web.telemetry-path."
+    return "Open the port in the VM's firewall and the network security group."
+
+
+def _scrapes(target: Mapping[str, Any]) -> Findings:
+    interval = parse_duration(target.get("scrapeInterval") or "0")
+    hint = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
+    sentence = f"It is scraped every {format_duration(interval)}."
+    if interval >= _SELDOM:
+        yield wrong("scrape-interval", sentence, hint, _SET_UP)
+    elif interval > _OFTEN:
+        yield warning("scrape-interval", sentence, hint, _SET_UP)
+    else:
+        yield ok("scrape-interval", sentence)
+    age = time.time() - _moment(target["lastScrape"])
+    last = f"The last scrape was {format_duration(max(0, round(age)))} ago."
+    if interval and age > _LATE * interval + 5:
+        yield wrong("scrape-recent", last, "See Prometheus' log: it may be overloaded, or its clock is wrong.", _DOWN)
+    else:
+        yield ok("scrape-recent", last)
+
+
+def _moment(text: str) -> float:
+    """Seconds since the epoch of Go's RFC 3339 with nanoseconds."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def _rules(api: Api) -> Findings:
+    shipped = rules()
+    groups = api.data("/api/v1/rules")["data"]["groups"]
+    ours = [group for group in groups if group["name"].startswith(GROUPS)]
+    missing = sorted(shipped.intervals.keys() - {group["name"] for group in ours})
+    if missing:
+        yield wrong(
+            "rules-loaded",
+            f"{len(missing)} of our {len(shipped.intervals)} rule groups are not loaded: {', '.join(missing)}.",
+            "Add prometheus-rules.yml to rule_files and reload Prometheus.",
+            _SET_UP,
+        )
+    else:
+        yield ok("rules-loaded", f"All {len(shipped.intervals)} rule groups are loaded.")
+    if not ours:
+        return
+    yield _rules_version(shipped, ours)
+    yield _rules_interval(shipped, ours)
+    yield _rules_health(ours)
+    yield _history(shipped, api)
+
+
+def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
+    loaded = {(group["name"], rule["name"], shape(rule["query"])) for group in groups for rule in group["rules"]}
+    expected = {(rule.group, rule.name, rule.shape) for rule in shipped.rules}
+    present = {name for _, name, _ in loaded}
+    differing = sorted({name for group, name, _ in expected ^ loaded if group in {each["name"] for each in groups}})
+    if not differing:
+        return ok("rules-version", "The rules are those of this version.")
+    absent = [name for name in differing if name not in present]
+    what = f"without {', '.join(absent[:3])}" if absent else f"other expressions of {', '.join(differing[:3])}"
+    return warning(
+        "rules-version",
+        f"{len(differing)} rules are of another version: {what}.",
+        "Export the rules of this version: azure-scheduled-events-exporter assets export DIR --values values.yaml.",
+        _SET_UP,
+    )
+
+
+def _rules_interval(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
+    slow = {
+        group["name"]: float(group["interval"])
+        for group in groups
+        if shipped.intervals.get(group["name"], _SELDOM) < _SELDOM <= float(group["interval"])
+    }
+    if slow:
+        names = ", ".join(f"{name} every {format_duration(seconds)}" for name, seconds in sorted(slow.items()))
+        return wrong(
+            "rules-interval",
+            f"Rules about events are evaluated too seldom: {names}.",
+            "Set evaluation.interval to 5s and export the rules again; a Spot VM has 30 seconds of notice.",
+            _SET_UP,
+        )
+    often = min(float(group["interval"]) for group in groups)
+    return ok("rules-interval", f"Rules about events are evaluated every {format_duration(often)}.")
+
+
+def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:
+    every = [rule for group in groups for rule in group["rules"]]
+    failing = [rule for rule in every if rule.get("health") == "err"]
+    if failing:
+        return wrong(
+            "rules-health",
+            f"{len(failing)} rules fail, such as {failing[0]['name']}: {failing[0].get('lastError', '')}.",
+            "Correct what the error names; series that stand twice come from a target that is scraped twice.",
+            _SET_UP,
+        )
+    waiting = sum(rule.get("health") != "ok" for rule in every)
+    if waiting:
+        return ok("rules-health", f"No rule fails; {waiting} of {len(every)} are still to be evaluated.")
+    return ok("rules-health", f"All {len(every)} rules are evaluated without an error.")
+
+
+def _history(shipped: ShippedRules, api: Api) -> Finding:
+    """Compare how long Prometheus keeps samples with the longest window of a rule."""
+    kept = api.data("/api/v1/status/runtimeinfo")["data"].get("storageRetention", "")
+    time_kept = kept.split(" or ")[0]
+    needed = format_duration(shipped.window)
+    try:
+        seconds = parse_duration(time_kept)
+    except ValueError:  # bounded by size alone, or not told
+        return ok("rules-history", f"Rules look back {needed}; Prometheus keeps samples by size ({kept or 'unknown'}).")
+    if seconds < shipped.window:
+        return wrong(
+            "rules-history",
+            f"Prometheus keeps samples for {time_kept}, but rules look back {needed}.",
+            "Raise --storage.tsdb.retention.time of Prometheus.",
+            _SET_UP,
+        )
+    return ok("rules-history", f"Prometheus keeps samples for {time_kept}; rules look back {needed}.")
+
+
+def _alertmanagers(api: Api) -> Finding:
+    active = api.data("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+    if active:
+        names = ", ".join(urlsplit(each["url"]).netloc.rpartition("@")[2] for each in active)
+        return ok("alerting", f"Prometheus sends alerts to {names}.")
+    return wrong(
+        "alerting",
+        "Prometheus knows no Alertmanager, so nobody is paged.",
+        "Add it to alerting.alertmanagers in prometheus.yml.",
+        _SET_UP,
+    )

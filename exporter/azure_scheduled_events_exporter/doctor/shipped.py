@@ -1,0 +1,98 @@
+"""What this version ships for the chain: rules and dashboards, reduced to what can be compared with a running system.
+
+Thresholds, severities and addresses are settings of a user, so numbers and quoted text are left out of a comparison.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.times import parse_duration
+
+GROUPS: Final = "azure-scheduled-events"
+"""What the names of our rule groups begin with."""
+
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'")
+_NUMBER = re.compile(r"(?<![\w:])[\d.]+(?:e[+-]?\d+|ms|[smhdwy]|\d)*")
+_WINDOW = re.compile(r"\[((?:\d+(?:ms|[smhdwy]))+)")
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedRule:
+    """A rule: its group, its name, the shape of its expression, and an alert's labels."""
+
+    group: str
+    name: str
+    shape: str
+    labels: Mapping[str, str]
+    is_alert: bool
+    of_event: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedRules:
+    """All rules, the interval of each group and the longest window of an expression, both in seconds."""
+
+    rules: tuple[ShippedRule, ...]
+    intervals: Mapping[str, float]
+    window: float
+
+    @property
+    def alerts(self) -> tuple[ShippedRule, ...]:
+        """The alerting rules."""
+        return tuple(rule for rule in self.rules if rule.is_alert)
+
+
+def rules() -> ShippedRules:
+    """Return the shipped Prometheus rules.
+
+    Raises:
+        ExporterError: this installation has none.
+    """
+    text = (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
+    groups = yaml.safe_load(text)["groups"]
+    windows = [parse_duration(found) for found in _WINDOW.findall(text)]
+    return ShippedRules(
+        tuple(_rule(group["name"], rule) for group in groups for rule in group["rules"]),
+        {group["name"]: parse_duration(str(group.get("interval", "1m"))) for group in groups},
+        max(windows, default=0.0),
+    )
+
+
+def _rule(group: str, rule: Mapping[str, Any]) -> ShippedRule:
+    is_alert = "alert" in rule
+    of_event = "event_id" in json.dumps(rule.get("annotations", {}))
+    name = rule["alert"] if is_alert else rule["record"]
+    return ShippedRule(group, name, shape(rule["expr"]), rule.get("labels", {}), is_alert, of_event)
+
+
+def shape(expression: str) -> str:
+    """Return a PromQL expression without what users change and what Prometheus writes in another way."""
+    return re.sub(r"\s|\(\)|[()]", "", _NUMBER.sub("N", _TEXT.sub("T", expression)))
+
+
+def dashboards() -> Mapping[str, Mapping[str, Any]]:
+    """Return the shipped dashboards by uid. Raises as :func:`rules` does."""
+    files = sorted(assets.folder("dashboards").glob("*.json"))
+    return {board["uid"]: board for board in (json.loads(path.read_text("utf-8")) for path in files)}
+
+
+def queries(board: Mapping[str, Any]) -> frozenset[str]:
+    """Return title and expression of every query of a dashboard."""
+    return frozenset(
+        f"{panel.get('title', '')}: {target['expr']}"
+        for panel in _panels(board.get("panels", ()))
+        for target in panel.get("targets", ())
+        if "expr" in target
+    )
+
+
+def _panels(panels: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for panel in panels:
+        yield panel
+        yield from _panels(panel.get("panels", ()))

@@ -1,0 +1,34 @@
+"""What the checks look at, and what earlier checks have learned for later ones. Checks nothing itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.core.document import Document
+from azure_scheduled_events_exporter.core.instance import Instance
+
+
+@dataclass(slots=True)
+class Subject:
+    """The installation under examination.
+
+    Attributes:
+        config: the effective settings.
+        environment: the variables that the exporter runs with.
+        places: where the settings come from, for people.
+        exporter_url: the base address of the exporter that runs here.
+        instance: what the metadata service said of this VM; None until it has.
+        document: the current Scheduled Events; None until they have been read.
+    """
+
+    config: Config
+    environment: Mapping[str, str]
+    places: str
+    exporter_url: str
+    instance: Instance | None = field(default=None)
+    document: Document | None = field(default=None)
+
+    @property
+    def vm_name(self) -> str:
+        """This VM's name as the exporter uses it; ``""`` if unknown."""
+        return self.config.instance_name or (self.instance.vm_name if self.instance else "")

@@ -1,0 +1,68 @@
+"""Checks of the OpenTelemetry collector: an empty export, sent with the exporter's own settings."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from azure_scheduled_events_exporter.config import without_password
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.tracing.delivery import is_on
+
+from .finding import Findings, ok, wrong
+from .subject import Subject
+
+_PAGE: Final = "README.md#when-it-does-not-work"
+_TIMEOUT: Final = 10.0
+
+
+def examine(subject: Subject) -> Findings:
+    """Yield whether the collector accepts spans."""
+    endpoint, environment = subject.config.otlp_endpoint, subject.environment
+    try:
+        if not is_on(endpoint, environment):
+            yield ok("otlp", "Tracing is off: no OTLP endpoint is set.")
+            return
+        from azure_scheduled_events_exporter.tracing.otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
+
+        with _variables(environment):
+            sender = OtlpSender(endpoint)
+    except ExporterError as error:
+        yield wrong("otlp", f"Tracing cannot start: {error}.", "Correct the OTEL_* variables.", _PAGE)
+        return
+    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
+        yield wrong("otlp", f"OpenTelemetry refuses its settings: {error}.", "Correct the OTEL_* variables.", _PAGE)
+        return
+    names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    where = without_password(endpoint or next(environment[name] for name in names if environment.get(name, "").strip()))
+    result = sender.probe(_TIMEOUT)
+    if not result.reason:
+        yield ok("otlp", f"The collector at {where} accepts an empty export.")
+        return
+    yield wrong(
+        "otlp", f"The collector at {where} does not accept spans: {result.reason}.", _hint(where, result.reason), _PAGE
+    )
+
+
+def _hint(where: str, why: str) -> str:
+    if ":4317" in where:
+        return "Port 4317 speaks gRPC; this exporter speaks OTLP over HTTP, on port 4318."
+    if "answered 401" in why or "answered 403" in why:
+        return "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."
+    if "answered 404" in why:
+        return "Give the base address, such as http://HOST:4318; /v1/traces is added to it."
+    return (
+        "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it (IPAddressAllow=)."
+    )
+
+
+@contextmanager
+def _variables(environment: Mapping[str, str]) -> Iterator[None]:
+    """Let OpenTelemetry, which reads the process's own environment, see the exporter's ``OTEL_*`` variables."""
+    before = dict(os.environ)
+    os.environ.update({name: value for name, value in environment.items() if name.startswith("OTEL_")})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
