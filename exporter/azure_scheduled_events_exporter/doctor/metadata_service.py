@@ -45,14 +45,17 @@ class _Wire:
         self.shown = endpoint
         self._api = Api("--imds.endpoint", endpoint, proxies=False)
         self._budget = RateLimiter(1, 1.1)
+        self.took = 0.0  # seconds from the last request to its answer
 
     def get(self, path: str, version: str, timeout: float) -> Answer:
         now = time.monotonic()
         slot = self._budget.reserve(now)
         threading.Event().wait(slot - now)
+        begun = time.monotonic()
         try:
             return self._api.get(f"/metadata/{path}", {"api-version": version}, {"Metadata": "true"}, timeout)
         finally:
+            self.took = time.monotonic() - begun
             self._budget.arrived(slot, time.monotonic())
 
 
@@ -174,7 +177,6 @@ def _api_version(subject: Subject) -> Finding:
 
 
 def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
-    begun = time.monotonic()
     try:
         answer = wire.get("scheduledevents", subject.config.imds_api_version, _FIRST_ANSWER)
     except NoAnswerError as error:
@@ -185,7 +187,6 @@ def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
             "runbooks/AzureScheduledEventNeverReady.md",
         )
         return
-    took = time.monotonic() - begun
     if answer.status != HTTPStatus.OK:
         yield _refused(answer)
         return
@@ -196,8 +197,8 @@ def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
         return
     count = len(subject.document.events)
     events = f"{count or 'no'} event{'' if count == 1 else 's'}"
-    how = f"Scheduled Events are enabled: {events}, answered in {format_duration(round(took, 3))}"
-    if took > _SLOW:
+    how = f"Scheduled Events are enabled: {events}, answered in {format_duration(round(wire.took, 3))}"
+    if wire.took > _SLOW:
         yield warning(
             "scheduled-events",
             f"{how}. That is slow, unless this request was the one that enabled them.",

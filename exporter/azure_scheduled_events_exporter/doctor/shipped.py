@@ -1,6 +1,7 @@
 """What this version ships for the chain: rules and dashboards, reduced to what can be compared with a running system.
 
-Thresholds, severities and addresses are settings of a user, so numbers and quoted text are left out of a comparison.
+Thresholds, severities, addresses and kept labels are settings, so numbers, quoted text and lists of labels are left out
+of a comparison.
 """
 
 import json
@@ -19,6 +20,8 @@ GROUPS: Final = "azure-scheduled-events"
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'")
 _NUMBER = re.compile(r"(?<![\w:])[\d.]+(?:e[+-]?\d+|ms|[smhdwy]|\d)*")
+_LABELS = re.compile(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
+_MATCHERS = re.compile(r"\{([^}]*)\}")
 _WINDOW = re.compile(r"\[((?:\d+(?:ms|[smhdwy]))+)")
 
 
@@ -72,8 +75,10 @@ def _rule(group: str, rule: Mapping[str, Any]) -> ShippedRule:
 
 
 def shape(expression: str) -> str:
-    """Return a PromQL expression without what users change and what Prometheus writes in another way."""
-    return re.sub(r"\s|\(\)|[()]", "", _NUMBER.sub("N", _TEXT.sub("T", expression)))
+    """Return a PromQL expression without what users change, and without what Prometheus writes in another way."""
+    text = _LABELS.sub(r"\1", _NUMBER.sub("N", _TEXT.sub("T", expression)))
+    text = _MATCHERS.sub(lambda found: "{" + ",".join(sorted(re.split(r"\s*,\s*", found[1].strip()))) + "}", text)
+    return re.sub(r"[\s()]", "", text)
 
 
 def dashboards() -> Mapping[str, Mapping[str, Any]]:

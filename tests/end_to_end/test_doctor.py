@@ -1,0 +1,93 @@
+"""``doctor`` on a whole chain: green while all is well, and each planted fault is found with the hint that mends it."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.doctor_chain import Chain, doctor, healthy_chain
+from support.doctor_faults import FAULTS, Fault
+from support.programs import COMMAND, environment
+
+
+@pytest.fixture(scope="module")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    """Run the whole chain once for all tests here."""
+    with healthy_chain(tmp_path_factory.mktemp("chain")) as running:
+        yield running
+
+
+def test_healthy_chain(chain: Chain) -> None:
+    """Every check of a healthy chain is ok, and the exit status is 0."""
+    report = doctor(chain.flags)
+    assert report.complaints == [], report.complaints
+    assert report.status == 0, report.output
+    assert len(report.findings) >= 35
+
+
+def test_lines_for_people(chain: Chain) -> None:
+    """The report has a heading for each part, a mark and a sentence for each check, and a sum."""
+    given = [part for name, value in chain.flags.items() for part in (f"--{name}", value or "")]
+    done = subprocess.run([COMMAND, "doctor", *given], env=environment(), capture_output=True, text=True, check=False)
+    assert "Metadata service\n----------------\n√ The metadata service answers at http://127.0.0.1:" in done.stdout
+    assert "√ This VM is web_4 of scale set web.\n" in done.stdout
+    assert done.stdout.endswith("warnings.\n")
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_fault(chain: Chain, fault: Fault) -> None:
+    """Each planted fault is found by the check that is there for it, which says what to do."""
+    with chain.extra:
+        flags, variables = fault.plant(chain)
+        report = doctor(flags, **variables)
+    found = [each for each in report.of(fault.check) if each["mark"] == fault.mark]
+    assert found, report.output
+    assert fault.hint in found[0]["hint"], found[0]
+    assert found[0]["page"].startswith("https://")
+    assert report.status == (1 if any(each["mark"] == "wrong" for each in report.findings) else 0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--poll.interval", "never"], "--poll.interval: 'never' is no duration"),
+        (["--prometheus", "prom:9090"], "--prometheus: 'prom:9090' is no address: write http://HOST:PORT"),
+        (["--grafana", "http://h", "--grafana.http-config.file", "/nowhere"], "/nowhere: cannot be read"),
+        (["--config.file", "/nowhere"], "/nowhere: cannot be read"),
+    ],
+)
+def test_wrong_use(flags: list[str], message: str) -> None:
+    """A flag that is impossible ends with status 2 and one line, before anything is asked."""
+    done = subprocess.run([COMMAND, "doctor", *flags], env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
+    """Doctor sends the metadata service at most one request in 1.1 s, and only reads."""
+    with Simulator() as simulator:
+        flags = {"imds.endpoint": simulator.url, "journal.path": str(tmp_path), "web.listen-address": "127.0.0.1:1"}
+        doctor(flags)
+        first, second = simulator.requests
+    assert (first.method, second.method) == ("GET", "GET")
+    assert second.at - first.at >= 1.1
+
+
+def test_nothing_is_changed(chain: Chain) -> None:
+    """The journal's folder holds the same files, of the same size, before and after."""
+    chain.exporter.terminate()
+    before = {path.name: path.read_bytes() for path in chain.journal.iterdir()}
+    doctor(chain.here)
+    assert {path.name: path.read_bytes() for path in chain.journal.iterdir()} == before
+
+
+def test_passwords_are_not_shown(tmp_path: Path) -> None:
+    """A password in an address never appears in the report."""
+    flags = {"imds.endpoint": "http://127.0.0.1:1", "journal.path": str(tmp_path), "web.listen-address": "127.0.0.1:1"}
+    addresses = dict.fromkeys(("prometheus", "alertmanager", "grafana"), "http://me:sesame@127.0.0.1:1")
+    report = doctor({**flags, **addresses, "otlp.endpoint": "http://me:sesame@127.0.0.1:1"})
+    assert "http://***@127.0.0.1:1" in report.output
+    assert "sesame" not in report.output
