@@ -77,11 +77,16 @@ def test_requests_stay_within_the_budget(tmp_path: Path) -> None:
 
 
 def test_nothing_is_changed(chain: Chain) -> None:
-    """The journal's folder holds the same files, of the same size, before and after."""
-    chain.exporter.terminate()
-    before = {path.name: path.read_bytes() for path in chain.journal.iterdir()}
-    doctor(chain.here)
-    assert {path.name: path.read_bytes() for path in chain.journal.iterdir()} == before
+    """The journal of an exporter that does not run has the same files, with the same content, before and after."""
+    folder = chain.new_folder()
+    with chain.extra:
+        exporter = chain.run_exporter(chain.simulator.url, "--journal.path", str(folder))
+        exporter.shows("an event", lambda scrape: scrape.transitions())
+        exporter.terminate()
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    report = doctor({**chain.here, "journal.path": str(folder)})
+    assert report.of("journal-content")[0]["sentence"] == "Events in the journal: 1, of this VM: 1."
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:

@@ -181,6 +181,11 @@ class Chain:
             "journal.path": str(self.journal),
         }
 
+    @property
+    def beyond(self) -> dict[str, str | None]:
+        """The flags for a look at what is beyond this machine, without the pause between requests to IMDS."""
+        return {**self.here, "imds.endpoint": "http://127.0.0.1:1", "instance.name": VM}
+
     def new_folder(self) -> Path:
         """Return a folder of its own for one fault."""
         self._count += 1
@@ -216,11 +221,15 @@ class Chain:
         ]
         program = self.extra.enter_context(Program(arguments, folder / "prometheus.log"))
         program.wait_for_line("Server is ready to receive web requests")
-        url = f"http://127.0.0.1:{port}"
+        return f"http://127.0.0.1:{port}"
+
+    def run_scraping_prometheus(self, *jobs: dict[str, Any]) -> str:
+        """Start another Prometheus with these scrape configurations; return its address once it has scraped."""
+        url = self.run_prometheus(scrape_configs=jobs)
 
         def scraped() -> bool:
             targets = json.loads(fetch(f"{url}/api/v1/targets?state=active").body)["data"]["activeTargets"]
-            return all(each["health"] != "unknown" for each in targets)
+            return len(targets) == len(jobs) and all(each["health"] != "unknown" for each in targets)
 
         eventually(scraped, "every target has been scraped")
         return url
@@ -230,7 +239,7 @@ class Chain:
         """The text of the shipped rules, as the healthy Prometheus has them."""
         return (self.folder / "prometheus" / "prometheus-rules.yml").read_text()
 
-    def scrape_config(self, **changed: object) -> list[dict[str, Any]]:
+    def scrape_config(self, **changed: object) -> dict[str, Any]:
         """Return a scrape configuration of the exporter with something changed."""
         target = self.exporter.url.removeprefix("http://")
         job = {
@@ -238,7 +247,7 @@ class Chain:
             "scrape_interval": "1s",
             "static_configs": [{"targets": [target]}],
         }
-        return [{**job, **changed}]
+        return {**job, **changed}
 
     def run_alertmanager(self, edit: "AlertmanagerEdit") -> str:
         """Start another Alertmanager whose configuration ``edit`` has changed; return its address."""

@@ -58,6 +58,11 @@ def by(plant: Callable[[Chain], Mapping[str, str | None]]) -> Callable[[Chain], 
     return lambda chain: ({**chain.here, **plant(chain)}, {})
 
 
+def beyond(plant: Callable[[Chain], Mapping[str, str | None]]) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+    """Plant a fault beyond this machine; ``plant`` returns the flags that lead to it."""
+    return lambda chain: ({**chain.beyond, **plant(chain)}, {})
+
+
 def imds_answers(**canned: Any) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:  # noqa: ANN401 - of imds()
     """Plant a metadata service of its own."""
     return by(lambda chain: {"imds.endpoint": chain.serve(imds(**canned)).url})
@@ -74,7 +79,7 @@ def prometheus(
     *arguments: str, rules: Callable[[str], str] | None = None, **config: object
 ) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
     """Plant a Prometheus with other flags, rules or configuration."""
-    return by(
+    return beyond(
         lambda chain: {
             "prometheus": chain.run_prometheus(*arguments, rules=rules(chain.rules) if rules else None, **config)
         }
@@ -83,12 +88,12 @@ def prometheus(
 
 def scraping(**changed: object) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
     """Plant a Prometheus that scrapes in another way."""
-    return by(lambda chain: {"prometheus": chain.run_prometheus(scrape_configs=chain.scrape_config(**changed))})
+    return beyond(lambda chain: {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(**changed))})
 
 
 def alertmanager(edit: Callable[[dict[str, Any]], None]) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
     """Plant an Alertmanager whose configuration ``edit`` has changed."""
-    return by(lambda chain: {"alertmanager": chain.run_alertmanager(edit)})
+    return beyond(lambda chain: {"alertmanager": chain.run_alertmanager(edit)})
 
 
 def grafana_answers(
@@ -96,7 +101,7 @@ def grafana_answers(
 ) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
     """Plant a Grafana; names of paths are written with ``__`` for a slash and ``_`` for a dash."""
     paths = {"/" + name.replace("__", "/").replace("_", "-"): reply for name, reply in changed.items()}
-    return by(lambda chain: {"grafana": chain.serve(grafana(**paths)).url})
+    return beyond(lambda chain: {"grafana": chain.serve(grafana(**paths)).url})
 
 
 def _file(chain: Chain, name: str, content: bytes) -> str:
@@ -167,7 +172,11 @@ def _other_program(chain: Chain) -> Flags:
 
 
 def _collector(*replies: Reply) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
-    return by(lambda chain: {"otlp.endpoint": chain.extra.enter_context(Collector(*replies)).url})
+    return beyond(lambda chain: {"otlp.endpoint": chain.extra.enter_context(Collector(*replies)).url})
+
+
+def _scraped_twice(chain: Chain) -> Flags:
+    return {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(), chain.scrape_config(job_name="again"))}
 
 
 def _failing_rule(text: str) -> str:
@@ -212,7 +221,7 @@ def _no_routes(config: dict[str, Any]) -> None:
 
 def _placeholder(config: dict[str, Any]) -> None:
     for receiver in config["receivers"]:
-        receiver["email_configs"] = [{"to": "on-call@example.com"}]
+        receiver["email_configs"] = [{"to": "on-call@example.com", "from": "me@example.org", "smarthost": "smtp:25"}]
 
 
 def _patient(config: dict[str, Any]) -> None:
@@ -317,50 +326,49 @@ FAULTS = (
         "no collector",
         "otlp",
         "Start the collector",
-        by(lambda _: {"otlp.endpoint": f"http://127.0.0.1:{free_port()}"}),
+        beyond(lambda _: {"otlp.endpoint": f"http://127.0.0.1:{free_port()}"}),
     ),
     Fault("collector wants a token", "otlp", "OTEL_EXPORTER_OTLP_HEADERS", _collector(Reply(401))),
     Fault("collector elsewhere", "otlp", "base address", _collector(Reply(404))),
     Fault(
         "collector without HTTP",
         "otlp",
-        "protobuf",
+        "OTEL_*",
         variables(OTEL_EXPORTER_OTLP_ENDPOINT="http://h:1", OTEL_EXPORTER_OTLP_PROTOCOL="grpc"),
     ),
     # Prometheus
-    Fault("no Prometheus", "prometheus-reachable", "Start it", flags(prometheus="http://127.0.0.1:1")),
+    Fault("no Prometheus", "prometheus-reachable", "Start it", beyond(lambda _: {"prometheus": "http://127.0.0.1:1"})),
     Fault(
         "Prometheus wants a password",
         "prometheus-reachable",
         "--prometheus.http-config.file",
-        by(lambda chain: {"prometheus": chain.serve({"/api/v1/status/buildinfo": as_json({}, 401)}).url}),
+        beyond(lambda chain: {"prometheus": chain.serve({"/api/v1/status/buildinfo": as_json({}, 401)}).url}),
     ),
     Fault("not scraped", "target", "scrape_configs", prometheus(scrape_configs=[])),
     Fault("scraped at another path", "target", "metrics_path", scraping(metrics_path="/elsewhere")),
     Fault("scraped by https", "target", "tls_config", scraping(scheme="https")),
-    Fault("scraped once a minute", "scrape-interval", "5s", scraping(scrape_interval="1m")),
+    Fault("scraped seldom", "scrape-interval", "5s", scraping(scrape_interval="10s"), "warning"),
     Fault(
         "scraped twice",
         "target",
         "Keep one",
-        by(
-            lambda chain: {
-                "prometheus": chain.run_prometheus(
-                    scrape_configs=[*chain.scrape_config(), *chain.scrape_config(job_name="again")]
-                )
-            }
-        ),
+        beyond(_scraped_twice),
         "warning",
     ),
     Fault("no rules", "rules-loaded", "rule_files", prometheus(rule_files=[])),
     Fault("a rule is missing", "rules-version", "assets export", prometheus(rules=_without_first_rule), "warning"),
     Fault("another expression", "rules-version", "assets export", prometheus(rules=_other_expression), "warning"),
     Fault("rules seldom evaluated", "rules-interval", "evaluation.interval", prometheus(rules=_seldom)),
-    Fault("a rule fails", "rules-health", "Correct what the error names", by(_rule_fails)),
+    Fault("a rule fails", "rules-health", "Correct what the error names", beyond(_rule_fails)),
     Fault("short retention", "rules-history", "retention.time", prometheus("--storage.tsdb.retention.time=10m")),
     Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),
     # Alertmanager
-    Fault("no Alertmanager", "alertmanager-reachable", "Start it", flags(alertmanager="http://127.0.0.1:1")),
+    Fault(
+        "no Alertmanager",
+        "alertmanager-reachable",
+        "Start it",
+        beyond(lambda _: {"alertmanager": "http://127.0.0.1:1"}),
+    ),
     Fault("nobody is notified", "routes", "Route critical alerts", alertmanager(_nobody)),
     Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
     Fault("no grouping by event", "grouping", "event_id", alertmanager(_no_routes), "warning"),
@@ -368,7 +376,7 @@ FAULTS = (
     Fault("no inhibitions", "inhibitions", "inhibit_rules", alertmanager(_no_inhibitions), "warning"),
     Fault("broad inhibition", "inhibitions", "equal", alertmanager(_broad_inhibition), "warning"),
     Fault("muted at night", "mute-times", "mute_time_intervals", alertmanager(_muted), "warning"),
-    Fault("silence", "silences", "amtool silence expire", by(_silence)),
+    Fault("silence", "silences", "amtool silence expire", beyond(_silence)),
     # Grafana
     Fault(
         "Grafana wants a token",

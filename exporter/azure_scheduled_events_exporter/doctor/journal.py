@@ -16,6 +16,7 @@ from typing import Final
 
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, read_only
+from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.times import format_duration
 
 from .finding import Finding, Findings, ok, warning, wrong
@@ -134,12 +135,17 @@ def _readable(path: Path) -> Finding:
                 "Start the exporter; if it runs, run doctor with its settings and as root.",
                 "README.md#when-it-does-not-work",
             )
-        with closing(read_only(path)):
+        with closing(_open(path)):
             return ok("journal-kept", "The journal can be read.")
     except (ExporterError, OSError) as error:
         denied = isinstance(error, PermissionError) or not os.access(path, os.R_OK)
         hint = "Run doctor as root." if denied else "Restart the exporter: it sets a damaged journal aside."
         return wrong("journal-readable", f"The journal cannot be read: {error}.", hint, _PAGE)
+
+
+def _open(path: Path) -> Store:
+    """The journal; SQLite's own files beside it are there only while an exporter writes, or after a kill."""
+    return read_only(path, immutable=not Path(f"{path}-wal").exists())
 
 
 def _writable(path: Path, folder: Path) -> Finding:
@@ -159,7 +165,7 @@ def _writable(path: Path, folder: Path) -> Finding:
 
 def _content(path: Path) -> Findings:
     try:
-        with closing(read_only(path)) as store:
+        with closing(_open(path)) as store:
             lives = list(store.history())
             waiting = store.spans(-1)
     except Exception as error:  # noqa: BLE001 - of a damaged file anything may come
@@ -171,14 +177,14 @@ def _content(path: Path) -> Findings:
         )
         return
     mine = sum(life.scope == "self" for life in lives)
-    yield ok("journal-content", f"The journal has {len(lives)} events, {mine} of them of this VM.")
+    yield ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
     age = time.time() - min((span.end for span in waiting), default=time.time())
     if age > _SPAN_WAITS:
         yield wrong(
             "spans",
-            f"{len(waiting)} trace spans wait for the collector, the oldest for {format_duration(round(age))}.",
+            f"Trace spans that wait for the collector: {len(waiting)}, the oldest for {format_duration(round(age))}.",
             "See the checks of the collector below, and the exporter's log.",
             "runbooks/AzureScheduledEventSpansPilingUp.md",
         )
     else:
-        yield ok("spans", f"{len(waiting) or 'No'} trace spans wait for the collector.")
+        yield ok("spans", f"Trace spans that wait for the collector: {len(waiting)}.")

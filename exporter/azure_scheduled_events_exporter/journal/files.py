@@ -32,8 +32,10 @@ def file_path(path: Path) -> Path:
     return path / FILE_NAME if is_folder else path
 
 
-def read_only(path: Path) -> Store:
+def read_only(path: Path, *, immutable: bool = False) -> Store:
     """Return the journal at ``path`` for reading beside a running exporter.
+
+    With ``immutable``, for a journal that nobody writes, SQLite makes no files of its own beside it.
 
     Raises:
         ExporterError: there is none, or it cannot be read.
@@ -42,7 +44,9 @@ def read_only(path: Path) -> Store:
     try:
         if not file.exists():
             raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
-        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=5)
+        connection = sqlite3.connect(
+            f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}", uri=True, timeout=5
+        )
         if not _check_ours(connection):
             raise NotUsableError("nothing has been written to it yet")
         return Store(connection, may_migrate=False)
