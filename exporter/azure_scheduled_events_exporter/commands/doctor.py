@@ -42,15 +42,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(flag, dest=f"{name}_http", metavar="FILE", help=text)
 
 
-def run(parsed: argparse.Namespace, flags: Mapping[str, str], environment: Mapping[str, str], places: str) -> int:
+def run(
+    parsed: argparse.Namespace, flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str]
+) -> int:
     """Check the chain and print what is found; return the exit status: 1 if something is wrong.
+
+    ``places`` says where variables of a file are set.
 
     Raises:
         UsageError: a flag is impossible.
     """
     resolve(flags, {})  # a wrong flag is a wrong use; what is wrong elsewhere is a finding
     try:
-        config = resolve(flags, environment)
+        config = resolve(flags, environment, places)
     except ExporterError as error:
         hint = "Correct it; 'check-config' shows all settings."
         found = wrong(
@@ -63,7 +67,8 @@ def run(parsed: argparse.Namespace, flags: Mapping[str, str], environment: Mappi
     except ExporterError as error:
         found = wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.", "discovery.md")
         return _report([("Metadata service", iter([found]))], as_json=parsed.json)
-    subject = Subject(config, environment, places, servers.exporter.shown)
+    files = sorted({place.rpartition(": ")[0].rpartition(":")[0] for place in places.values()})
+    subject = Subject(config, environment, files, servers.exporter.shown)
     return _report(chain.examine(subject, servers), as_json=parsed.json)
 
 

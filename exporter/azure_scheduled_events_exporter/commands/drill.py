@@ -219,12 +219,15 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
     held = _until(lambda: team.holding(matcher, alert.name), end)
     if held is None:
         raise ExporterError(
-            f"{alert.name} has not reached {team.url} within {format_duration(timeout)}: check the alert rules"
+            f"{alert.name} has not reached {team.url} within {format_duration(timeout)}: run doctor "
+            "with --prometheus and --alertmanager, which checks targets, rules and routes"
         )
     receivers = ", ".join(receiver["name"] for receiver in held["receivers"])
     _say(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {receivers}")
     if held["status"]["state"] == "suppressed":
-        raise ExporterError(f"{alert.name} is silenced or inhibited: nobody is notified")
+        raise ExporterError(
+            f"{alert.name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.url}"
+        )
     told = _until(lambda: _more(before.delivered, team.sent().delivered), end)
     failed = _more(before.failed, team.sent().failed)
     if told:
@@ -233,7 +236,11 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
     if failed:
         raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
     if not told:
-        hint = "severity info notifies nobody" if alert.severity == "info" else "check the receivers and group_wait"
+        hint = (
+            "severity info notifies nobody"
+            if alert.severity == "info"
+            else f"run doctor --alertmanager {team.url}, which checks receivers and group_wait"
+        )
         raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
     _say("Alertmanager has done its part. Did the page arrive?")
 

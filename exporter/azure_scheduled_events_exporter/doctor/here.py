@@ -17,7 +17,8 @@ from .subject import Subject
 
 def examine(subject: Subject) -> Findings:
     """Yield what is found about configuration, user and environment."""
-    yield ok("settings", f"Version {__version__}; the settings are valid ({subject.places}).")
+    read = f", with the environment of {', '.join(subject.files)}" if subject.files else ""
+    yield ok("settings", f"Version {__version__}; the settings are valid{read}.")
     for check in (_unknown_variables, _user, _web_config, _proxy):
         yield check(subject)
 

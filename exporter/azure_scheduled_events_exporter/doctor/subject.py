@@ -1,6 +1,6 @@
 """What the checks look at, and what earlier checks have learned for later ones. Checks nothing itself."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.config import Config
@@ -15,7 +15,7 @@ class Subject:
     Attributes:
         config: the effective settings.
         environment: the variables that the exporter runs with.
-        places: where the settings come from, for people.
+        files: the environment files that were read.
         exporter_url: the base address of the exporter that runs here.
         instance: what the metadata service said of this VM; None until it has.
         document: the current Scheduled Events; None until they have been read.
@@ -23,7 +23,7 @@ class Subject:
 
     config: Config
     environment: Mapping[str, str]
-    places: str
+    files: Sequence[str]
     exporter_url: str
     instance: Instance | None = field(default=None)
     document: Document | None = field(default=None)

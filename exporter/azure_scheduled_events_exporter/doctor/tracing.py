@@ -1,8 +1,5 @@
 """Checks of the OpenTelemetry collector: an empty export, sent with the exporter's own settings."""
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import Final
 
 from azure_scheduled_events_exporter.config import without_password
@@ -25,8 +22,7 @@ def examine(subject: Subject) -> Findings:
             return
         from azure_scheduled_events_exporter.tracing.otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
 
-        with _variables(environment):
-            sender = OtlpSender(endpoint)
+        sender = OtlpSender(endpoint)
     except ExporterError as error:
         yield wrong("otlp", f"Tracing cannot start: {error}.", "Correct the OTEL_* variables.", _PAGE)
         return
@@ -54,15 +50,3 @@ def _hint(where: str, why: str) -> str:
     return (
         "Start the collector, correct --otlp.endpoint, and let the unit and the firewalls reach it (IPAddressAllow=)."
     )
-
-
-@contextmanager
-def _variables(environment: Mapping[str, str]) -> Iterator[None]:
-    """Let OpenTelemetry, which reads the process's own environment, see the exporter's ``OTEL_*`` variables."""
-    before = dict(os.environ)
-    os.environ.update({name: value for name, value in environment.items() if name.startswith("OTEL_")})
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

@@ -1,0 +1,53 @@
+"""docs/doctor.md and the checks that exist: the same names, and every page that a finding points to."""
+
+import ast
+import re
+
+from azure_scheduled_events_exporter.doctor.finding import DOCUMENTATION
+from support.paths import ROOT
+
+PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
+SOURCES = [*(PACKAGE / "doctor").glob("*.py"), PACKAGE / "commands" / "doctor.py"]
+DOCS = ROOT / "docs"
+
+
+def texts() -> set[str]:
+    """Return every text in the sources of doctor."""
+    trees = [ast.parse(path.read_text()) for path in SOURCES]
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return {node.value for node in nodes if isinstance(node.value, str)}
+
+
+def calls() -> set[str]:
+    """Return the first argument of every call that makes a finding."""
+    made = set()
+    for node in (node for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        function, first = node.func, node.args[0]
+        chosen = isinstance(function, ast.IfExp)  # (wrong if … else warning)(…)
+        if chosen or (isinstance(function, ast.Name) and function.id in {"ok", "warning", "wrong", "unreachable"}):
+            made |= {first.value} if isinstance(first, ast.Constant) and isinstance(first.value, str) else set()
+    return made
+
+
+def test_every_check_is_documented() -> None:
+    """The table of checks has a row for each check, and no other."""
+    table = (DOCS / "doctor.md").read_text().partition("## Checks")[2]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)) == calls()
+
+
+def test_every_page_exists() -> None:
+    """Every page that a finding links to exists, and has the heading that is named."""
+    pages = {text for text in texts() if re.fullmatch(r"[\w/-]+\.md(#[\w-]+)?", text, re.ASCII)}
+    assert len(pages) > 10
+    for page in sorted(pages):
+        name, _, anchor = page.partition("#")
+        text = (DOCS / name).read_text()
+        headings = {
+            re.sub(r"[^\w -]", "", line.lstrip("# ")).lower().replace(" ", "-")
+            for line in text.splitlines()
+            if line.startswith("#")
+        }
+        assert not anchor or anchor in headings, page
+    assert DOCUMENTATION.endswith("/docs/")
