@@ -28,6 +28,7 @@ class EventFacts(NamedTuple):
         severity_reason: why.
         color: of its series on dashboards.
         since: the first api-version that shows it.
+        usual_source: the EventSource whose counters exist from the start.
     """
 
     meaning: str
@@ -41,6 +42,7 @@ class EventFacts(NamedTuple):
     severity_reason: str
     color: str
     since: str = "2017-03-01"
+    usual_source: str = "Platform"
 
 
 class EventType(StrEnum):
@@ -132,6 +134,7 @@ class EventType(StrEnum):
             severity_reason="The VM is gone for good.",
             color="#7530BF",
             since="2019-01-01",
+            usual_source="User",
         ),
     )
 

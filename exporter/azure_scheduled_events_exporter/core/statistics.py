@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from .document import EventSource, Scope
+from .document import Scope
 from .event_types import EventType
 from .lifecycle import Approver, Change, Lifecycle, Transition
 
@@ -56,11 +56,13 @@ class Histogram:
 
 
 def _initial_transitions() -> dict[TransitionKey, int]:
-    """The series that exist from the start: a counter that begins at 1 hides its first increase from Prometheus."""
+    """Return the series that exist from the start: a counter that begins at 1 hides its first increase.
+
+    Each type with each transition, but only of the type's usual source: every series costs each VM of a fleet.
+    """
     return {
-        (str(event_type), str(source), str(Scope.SELF), str(transition)): 0
+        (str(event_type), event_type.facts.usual_source, str(Scope.SELF), str(transition)): 0
         for event_type in EventType
-        for source in EventSource
         for transition in Transition
     }
 

@@ -1,8 +1,8 @@
-"""The metrics: one table of what they are, and one collector that reads them off a snapshot.
+"""The metrics: one table with name, type, labels, help and how each is read off a snapshot.
 
-A scrape never calls IMDS and never waits for a poll. Three groups, because they age differently and so their
-renderings can be kept for different times: :func:`settled` changes with a document, an identity or a transition,
-:func:`polled` and :func:`process_metrics` with every poll, :func:`countdown` with every scrape.
+To add a metric, add a row to ``METRICS`` and to the README's table; a test names what is missing. A row's ``samples``
+gets only the fields of the snapshot that its ``reads`` names, so a rendering may be kept as long as these are the same
+objects. A scrape must not call IMDS or wait for a poll.
 """
 
 import platform
@@ -24,29 +24,142 @@ from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 PREFIX = "azure_scheduled_events_"
 RESOURCES_SHOWN = 10
-DESCRIPTION_SHOWN = 1024  # characters; a hostile description must not fill the memory of who scrapes it
+DESCRIPTION_SHOWN = 1024  # characters; a hostile description must not fill the memory of Prometheus
+
+Labels = tuple[str, ...]
+Samples = Iterable[tuple[Labels, float]]
+Lives = Mapping[str, Lifecycle]
 
 
 class SpanOutcome(StrEnum):
-    """How the collector took a span."""
+    """How the collector answered a span."""
 
     EXPORTED = "exported"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
-    """One row of the table: a metric without its prefix. ``type`` is gauge, counter or histogram."""
+class MetricSpec:
+    """One row of the table.
+
+    Attributes:
+        name: without the prefix.
+        type: gauge, counter or histogram; a countdown is a gauge whose samples are wall-clock times, shown as the
+            seconds until then at the moment of the scrape.
+        labels: names of the labels.
+        help: one sentence.
+        reads: the fields of the snapshot that ``samples`` gets.
+        samples: returns label values and value of each series; the value of a histogram is a :class:`Histogram`.
+    """
 
     name: str
-    type: str
-    labels: tuple[str, ...]
+    kind: str
+    labels: Labels
     help: str
+    reads: tuple[str, ...]
+    samples: Callable[..., Iterable[tuple[Labels, float | Histogram]]]
+
+    @property
+    def type(self) -> str:
+        """The type as it is scraped."""
+        return "gauge" if self.is_countdown else self.kind
+
+    @property
+    def is_countdown(self) -> bool:
+        """Whether the value depends on the moment of the scrape."""
+        return self.kind == "countdown"
 
     @property
     def full_name(self) -> str:
         """The name as it is scraped."""
         return PREFIX + self.name
+
+    def inputs(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return what the samples are made from."""
+        return tuple(getattr(snapshot, field) for field in self.reads)
+
+    def family(self, snapshot: Snapshot, now: float = 0.0) -> Metric:
+        """Return the metric in prometheus_client's form; ``now`` is wall-clock seconds."""
+        # prometheus_client's own name of a counter has no suffix.
+        metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
+        for values, value in self.samples(*self.inputs(snapshot)):
+            labels = dict(zip(self.labels, values, strict=True))
+            if isinstance(value, Histogram):
+                _add_histogram(metric, labels, value)
+            else:
+                metric.add_sample(self.full_name, labels, value - now if self.is_countdown else value)
+        return metric
+
+
+def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
+    seen = 0
+    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+        seen += count
+        metric.add_sample(f"{metric.name}_bucket", labels | {"le": floatToGoString(bound)}, seen)  # type: ignore[no-untyped-call]
+    metric.add_sample(f"{metric.name}_count", labels, seen)
+    metric.add_sample(f"{metric.name}_sum", labels, histogram.total)
+
+
+def announced(lives: Iterable[Lifecycle]) -> Iterator[tuple[Lifecycle, float]]:
+    """Yield the lives whose NotBefore applies, with it: it ends when the event starts."""
+    for life in lives:
+        if life.state is not State.STARTED and life.event.not_before is not None:
+            yield life, life.event.not_before
+
+
+def _event_labels(life: Lifecycle) -> Labels:
+    return life.event_id, life.event.event_type, str(life.scope)
+
+
+def _each(value: Callable[[Lifecycle], float | None]) -> Callable[[Lives], Samples]:
+    """Return a reader of one value for each current event; an event whose value is None has no series."""
+
+    def samples(current: Lives) -> Samples:
+        found = ((life, value(life)) for life in current.values())
+        return ((_event_labels(life), number) for life, number in found if number is not None)
+
+    return samples
+
+
+def _not_before(current: Lives) -> Samples:
+    return ((_event_labels(life), moment) for life, moment in announced(current.values()))
+
+
+def _count(which: Callable[[State], bool]) -> Callable[[Lives, str | None], Samples]:
+    """Return a reader of the number of events by type and scope; documented types exist from the start as 0.
+
+    Scope unknown exists only while this VM's name is unknown.
+    """
+
+    def samples(current: Lives, vm_name: str | None) -> Samples:
+        scopes = [scope for scope in Scope if scope is not Scope.UNKNOWN or vm_name is None]
+        counts = {(str(event_type), str(scope)): 0 for event_type in EventType for scope in scopes}
+        for life in current.values():
+            if which(life.state):
+                key = (life.event.event_type, str(life.scope))
+                counts[key] = counts.get(key, 0) + 1
+        return counts.items()
+
+    return samples
+
+
+def _event_info(current: Lives) -> Samples:
+    for life in current.values():
+        event = life.event
+        status = str(life.state) if life.state is State.STARTED else event.status
+        names = ",".join(event.resources[:RESOURCES_SHOWN])
+        description = event.description[:DESCRIPTION_SHOWN]
+        yield (event.event_id, event.event_type, status, event.source, str(life.scope), description, names), 1
+
+
+def _instance_info(identity: Instance | None, vm_name: str | None) -> Samples:
+    if identity is not None or vm_name is not None:
+        known = identity or Instance("")
+        yield (vm_name or known.vm_name, *(str(getattr(known, label)) for label in _INSTANCE[1:])), 1
+
+
+def _outcomes(counts: Mapping[StrEnum, int]) -> Samples:
+    return (((str(outcome),), count) for outcome, count in counts.items())
 
 
 _EVENT = ("event_id", "event_type", "scope")
@@ -63,75 +176,241 @@ _INSTANCE = (
     "priority",
 )
 
-SPECS: Mapping[str, Spec] = {
-    name: Spec(name, kind, labels, text)
-    for name, kind, labels, text in (
-        ("up", "gauge", (), "1 when the last poll gave a valid answer, 0 while IMDS cannot be asked."),
-        ("poll_interval_seconds", "gauge", (), "Time between polls as configured."),
-        ("polls_total", "counter", ("outcome",), "Polls of IMDS by how they ended."),
-        ("poll_duration_seconds", "histogram", (), "Time a poll took, whatever its outcome."),
-        ("last_success_timestamp_seconds", "gauge", (), "When a poll last gave a valid answer; 0 before the first."),
-        ("document_incarnation", "gauge", (), "DocumentIncarnation of the newest document, if it carried one."),
-        ("document_changes_total", "counter", (), "How often a document differed from the one before."),
-        ("instance_info", "gauge", _INSTANCE, "This VM, as the instance metadata names it; always 1."),
-        ("build_info", "gauge", ("version", "python_version"), "This exporter; always 1."),
-        ("pending", "gauge", ("event_type", "scope"), "Events that are Scheduled now."),
-        ("started", "gauge", ("event_type", "scope"), "Events that are Started now."),
-        (
-            "event_info",
-            "gauge",
-            ("event_id", "event_type", "event_status", "event_source", "scope", "description", "resources"),
-            f"A current event; always 1. The first {RESOURCES_SHOWN} VMs of Resources stand in 'resources'.",
-        ),
-        ("event_resources", "gauge", _EVENT, "Number of VMs in the event's Resources."),
-        ("event_not_before_timestamp_seconds", "gauge", _EVENT, "NotBefore, while the event is Scheduled."),
-        (
-            "event_seconds_until_not_before",
-            "gauge",
-            _EVENT,
-            "Time left to NotBefore at the moment of the scrape; negative once overdue.",
-        ),
-        ("event_duration_seconds", "gauge", _EVENT, "Announced length of the impact; absent when unknown."),
-        ("event_first_seen_timestamp_seconds", "gauge", _EVENT, "When this exporter first saw the event."),
-        ("event_approved", "gauge", _EVENT, "1 once IMDS accepted an approval by this exporter or an operator here."),
-        (
-            "transitions_total",
-            "counter",
-            ("event_type", "event_source", "scope", "transition"),
-            "What happened to events.",
-        ),
-        (
-            "approval_latency_seconds",
-            "histogram",
-            ("event_type", "approved_by"),
-            "Time from first seen to approved; by the deadline when nobody approved.",
-        ),
-        (
-            "notice_seconds",
-            "histogram",
-            ("event_type",),
-            "Time from first seen to NotBefore: the warning really given.",
-        ),
-        ("phase_duration_seconds", "histogram", ("event_type", "phase"), "Time that events spent in a phase."),
-        (
-            "observed_pause_seconds",
-            "histogram",
-            ("event_type",),
-            "Longest time that this VM really stood still while an event of it was Started.",
-        ),
-        (
-            "approval_policy_info",
-            "gauge",
-            ("policy",),
-            "What approves events here: off, documented or file; always 1.",
-        ),
-        ("approval_requests_total", "counter", ("outcome",), "Requests to approve events, by how IMDS took them."),
-        ("journal_up", "gauge", (), "1 while transitions are on disk before they are told."),
-        ("journal_errors_total", "counter", (), "Failed attempts to write the journal."),
-        ("spans_total", "counter", ("outcome",), "Trace spans by how the collector took them."),
-        ("spans_queued", "gauge", (), "Trace spans that no collector has accepted yet."),
-    )
-}
+METRICS = (
+    MetricSpec(
+        "up",
+        "gauge",
+        (),
+        "1 if the last poll got a valid answer, 0 if it failed.",
+        ("polls",),
+        lambda polls: [((), polls.up)],
+    ),
+    MetricSpec(
+        "poll_interval_seconds",
+        "gauge",
+        (),
+        "Configured time between polls.",
+        ("poll_interval",),
+        lambda interval: [((), interval)],
+    ),
+    MetricSpec(
+        "polls_total",
+        "counter",
+        ("outcome",),
+        "Polls of IMDS by outcome.",
+        ("polls",),
+        lambda polls: _outcomes(polls.outcomes),
+    ),
+    MetricSpec(
+        "poll_duration_seconds",
+        "histogram",
+        (),
+        "Duration of a poll, whatever its outcome.",
+        ("polls",),
+        lambda polls: [((), polls.durations)],
+    ),
+    MetricSpec(
+        "last_success_timestamp_seconds",
+        "gauge",
+        (),
+        "Time of the last valid answer; 0 before the first.",
+        ("polls",),
+        lambda polls: [((), polls.last_success or 0)],
+    ),
+    MetricSpec(
+        "document_incarnation",
+        "gauge",
+        (),
+        "DocumentIncarnation of the newest document; absent if it has none.",
+        ("incarnation",),
+        lambda incarnation: [] if incarnation is None else [((), incarnation)],
+    ),
+    MetricSpec(
+        "document_changes_total",
+        "counter",
+        (),
+        "Number of documents that differed from the one before.",
+        ("document_changes",),
+        lambda changes: [((), changes)],
+    ),
+    MetricSpec(
+        "instance_info",
+        "gauge",
+        _INSTANCE,
+        "This VM, as the instance metadata describes it; always 1.",
+        ("identity", "vm_name"),
+        _instance_info,
+    ),
+    MetricSpec(
+        "build_info",
+        "gauge",
+        ("version", "python_version"),
+        "Version of this exporter; always 1.",
+        (),
+        lambda: [((__version__, platform.python_version()), 1)],
+    ),
+    MetricSpec(
+        "pending",
+        "gauge",
+        ("event_type", "scope"),
+        "Current events that have not started: Scheduled, or with an unknown status.",
+        ("current", "vm_name"),
+        _count(lambda state: state is not State.STARTED),
+    ),
+    MetricSpec(
+        "started",
+        "gauge",
+        ("event_type", "scope"),
+        "Current events that have started.",
+        ("current", "vm_name"),
+        _count(lambda state: state is State.STARTED),
+    ),
+    MetricSpec(
+        "event_info",
+        "gauge",
+        ("event_id", "event_type", "event_status", "event_source", "scope", "description", "resources"),
+        f"A current event; always 1. Label 'resources' has the first {RESOURCES_SHOWN} VMs of Resources.",
+        ("current",),
+        _event_info,
+    ),
+    MetricSpec(
+        "event_resources",
+        "gauge",
+        _EVENT,
+        "Number of VMs in the event's Resources.",
+        ("current",),
+        _each(lambda life: len(life.event.resources)),
+    ),
+    MetricSpec(
+        "event_not_before_timestamp_seconds",
+        "gauge",
+        _EVENT,
+        "NotBefore, until the event starts.",
+        ("current",),
+        _not_before,
+    ),
+    MetricSpec(
+        "event_seconds_until_not_before",
+        "countdown",
+        _EVENT,
+        "Time left until NotBefore at the moment of the scrape; negative once overdue.",
+        ("current",),
+        _not_before,
+    ),
+    MetricSpec(
+        "event_duration_seconds",
+        "gauge",
+        _EVENT,
+        "Announced duration of the impact; absent when unknown.",
+        ("current",),
+        _each(lambda life: life.event.duration_seconds),
+    ),
+    MetricSpec(
+        "event_first_seen_timestamp_seconds",
+        "gauge",
+        _EVENT,
+        "When this exporter first saw the event.",
+        ("current",),
+        _each(lambda life: life.first_seen.wall),
+    ),
+    MetricSpec(
+        "event_approved",
+        "gauge",
+        _EVENT,
+        "1 once IMDS accepted an approval by this exporter or an operator on this VM.",
+        ("current",),
+        _each(lambda life: life.approved_here),
+    ),
+    MetricSpec(
+        "transitions_total",
+        "counter",
+        ("event_type", "event_source", "scope", "transition"),
+        "Transitions in the life of events.",
+        ("statistics",),
+        lambda statistics: statistics.transitions.items(),
+    ),
+    MetricSpec(
+        "approval_latency_seconds",
+        "histogram",
+        ("event_type", "approved_by"),
+        "Time from first seen to approved; approved_by is deadline if NotBefore came without an approval.",
+        ("statistics",),
+        lambda statistics: statistics.approval_latency.items(),
+    ),
+    MetricSpec(
+        "notice_seconds",
+        "histogram",
+        ("event_type",),
+        "Time from first seen to NotBefore: the notice that the event really gave.",
+        ("statistics",),
+        lambda statistics: statistics.notice.items(),
+    ),
+    MetricSpec(
+        "phase_duration_seconds",
+        "histogram",
+        ("event_type", "phase"),
+        "Time that events spent in a phase.",
+        ("statistics",),
+        lambda statistics: statistics.phases.items(),
+    ),
+    MetricSpec(
+        "observed_pause_seconds",
+        "histogram",
+        ("event_type",),
+        "Longest time that this VM stood still while an event of it was Started.",
+        ("statistics",),
+        lambda statistics: statistics.pauses.items(),
+    ),
+    MetricSpec(
+        "approval_policy_info",
+        "gauge",
+        ("policy",),
+        "Approval policy in effect: off, a named policy, or file; always 1.",
+        ("approval_policy",),
+        lambda policy: [((policy,), 1)],
+    ),
+    MetricSpec(
+        "approval_requests_total",
+        "counter",
+        ("outcome",),
+        "Requests to approve events by the answer of IMDS.",
+        ("approval_requests",),
+        _outcomes,
+    ),
+    MetricSpec(
+        "journal_up",
+        "gauge",
+        (),
+        "1 while transitions are written to disk before they are reported.",
+        ("journal",),
+        lambda journal: [((), journal.up)],
+    ),
+    MetricSpec(
+        "journal_errors_total",
+        "counter",
+        (),
+        "Failed attempts to write the journal.",
+        ("journal",),
+        lambda journal: [((), journal.errors)],
+    ),
+    MetricSpec(
+        "spans_total",
+        "counter",
+        ("outcome",),
+        "Trace spans by the answer of the collector.",
+        ("deliveries",),
+        lambda spans: _outcomes({SpanOutcome.EXPORTED: spans.exported, SpanOutcome.FAILED: spans.failed}),
+    ),
+    MetricSpec(
+        "spans_queued",
+        "gauge",
+        (),
+        "Trace spans that no collector has accepted yet.",
+        ("deliveries",),
+        lambda spans: [((), spans.queued)],
+    ),
+)
+SPECS: Mapping[str, MetricSpec] = {spec.name: spec for spec in METRICS}
 
 
 class Collector(PrometheusCollector):
@@ -143,130 +422,12 @@ class Collector(PrometheusCollector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric once, of one snapshot."""
-        snapshot = self._read()
-        yield from settled(snapshot)
-        yield countdown(snapshot, self._wall())
-        yield from polled(snapshot)
+        snapshot, now = self._read(), self._wall()
+        for metric in METRICS:
+            yield metric.family(snapshot, now)
         yield from process_metrics()
 
 
-def settled(snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield the metrics that stay the same while ``snapshot.revision`` does."""
-    yield _metric("poll_interval_seconds", [((), snapshot.poll_interval)])
-    incarnation = [] if snapshot.incarnation is None else [((), snapshot.incarnation)]
-    yield _metric("document_incarnation", incarnation)
-    yield _metric("document_changes_total", [((), snapshot.document_changes)])
-    yield _metric("instance_info", _instance(snapshot))
-    yield _metric("build_info", [((__version__, platform.python_version()), 1)])
-    lives = list(snapshot.current.values())
-    yield _metric("pending", _count(lives, State.SCHEDULED))
-    yield _metric("started", _count(lives, State.STARTED))
-    yield from _events(lives)
-    statistics = snapshot.statistics
-    yield _metric("transitions_total", statistics.transitions.items())
-    yield _histograms("approval_latency_seconds", statistics.approval_latency.items())
-    yield _histograms("notice_seconds", statistics.notice.items())
-    yield _histograms("phase_duration_seconds", statistics.phases.items())
-    yield _histograms("observed_pause_seconds", statistics.pauses.items())
-    yield _metric("approval_policy_info", [((snapshot.approval_policy,), 1)])
-    requests = snapshot.approval_requests.items()
-    yield _metric("approval_requests_total", (((str(outcome),), count) for outcome, count in requests))
-
-
-def countdown(snapshot: Snapshot, now: float) -> Metric:
-    """Return the one event metric that no two scrapes agree on; ``now`` is wall-clock seconds."""
-    return _metric(
-        "event_seconds_until_not_before",
-        ((_key(life), until - now) for life, until in announced(snapshot.current.values())),
-    )
-
-
-def announced(lives: Iterable[Lifecycle]) -> Iterator[tuple[Lifecycle, float]]:
-    """Yield the lives whose NotBefore stands, with it: a countdown ends when the event starts."""
-    for life in lives:
-        if life.state is not State.STARTED and life.event.not_before is not None:
-            yield life, life.event.not_before
-
-
-def polled(snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield the metrics that change with every poll."""
-    polls = snapshot.polls
-    yield _metric("up", [((), polls.up)])
-    yield _metric("polls_total", (((str(outcome),), count) for outcome, count in polls.outcomes.items()))
-    yield _histograms("poll_duration_seconds", [((), polls.durations)])
-    yield _metric("last_success_timestamp_seconds", [((), polls.last_success or 0)])
-    yield _metric("journal_up", [((), snapshot.journal.up)])
-    yield _metric("journal_errors_total", [((), snapshot.journal.errors)])
-    deliveries = snapshot.deliveries
-    spans = ((SpanOutcome.EXPORTED, deliveries.exported), (SpanOutcome.FAILED, deliveries.failed))
-    yield _metric("spans_total", (((str(outcome),), count) for outcome, count in spans))
-    yield _metric("spans_queued", [((), deliveries.queued)])
-
-
 def process_metrics() -> Iterable[Metric]:
-    """Return the figures of this process: CPU time, memory, descriptors, start."""
+    """Return CPU time, memory, descriptors and start of this process."""
     return ProcessCollector(registry=None).collect()
-
-
-def _metric(name: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
-    spec = SPECS[name]
-    # The library's own name of a counter has no suffix.
-    metric = Metric(spec.full_name.removesuffix("_total"), spec.help, spec.type)
-    for values, value in samples:
-        metric.add_sample(spec.full_name, dict(zip(spec.labels, values, strict=True)), value)
-    return metric
-
-
-def _histograms(name: str, histograms: Iterable[tuple[tuple[str, ...], Histogram]]) -> Metric:
-    spec = SPECS[name]
-    metric = Metric(spec.full_name, spec.help, "histogram")
-    for values, histogram in histograms:
-        labels = dict(zip(spec.labels, values, strict=True))
-        seen = 0
-        for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
-            seen += count
-            metric.add_sample(f"{spec.full_name}_bucket", labels | {"le": floatToGoString(bound)}, seen)  # type: ignore[no-untyped-call]
-        metric.add_sample(f"{spec.full_name}_count", labels, seen)
-        metric.add_sample(f"{spec.full_name}_sum", labels, histogram.total)
-    return metric
-
-
-def _instance(snapshot: Snapshot) -> list[tuple[tuple[str, ...], float]]:
-    if snapshot.identity is None and snapshot.vm_name is None:
-        return []
-    identity = snapshot.identity or Instance("")
-    values = [str(getattr(identity, label)) for label in _INSTANCE]
-    return [((snapshot.vm_name or identity.vm_name, *values[1:]), 1)]
-
-
-def _count(lives: Iterable[Lifecycle], state: State) -> Iterable[tuple[tuple[str, ...], float]]:
-    """The number of events in ``state``; every documented type and scope is there from the start, as 0."""
-    counts = {(str(event_type), str(scope)): 0 for event_type in EventType for scope in Scope}
-    for life in lives:
-        if life.state is state:
-            key = (life.event.event_type, str(life.scope))
-            counts[key] = counts.get(key, 0) + 1
-    return counts.items()
-
-
-def _key(life: Lifecycle) -> tuple[str, ...]:
-    return (life.event_id, life.event.event_type, str(life.scope))
-
-
-def _events(lives: list[Lifecycle]) -> Iterator[Metric]:
-    infos = []
-    for life in lives:
-        event = life.event
-        status = life.state if life.state is State.STARTED else event.status
-        names = ",".join(event.resources[:RESOURCES_SHOWN])
-        description = event.description[:DESCRIPTION_SHOWN]
-        infos.append(
-            ((event.event_id, event.event_type, str(status), event.source, str(life.scope), description, names), 1.0)
-        )
-    yield _metric("event_info", infos)
-    yield _metric("event_resources", ((_key(life), len(life.event.resources)) for life in lives))
-    yield _metric("event_not_before_timestamp_seconds", ((_key(life), until) for life, until in announced(lives)))
-    durations = ((life, life.event.duration_seconds) for life in lives)
-    yield _metric("event_duration_seconds", ((_key(life), value) for life, value in durations if value is not None))
-    yield _metric("event_first_seen_timestamp_seconds", ((_key(life), life.first_seen.wall) for life in lives))
-    yield _metric("event_approved", ((_key(life), life.approved_here) for life in lives))

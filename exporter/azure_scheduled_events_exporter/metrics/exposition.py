@@ -1,12 +1,11 @@
-"""A scrape's body: the metrics as text, in the format and compression that the scraper asked for.
+"""The body of a scrape: the metrics as text, in the format and compression that the scraper accepts.
 
-prometheus_client writes the text. What stays the same between scrapes is written and compressed once per revision of
-the snapshot; the figures of polling and of the process once per poll, and once a second if polls take longer. Per
-scrape, only a countdown per event is written.
+prometheus_client writes the text. The text of a metric is kept while what it was made from is the same (the identical
+objects of the snapshot), that of the process for a second. Countdowns are written at each scrape. Scrapes within a
+tenth of a second share one body, so many scrapers, or clients that never read, cost the memory and CPU time of one.
 """
 
-import struct
-import zlib
+import gzip
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,18 +15,20 @@ from prometheus_client.registry import Collector
 
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-from .collector import announced, countdown, polled, process_metrics, settled
+from .collector import METRICS, MetricSpec, process_metrics
 
-FIGURES_SECONDS = 1.0
-"""How old the figures of the process may be in a scrape."""
+PROCESS_SECONDS = 1.0
+"""How old the metrics of the process may be in a scrape."""
 
-_GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
+SHARED_SECONDS = 0.1
+"""How long scrapes of the same snapshot get the same body."""
+
 _OPENMETRICS_END = b"# EOF\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """A body with the headers that tell what it is."""
+    """A body with the headers that describe it."""
 
     body: bytes
     content_type: str
@@ -35,7 +36,7 @@ class Rendering:
 
 
 class _Families(Collector):
-    """A hand-full of metrics in the shape that prometheus_client writes."""
+    """Some metrics in the form that prometheus_client writes."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -44,47 +45,53 @@ class _Families(Collector):
         yield from self._families
 
 
-class _Stretch:
-    """A part of a body, and the same as a piece of a deflate stream that another piece may follow."""
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """The text of one metric, what it was made from, and for a countdown its lines up to the value, with the time."""
 
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-        squeeze = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
-        self.deflated = squeeze.compress(text) + squeeze.flush(zlib.Z_FULL_FLUSH)
+    inputs: tuple[object, ...]
+    text: bytes
+    countdowns: tuple[tuple[bytes, float], ...] = ()
+
+    def at(self, now: float) -> bytes:
+        if not self.countdowns:
+            return self.text
+        return self.text + b"".join([b"%b%.3f\n" % (line, moment - now) for line, moment in self.countdowns])
 
 
 class _Format:
-    """One of the two formats: what has been written in it, as long as it holds."""
+    """One of the two text formats, with the text that is kept in it."""
 
     def __init__(self, content_type: str, write: Callable[[Iterable[Metric]], bytes], end: bytes) -> None:
         self.content_type = content_type
         self._write = write
         self._end = end
-        self._revision: int | None = None
-        self._settled = _Stretch(b"")
-        self._countdown_head = b""
-        self._countdowns: tuple[tuple[bytes, float], ...] = ()  # a line up to its value, and NotBefore
-        self._polled: Snapshot | None = None
-        self._polled_at = 0.0
-        self._figures = _Stretch(b"")
+        self._kept: dict[str, _Text] = {}
+        self._process = b""
+        self._process_at = float("-inf")
 
-    def stretches(self, snapshot: Snapshot, now: float) -> tuple[_Stretch, _Stretch, bytes]:
-        """Return what holds for this revision, for this poll, and for ``now`` alone, the time of day in seconds."""
-        if self._revision != snapshot.revision:
-            self._settle(snapshot)
-        if self._polled is not snapshot or not 0 <= now - self._polled_at < FIGURES_SECONDS:
-            self._figures = _Stretch(self._write(polled(snapshot)) + self._write(process_metrics()))
-            self._polled, self._polled_at = snapshot, now
-        lines = [b"%b%.3f\n" % (line, not_before - now) for line, not_before in self._countdowns]
-        return self._settled, self._figures, b"".join([self._countdown_head, *lines, self._end])
+    def text(self, snapshot: Snapshot, now: float) -> bytes:
+        """Return the whole body at ``now``, wall-clock seconds."""
+        if not 0 <= now - self._process_at < PROCESS_SECONDS:
+            self._process, self._process_at = self._write(process_metrics()), now
+        texts = [self._text(metric, snapshot).at(now) for metric in METRICS]
+        return b"".join([*texts, self._process, self._end])
 
-    def _settle(self, snapshot: Snapshot) -> None:
-        self._settled = _Stretch(self._write(settled(snapshot)))
-        lines = self._write([countdown(snapshot, 0)]).splitlines(keepends=True)
-        self._countdown_head, samples = b"".join(lines[:2]), lines[2:]
-        times = [not_before for _, not_before in announced(snapshot.current.values())]
-        self._countdowns = tuple(zip((line[: line.rindex(b" ") + 1] for line in samples), times, strict=True))
-        self._revision = snapshot.revision
+    def _text(self, metric: MetricSpec, snapshot: Snapshot) -> _Text:
+        inputs = metric.inputs(snapshot)
+        kept = self._kept.get(metric.name)
+        if kept is None or any(now is not before for now, before in zip(inputs, kept.inputs, strict=True)):
+            text = self._write([metric.family(snapshot)])
+            kept = self._kept[metric.name] = _countdown(inputs, text) if metric.is_countdown else _Text(inputs, text)
+        return kept
+
+
+def _countdown(inputs: tuple[object, ...], text: bytes) -> _Text:
+    """Split the text of a countdown, whose values are wall-clock times, into what stays and what runs."""
+    lines = text.splitlines(keepends=True)
+    head = b"".join(line for line in lines if line.startswith(b"#"))
+    parted = (line.rpartition(b" ") for line in lines if not line.startswith(b"#"))
+    return _Text(inputs, head, tuple((name + space, float(value)) for name, space, value in parted))
 
 
 class Exposition:
@@ -98,14 +105,23 @@ class Exposition:
         self._wall = wall
         self._plain = _Format(CONTENT_TYPE_PLAIN_0_0_4, _plain_text, b"")
         self._openmetrics = _Format(openmetrics.CONTENT_TYPE_LATEST, _openmetrics_text, _OPENMETRICS_END)
+        self._shared: dict[tuple[bool, bool], tuple[Snapshot, float, Rendering]] = {}
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Rendering:
         """Return the body for a scraper with these request headers: OpenMetrics if it is named, gzip if accepted."""
-        form = self._openmetrics if "application/openmetrics-text" in accept else self._plain
-        settled_part, figures, rest = form.stretches(self._read(), self._wall())
-        if not _accepts_gzip(accept_encoding):
-            return Rendering(settled_part.text + figures.text + rest, form.content_type, None)
-        return Rendering(_gzip((settled_part, figures), rest), form.content_type, "gzip")
+        wanted = ("application/openmetrics-text" in accept, _accepts_gzip(accept_encoding))
+        snapshot, now = self._read(), self._wall()
+        shared = self._shared.get(wanted)
+        if shared is None or shared[0] is not snapshot or not 0 <= now - shared[1] < SHARED_SECONDS:
+            shared = self._shared[wanted] = snapshot, now, self._render(snapshot, now, *wanted)
+        return shared[2]
+
+    def _render(self, snapshot: Snapshot, now: float, is_openmetrics: bool, is_gzip: bool) -> Rendering:  # noqa: FBT001 - the key
+        form = self._openmetrics if is_openmetrics else self._plain
+        text = form.text(snapshot, now)
+        if is_gzip:
+            return Rendering(gzip.compress(text, 1, mtime=0), form.content_type, "gzip")
+        return Rendering(text, form.content_type, None)
 
 
 def _plain_text(families: Iterable[Metric]) -> bytes:
@@ -123,15 +139,3 @@ def _accepts_gzip(accept_encoding: str) -> bool:
         if name.strip() in {"gzip", "*"}:
             return parameters.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
     return False
-
-
-def _gzip(kept: Iterable[_Stretch], rest: bytes) -> bytes:
-    """One gzip member of what was compressed once and what is new (RFC 1952: a deflate stream between two frames)."""
-    squeeze = zlib.compressobj(1, wbits=-zlib.MAX_WBITS)
-    pieces, checksum, length = [_GZIP_HEADER], 0, len(rest)
-    for stretch in kept:
-        pieces.append(stretch.deflated)
-        checksum = zlib.crc32(stretch.text, checksum)
-        length += len(stretch.text)
-    pieces += [squeeze.compress(rest), squeeze.flush()]
-    return b"".join([*pieces, struct.pack("<II", zlib.crc32(rest, checksum), length & 0xFFFFFFFF)])

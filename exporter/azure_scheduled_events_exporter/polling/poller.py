@@ -255,8 +255,7 @@ class Poller:
         recent = (*self.snapshot.recent, *(change.lifecycle for change in changes if change.lifecycle.outcome))[
             -RECENT:
         ]
-        revision = self.snapshot.revision + 1
-        return replace(self.snapshot, revision=revision, current=known.current, recent=recent, statistics=statistics)
+        return replace(self.snapshot, current=known.current, recent=recent, statistics=statistics)
 
     def _approve(self) -> None:
         """Send what is due in one request. The journal has the wish before it, and the answer after it."""
@@ -281,8 +280,7 @@ class Poller:
                 self._accepted(due, event_ids)
         counts, words = dict(self._approvals.counts), self._approvals.words
         if (counts, words) != (self.snapshot.approval_requests, self.snapshot.approval_words):
-            revision = self.snapshot.revision + 1
-            self.snapshot = replace(self.snapshot, revision=revision, approval_requests=counts, approval_words=words)
+            self.snapshot = replace(self.snapshot, approval_requests=counts, approval_words=words)
 
     def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]]) -> None:
         now = self._clock.now()
@@ -338,7 +336,7 @@ class Poller:
                 self._delivery.wake()
             # The next document is looked at anew, with the lives that the disk remembered.
             self._document = self._watched = None
-            self.snapshot = replace(self.snapshot, revision=self.snapshot.revision + 1, statistics=found.statistics)
+            self.snapshot = replace(self.snapshot, statistics=found.statistics)
         self._journal.prune(now)
 
     def _publish(self, outcome: Outcome, failure: str, began: Timestamp, ended: Timestamp) -> None:
@@ -351,7 +349,7 @@ class Poller:
             failure=failure,
         )
         if self._identity is not self.snapshot.identity:  # known, though no document has come yet
-            self.snapshot = replace(self.snapshot, identity=self._identity, revision=self.snapshot.revision + 1)
+            self.snapshot = replace(self.snapshot, identity=self._identity)
         deliveries = Deliveries()
         if self._delivery is not None:
             deliveries = Deliveries(self._delivery.exported, self._delivery.failed, self._journal.spans_queued())
