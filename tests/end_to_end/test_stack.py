@@ -14,6 +14,7 @@ import psutil
 import pytest
 import yaml
 
+from support.doctor_chain import doctor
 from support.paths import ROOT
 from support.programs import PATIENCE, Program, eventually, fetch
 
@@ -238,3 +239,26 @@ def test_what_is_no_page(phone: tuple[Program, str]) -> None:
     assert fetch(f"{url}/pager", "POST", b"", Content_Length=str(1 << 30)).status == 400
     assert fetch(f"{url}/pager", "POST", notification("firing")).status == 200
     assert len(program.lines("PAGE ")) == 1
+
+
+def test_doctor_finds_nothing_wrong(tmp_path: Path) -> None:
+    """Doctor looks at the stack's first VM, its Prometheus and its Alertmanager, and everything is ok."""
+    folder = tmp_path / "stack"
+    with Program([STACK, "--free-ports", "--folder", str(folder)], tmp_path / "out.log", SPEED="0.001") as stack:
+        prometheus = stack.wait_for_line(LISTENING + "/api/v1/alerts +Prometheus: ")[1]
+        alertmanager = stack.wait_for_line(LISTENING + "/api/v2/alerts +Alertmanager: ")[1]
+        exporter = stack.wait_for_line(LISTENING + "/ +Status page of web-0")[1]
+        simulator = stack.wait_for_line(LISTENING + "/simulator/record +Simulator: ")[1]
+        watched = "azure_scheduled_events_last_success_timestamp_seconds>0"
+        eventually(lambda: len(query(prometheus, watched)) == 5, "five exporters are scraped")
+        [journal] = folder.glob("web-0/**/journal.sqlite")
+        flags = {
+            "imds.endpoint": simulator,
+            "web.listen-address": exporter.removeprefix("http://"),
+            "journal.path": str(journal),
+            "prometheus": prometheus,
+            "alertmanager": alertmanager,
+        }
+        report = doctor(flags)
+        assert (report.status, report.complaints) == (0, []), report.complaints
+        assert stack.terminate() == 0

@@ -1,7 +1,9 @@
 """A whole healthy chain for ``doctor`` to look at, and stand-ins for what has no program here."""
 
+import contextlib
+import io
 import json
-import subprocess
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,10 +15,11 @@ from typing import Any, Self
 import yaml
 
 from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from support.collector import Collector
 from support.paging import Stack
-from support.programs import COMMAND, Exporter, Program, debian, environment, eventually, fetch, free_port
+from support.programs import Exporter, Program, debian, environment, eventually, fetch, free_port
 
 FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "evaluation.watcher-interval": "1s"}
 VM = "web_4"
@@ -27,11 +30,15 @@ class Canned:
     """A server that answers each path with what ``replies`` has for it, else 404; a context manager."""
 
     def __init__(self, replies: Mapping[str, Reply]) -> None:
+        self.requests: list[Mapping[str, str]] = []  # the headers of each
+        requests = self.requests
+
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
+                requests.append(dict(self.headers))
                 status, headers, body = replies.get(path, (404, {}, b'{"message":"Not found"}'))
                 self.send_response_only(status)
                 for name, value in {"Date": self.date_time_string(), **headers}.items():
@@ -118,19 +125,20 @@ class Report:
 
 
 def doctor(flags: Mapping[str, str | None], **env: str) -> Report:
-    """Run ``doctor --json`` with ``flags``; a flag whose value is None is left out."""
+    """Run ``doctor --json`` with ``flags`` as the command line does; a flag whose value is None is left out."""
     given = [part for name, value in flags.items() if value is not None for part in (f"--{name}", value)]
+    before = dict(os.environ)
     clean = {name: value for name, value in environment().items() if not name.lower().endswith("_proxy")}
-    done = subprocess.run(
-        [COMMAND, "doctor", "--json", *given],
-        env={**clean, **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    findings = json.loads(done.stdout)["findings"] if done.stdout else []
-    return Report(done.returncode, done.stdout + done.stderr, findings)
+    output = io.StringIO()
+    os.environ.clear()
+    os.environ.update(clean, **env)
+    try:
+        with contextlib.redirect_stdout(output):
+            status = main(["doctor", "--json", *given])
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return Report(status, output.getvalue(), json.loads(output.getvalue())["findings"])
 
 
 class Chain:

@@ -301,26 +301,29 @@ FAULTS = (
     # Journal
     Fault("journal in memory", "journal-kept", "--journal.path", flags(journal="memory"), "warning"),
     Fault("journal on tmpfs", "journal-disk", "OS disk", flags(journal="/dev/shm/state")),  # noqa: S108 - only looked at
-    Fault("no journal", "journal-readable", "as root", by(lambda chain: {"journal.path": str(chain.new_folder())})),
+    Fault("no journal", "journal-readable", "as root", beyond(lambda chain: {"journal.path": str(chain.new_folder())})),
     Fault(
         "damaged journal",
         "journal-readable",
         "Restart",
-        by(lambda chain: {"journal.path": _file(chain, "journal.sqlite", b"no database" * 999)}),
+        beyond(lambda chain: {"journal.path": _file(chain, "journal.sqlite", b"no database" * 999)}),
     ),
-    Fault("old span", "spans", "collector", by(_old_span)),
+    Fault("old span", "spans", "collector", beyond(_old_span)),
     # Exporter
     Fault(
-        "no exporter", "served", "systemctl status", by(lambda _: {"web.listen-address": f"127.0.0.1:{free_port()}"})
+        "no exporter",
+        "served",
+        "systemctl status",
+        beyond(lambda _: {"web.listen-address": f"127.0.0.1:{free_port()}"}),
     ),
-    Fault("another program's port", "served", "End that program", by(_other_program)),
-    Fault("plain instead of TLS", "served", "--web.config.file", by(_plain_instead_of_tls)),
-    Fault("expired certificate", "certificate", "Renew", by(_expired)),
-    Fault("password asked", "exporter", "--exporter https://USER:PASSWORD", by(_password), "warning"),
-    Fault("blind exporter", "exporter-polls", "metadata service above", by(_blind_exporter)),
+    Fault("another program's port", "served", "End that program", beyond(_other_program)),
+    Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
+    Fault("expired certificate", "certificate", "Renew", beyond(_expired)),
+    Fault("password asked", "exporter", "--exporter https://USER:PASSWORD", beyond(_password), "warning"),
+    Fault("blind exporter", "exporter-polls", "metadata service above", beyond(_blind_exporter)),
     Fault("other settings", "exporter-settings", "Restart", flags(**{"poll.interval": "2s"}), "warning"),
     Fault("exporter elsewhere", "exporter-events", "--imds.endpoint of both", by(_exporter_elsewhere)),
-    Fault("exporter's journal fails", "exporter-journal", "journal above", by(_journal_fails)),
+    Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
     # Collector
     Fault(
         "no collector",

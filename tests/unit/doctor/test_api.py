@@ -1,0 +1,123 @@
+"""How the APIs of the chain are asked: deadlines, credentials, and reasons in a few words."""
+
+import base64
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError
+from azure_scheduled_events_exporter.doctor.here import proxy_for
+from azure_scheduled_events_exporter.doctor.http_config import HttpConfig, load
+from azure_scheduled_events_exporter.errors import UsageError
+from support.doctor_chain import Canned
+
+
+@pytest.fixture
+def dripping() -> Iterator[str]:
+    """A server that sends its headers byte by byte, for ever."""
+    ended = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            while not ended.wait(0.05):
+                connection.sendall(b"x")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    ended.set()
+    thread.join()
+    listener.close()
+
+
+def test_one_deadline_for_all_of_an_answer(dripping: str) -> None:
+    """A server that drips is given up after the timeout."""
+    begun = time.monotonic()
+    with pytest.raises(NoAnswerError, match=r"no whole answer within 0\.3 s"):
+        Api("--prometheus", dripping).get("/", timeout=0.3)
+    assert time.monotonic() - begun < 2
+
+
+def test_reasons() -> None:
+    """What keeps a server from answering is said without the words of a library."""
+    with pytest.raises(NoAnswerError, match=r"^Connection refused$"):
+        Api("--prometheus", "http://127.0.0.1:1").get("/")
+    with pytest.raises(NoAnswerError, match=r"^the host name does not resolve$"):
+        Api("--prometheus", "http://prom.invalid").get("/")
+
+
+def test_redirects_are_not_followed() -> None:
+    """A redirect to a login page is an answer of its own."""
+    replies = {"/a": (302, {"Location": "/login"}, b""), "/login": (200, {}, b"{}")}
+    with Canned(replies) as server, pytest.raises(WrongAnswerError, match="answered 302"):
+        Api("--grafana", server.url).data("/a")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("basic_auth: {username: me, password: sesame}", HttpConfig(user=("me", "sesame"))),
+        ("basic_auth: {username: me, password_file: secret}", HttpConfig(user=("me", "hidden"))),
+        ("authorization: {credentials: token}", HttpConfig(authorization="Bearer token")),
+        ("authorization: {type: Token, credentials_file: secret}", HttpConfig(authorization="Token hidden")),
+        ("tls_config: {insecure_skip_verify: true}", HttpConfig(insecure=True)),
+    ],
+)
+def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
+    """Credentials come from the file itself or from files beside it."""
+    (tmp_path / "secret").write_text("hidden\n")
+    (tmp_path / "http.yaml").write_text(text)
+    assert load(tmp_path / "http.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bearer_token: x", "unknown key; known here: authorization, basic_auth, tls_config"),
+        ("basic_auth: {password: sesame}", "'username' is missing"),
+        ("authorization: {credentials_file: nowhere}", "nowhere: cannot be read: No such file"),
+        ("tls_config: {cert_file: a}", "cert_file and key_file belong together"),
+    ],
+)
+def test_bad_http_config(text: str, message: str, tmp_path: Path) -> None:
+    """A file that is wrong is refused by name, without its secrets."""
+    (tmp_path / "http.yaml").write_text(text)
+    with pytest.raises(UsageError, match=message) as raised:
+        load(tmp_path / "http.yaml")
+    assert "sesame" not in str(raised.value)
+
+
+def test_credentials_are_sent() -> None:
+    """User and password of an address and the header of a file reach the server, and are not shown."""
+    with Canned({"/x": (200, {}, b"{}")}) as server:
+        Api("--prometheus", server.url.replace("//", "//me:sesame@")).data("/x")
+        Api("--prometheus", server.url, HttpConfig(authorization="Bearer token")).data("/x")
+        Api("--prometheus", server.url, HttpConfig(user=("me", "sesame"))).data("/x")
+    basic = "Basic " + base64.b64encode(b"me:sesame").decode()
+    assert [headers["Authorization"] for headers in server.requests] == [basic, "Bearer token", basic]
+
+
+@pytest.mark.parametrize(
+    ("environment", "proxy"),
+    [
+        ({}, ""),
+        ({"HTTP_PROXY": "http://p"}, "http://p"),
+        ({"http_proxy": "http://p", "NO_PROXY": "localhost,169.254.169.254"}, ""),
+        ({"ALL_PROXY": "socks5://p"}, "socks5://p"),
+        ({"HTTPS_PROXY": "http://p"}, ""),
+    ],
+)
+def test_proxy_of_the_metadata_service(
+    environment: dict[str, str], proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy applies unless the address is exempt; only variables are read, nothing is sent."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert proxy_for("http://169.254.169.254", environment) == proxy
