@@ -24,7 +24,7 @@ EXAMPLES = ROOT / "deploy" / "examples"
 PAGE = ROOT / "docs" / "approvals.md"
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
 POLICIES = ("stateless-web-tier", "database-primary", "spot-batch-workers")
-HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction")
+HOOKS = ("load-balancer-drain", "kubectl-drain", "checkpoint-before-eviction", "patroni-switchover")
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
 
@@ -139,7 +139,7 @@ class Stage:
         self.file = folder / "calls"
         programs = folder / "bin"
         programs.mkdir()
-        for name in ("az", "kubectl", "azcopy", "systemctl", "drain"):
+        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "patronictl", "curl"):
             (programs / name).write_text(STAND_IN)
             (programs / name).chmod(0o755)
         self.environment = environment(
@@ -239,12 +239,19 @@ def stage(tmp_path: Path, start_exporter: Callable[..., Exporter]) -> Iterator[S
 
 
 def scenario(
-    kind: str, *, started_for: float = 2.0, cancelled_at: float | None = None, notice: float = 900
+    kind: str,
+    *,
+    started_for: float = 2.0,
+    cancelled_at: float | None = None,
+    notice: float = 900,
+    duration: int = -1,
+    resources: tuple[str, ...] = ("vmss_0",),
 ) -> Scenario:
     """Return a scenario with one event of the first VM, which begins half a second after its approval."""
     event = PlannedEvent(
         kind,
-        ("vmss_0",),
+        resources,
+        duration=duration,
         announced_at=0.2,
         notice=notice,
         started_for=started_for,
@@ -392,6 +399,126 @@ def test_shortest_drain(stage: Stage) -> None:
     assert not stage.approved
     stage.slow(on=False)
     eventually(lambda: stage.approved == ["Reboot"], "the approval")
+
+
+def test_shared_event_is_not_approved(stage: Stage) -> None:
+    """One VM that is ready does not start an event of two VMs, unless it is told that the other needs nothing."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    both = ("vmss_0", "vmss_1")
+    stage.simulator.play(scenario("Reboot", resources=both))
+    eventually(lambda: "also affects other VMs: vmss_0, vmss_1" in script.output.read_text(), "the reason")
+    eventually(lambda: stage.handled >= 1, "the line is handled")
+    assert stage.calls[-1].startswith("kubectl drain")
+    assert not stage.approved
+    script.kill()
+    stage.run(str(EXAMPLES / "prepare-and-recover"), "--approve=any", str(EXAMPLES / "kubectl-drain"), NODE="node")
+    stage.simulator.play(scenario("Redeploy", resources=both))
+    eventually(lambda: stage.approved == ["Redeploy"], "the approval")
+
+
+def test_shared_event_waits_for_all(stage: Stage, tmp_path: Path) -> None:
+    """With a shared folder of marks, the last VM to be ready approves an event of two VMs."""
+    stage.exporter()
+    marks = tmp_path / "marks"
+    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve=all", "--marks", str(marks))
+    first = stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="first")
+    stage.simulator.play(scenario("Reboot", resources=("vmss_0", "vmss_1")))
+    eventually(lambda: "waits for vmss_1" in first.output.read_text(), "the first one waits")
+    assert not stage.approved
+    (tmp_path / "second").mkdir()
+    second = {
+        "STATE_DIRECTORY": str(tmp_path / "second"),
+        "AZURE_SCHEDULED_EVENTS_JOURNAL_PATH": str(tmp_path / "second"),
+        "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": stage.simulator.vm_url("vmss_1"),
+        "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": "1s",  # its commands share the five requests a second of this VM
+    }
+    stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="second", **second)
+    eventually(lambda: stage.approved == ["Reboot"], "the last one approves")
+    eventually(lambda: "kubectl uncordon first" in stage.calls, "recovery")
+    eventually(lambda: not [mark for mark in marks.rglob("*") if mark.is_file()], "no mark is left")
+
+
+def test_deletion_is_not_approved(stage: Stage) -> None:
+    """A Terminate is prepared for, and keeps its whole notice."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Terminate"))
+    eventually(lambda: "deletes this VM" in script.output.read_text(), "the reason")
+    assert stage.calls[-1].startswith("kubectl drain")
+    assert not stage.approved
+
+
+def test_hook_knows_the_event(stage: Stage, tmp_path: Path) -> None:
+    """Every field of the event is in the environment of the hook."""
+    hook = tmp_path / "hook"
+    hook.write_text('#!/bin/sh\nenv | grep ^EVENT_ | sort > "$CALLS"\n')
+    hook.chmod(0o755)
+    stage.exporter()
+    stage.run(str(EXAMPLES / "prepare-and-recover"), str(hook))
+    stage.simulator.play(scenario("Freeze", duration=5, resources=("vmss_0", "vmss_1")))
+    told = dict(line.split("=", 1) for line in eventually(lambda: stage.calls, "the hook"))
+    assert told["EVENT_TYPE"] == "Freeze"
+    assert told["EVENT_SOURCE"] == "Platform"
+    assert told["EVENT_STATE"] == "Scheduled"
+    assert told["EVENT_SCOPE"] == "self"
+    assert told["EVENT_RESOURCES"] == "vmss_0,vmss_1"
+    assert float(told["EVENT_DURATION_SECONDS"]) == 5
+    assert float(told["EVENT_NOTICE_SECONDS"]) > 800
+    assert told["EVENT_NOT_BEFORE"].endswith("Z")
+    assert told["EVENT_OUTCOME"] == ""
+
+
+def test_stopped_runner_leaves_nothing_behind(stage: Stage) -> None:
+    """SIGTERM to the runner alone ends its follower too, quietly."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: _reads_journal(script), "the follower")
+    script.process.terminate()
+    assert script.process.wait(PATIENCE) == 0
+    assert not _reads_journal(script)
+    assert script.output.read_text() == ""
+
+
+SWITCHOVER = "patronictl -c /etc/patroni/config.yml switchover main --leader db-0 --force"
+ASKED = "curl --silent --fail --output /dev/null http://127.0.0.1:8008/primary"
+
+
+def test_patroni_switches_over(stage: Stage) -> None:
+    """Before a Reboot the leader role is handed over, and then the event is approved."""
+    stage.exporter()
+    stage.unit("patroni-switchover")
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: stage.approved == ["Reboot"], "the approval")
+    assert stage.calls == [ASKED, SWITCHOVER]
+
+
+@pytest.mark.parametrize(("duration", "calls"), [(5, []), (30, [ASKED, SWITCHOVER]), (-1, [ASKED, SWITCHOVER])])
+def test_patroni_and_a_freeze(duration: int, calls: list[str], stage: Stage) -> None:
+    """A short Freeze is left alone; a long one, or one of unknown length, is preceded by a switchover."""
+    stage.exporter()
+    stage.unit("patroni-switchover")
+    stage.simulator.play(scenario("Freeze", duration=duration))
+    eventually(lambda: stage.approved == ["Freeze"], "the approval")
+    assert stage.calls == calls
+
+
+def test_patroni_switchover_that_fails(stage: Stage) -> None:
+    """Without a switchover nothing is approved, on the leader; a replica has nothing to hand over."""
+    hook = str(EXAMPLES / "patroni-switchover")
+    stage.broken(on=True)  # curl fails as well: this VM is not the leader
+    settings = {
+        **stage.environment,
+        "EVENT_TYPE": "Reboot",
+        "EVENT_DURATION_SECONDS": "",
+        "CLUSTER": "c",
+        "MEMBER": "m",
+    }
+    done = subprocess.run([hook, "prepare"], env=settings, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "this VM is not the leader: no switchover\n")
+    (stage.file.parent / "bin" / "curl").write_text("#!/bin/sh\n")
+    done = subprocess.run([hook, "prepare"], env=settings, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
 
 
 def _reads_journal(script: Script) -> bool:
