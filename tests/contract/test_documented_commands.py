@@ -62,6 +62,7 @@ PORTS = {
     "3000": "Grafana",
     "4317": "a collector, gRPC",
     "4318": "a collector",
+    "8008": "Patroni",
     "9090": "Prometheus",
     "9093": "Alertmanager",
 }

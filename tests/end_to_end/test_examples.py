@@ -12,7 +12,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
+import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
+import yaml
 
 from azure_scheduled_events_exporter.approval.policy import Action
 from azure_scheduled_events_exporter.approval.policy_file import load
@@ -124,6 +126,18 @@ def test_hook_is_a_good_script(hook: str, tmp_path: Path) -> None:
     subprocess.run([shell, "-n", str(path)], check=True)
     done = subprocess.run([str(path), "destroy"], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, f"usage: {path} prepare|recover\n")
+
+
+def test_rights_to_drain() -> None:
+    """Kubernetes takes the role of kubectl-drain, which allows to drain and to uncordon and nothing else."""
+    objects = list(yaml.safe_load_all((EXAMPLES / "kubectl-drain-rbac.yaml").read_text()))
+    for each in objects:
+        kubernetes_validate.validate(each, "1.31", strict=True)
+    [role] = [each for each in objects if each["kind"] == "ClusterRole"]
+    assert {(name, verb) for rule in role["rules"] for name in rule["resources"] for verb in rule["verbs"]} == {
+        *(("nodes", "get"), ("nodes", "patch"), ("pods", "get"), ("pods", "list")),
+        *(("pods/eviction", "create"), ("daemonsets", "get")),
+    }
 
 
 class Stage:
