@@ -62,9 +62,10 @@ class _Formatter(logging.Formatter):
         self._json = json_lines
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        seconds, milliseconds = divmod(round(record.created * 1000), 1000)
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
         fields: dict[str, Any] = {
-            "ts": f"{moment}.{int(record.msecs):03d}Z",
+            "ts": f"{moment}.{milliseconds:03d}Z",
             "level": record.levelname.lower(),
             "msg": record.getMessage(),
             **getattr(record, "facts", {}),

@@ -84,6 +84,8 @@ def delivering(sender: OtlpSender) -> Iterator[tuple[Journal, SpanDelivery]]:
     thread.start()
     yield journal, delivery
     delivery.stop([], 1.0)
+    thread.join(5.0)
+    journal.close()
 
 
 def add(journal: Journal, delivery: SpanDelivery, *spans: SpanFacts) -> None:

@@ -9,6 +9,7 @@ import itertools
 import os
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, NotUsableError
@@ -47,9 +48,10 @@ def read_only(path: Path, *, immutable: bool = False) -> Store:
         connection = sqlite3.connect(
             f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}", uri=True, timeout=5
         )
-        if not _check_ours(connection):
-            raise NotUsableError("nothing has been written to it yet")
-        return Store(connection, may_migrate=False)
+        with _closed_on_failure(connection):
+            if not _check_ours(connection):
+                raise NotUsableError("nothing has been written to it yet")
+            return Store(connection, may_migrate=False)
     except (sqlite3.Error, OSError) as error:
         raise ExporterError(f"the journal {file} cannot be read: {reason(error)}") from None
 
@@ -63,11 +65,12 @@ def writable(path: Path) -> Store:
     file = file_path(path)
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
-        connection.execute("PRAGMA synchronous = FULL")
-        _check_ours(connection)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.rollback()
-        return Store(connection, may_migrate=False)  # the exporter that writes it may be of the version before
+        with _closed_on_failure(connection):
+            connection.execute("PRAGMA synchronous = FULL")
+            _check_ours(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            connection.rollback()
+            return Store(connection, may_migrate=False)  # the exporter that writes it may be of the version before
     except (sqlite3.Error, OSError) as error:
         raise ExporterError(f"the journal {file} cannot be written: {reason(error)}; try as root") from None
 
@@ -98,7 +101,7 @@ def on_disk(path: Path) -> Store:
     # SQLite gives its other files the mode of this one: what happens to VMs is nobody else's business.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     connection = sqlite3.connect(path, timeout=1, check_same_thread=False)
-    try:
+    with _closed_on_failure(connection):
         _check_ours(connection)
         _check_sound(connection)
         # Not before it is known to be ours: this writes to the file.
@@ -106,6 +109,13 @@ def on_disk(path: Path) -> Store:
         # NORMAL loses acknowledged transitions in a power cut, and an event may be one.
         connection.execute("PRAGMA synchronous = FULL")
         return Store(connection)
+
+
+@contextlib.contextmanager
+def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
+    """Close the connection if the block fails; otherwise whoever receives it does."""
+    try:
+        yield
     except BaseException:
         connection.close()
         raise

@@ -71,7 +71,11 @@ class Journal:
         self._includes_disk = False
         self._pruned: float | None = None
         if self._path is not None:
-            self._open_or_go_on()
+            try:
+                self._open_or_go_on()
+            except JournalInUseError:
+                self._memory.close()
+                raise
 
     @property
     def state(self) -> JournalState:
@@ -218,6 +222,7 @@ class Journal:
         """Close the file and let others write it."""
         with self._lock:
             self._drop_disk()
+            self._memory.close()
 
     @property
     def _store(self) -> Store:

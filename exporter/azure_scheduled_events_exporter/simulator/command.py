@@ -84,9 +84,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list()
         return 0
-    ended = threading.Event()
+    ended, greeted = threading.Event(), threading.Event()
 
     def tell(happening: Happening) -> None:
+        greeted.wait()
         try:
             say(line(happening))
         except BrokenPipeError:  # the reader of our output has gone: so do we
@@ -98,9 +99,11 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         simulator.start()
         _greet(simulator, arguments)
+        greeted.set()
         while not ended.wait(_PATIENCE):
             pass
     finally:
+        greeted.set()
         simulator.stop()
         for number, handler in before.items():
             signal.signal(number, handler)

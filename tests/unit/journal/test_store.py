@@ -365,14 +365,14 @@ class TestSchema:
 
 def test_what_is_kept_in_memory_is_bounded_and_counts_on() -> None:
     """A journal without a file forgets old transitions and ended lives, and no counter falls."""
-    store = Store(sqlite3.connect(":memory:"))
-    known = Lifecycles()
-    for number in range(60):
-        for events in ((ScheduledEvent(f"E{number}", "Reboot", "Started", resources=("vm",)),), ()):
-            known, changes = observe(known, Document(number, events), ObservationContext(Timestamp(number), "vm"))
-            store.record(Entry(changes, [change.lifecycle for change in changes]))
-    before = store.restore().statistics
-    store.keep_newest(30)
-    assert len(store.told()) == 30
-    assert len(list(store.history())) == 10
-    assert store.restore().statistics == before
+    with closing(fresh()) as store:
+        known = Lifecycles()
+        for number in range(60):
+            for events in ((ScheduledEvent(f"E{number}", "Reboot", "Started", resources=("vm",)),), ()):
+                known, changes = observe(known, Document(number, events), ObservationContext(Timestamp(number), "vm"))
+                store.record(Entry(changes, [change.lifecycle for change in changes]))
+        before = store.restore().statistics
+        store.keep_newest(30)
+        assert len(store.told()) == 30
+        assert len(list(store.history())) == 10
+        assert store.restore().statistics == before

@@ -1,6 +1,7 @@
 """What the watch can say of the time between two documents; clocks and waits are handed in."""
 
 import logging
+from contextlib import closing
 
 import pytest
 
@@ -52,14 +53,15 @@ class Machine:
 def test_since_the_last_document(waits: int, stands_still: float, unnoticed: float, pause: Pause) -> None:
     """A pause is known for sure when the rest of the time between two documents was watched."""
     machine = Machine()
-    watch = PauseTracker(machine, machine.wait, Journal(None, 90 * 86400.0, logging.getLogger("tests.pause_watch")))
-    watch.wait(0.0)
-    assert watch.pause(machine.now(), None, WITHIN).evidence is Evidence.PART, "nobody knows what was before"
-    before = machine.now()
-    machine.stands_still = stands_still
-    for _ in range(waits):
-        watch.wait(1.0)
-    machine.seconds += unnoticed
-    found = watch.pause(machine.now(), before, WITHIN)
-    assert found.seconds == pytest.approx(pause.seconds)
-    assert found.evidence is pause.evidence
+    with closing(Journal(None, 90 * 86400.0, logging.getLogger("tests.pause_watch"))) as journal:
+        watch = PauseTracker(machine, machine.wait, journal)
+        watch.wait(0.0)
+        assert watch.pause(machine.now(), None, WITHIN).evidence is Evidence.PART, "nobody knows what was before"
+        before = machine.now()
+        machine.stands_still = stands_still
+        for _ in range(waits):
+            watch.wait(1.0)
+        machine.seconds += unnoticed
+        found = watch.pause(machine.now(), before, WITHIN)
+        assert found.seconds == pytest.approx(pause.seconds)
+        assert found.evidence is pause.evidence

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
@@ -53,9 +53,10 @@ def span(name: str) -> SpanFacts:
 
 
 @pytest.fixture
-def journal() -> Journal:
+def journal() -> Iterator[Journal]:
     """A journal in memory."""
-    return Journal(None, 90 * 86400.0, LOG)
+    with closing(Journal(None, 90 * 86400.0, LOG)) as opened:
+        yield opened
 
 
 def add(journal: Journal, *names: str) -> None:
