@@ -27,7 +27,7 @@ def grafana_rules(settings: Settings) -> str:
     Raises:
         ExporterError: grafanalib is not installed.
     """
-    found = [_group(group, settings) for group in groups(settings)]
+    found = [_group(group, settings) for group in groups(settings) if any(group.alerts())]
     return to_yaml(
         {"apiVersion": 1, "groups": found},
         "Grafana-managed alerts; put it into /etc/grafana/provisioning/alerting/.",

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from .board_recordings import board_groups
 from .event_alerts import event_group
 from .event_recordings import memory_group
 from .impact_alerts import approval_groups, impact_groups, life_group
@@ -14,7 +15,13 @@ from .yaml_text import to_yaml
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
     events = (memory_group(settings), event_group(settings), life_group(settings))
-    return (*events, *impact_groups(settings), *approval_groups(settings), *watcher_groups(settings))
+    return (
+        *events,
+        *impact_groups(settings),
+        *approval_groups(settings),
+        *watcher_groups(settings),
+        *board_groups(settings),
+    )
 
 
 def alerts(settings: Settings) -> tuple[Alert, ...]:

@@ -1,161 +1,160 @@
-"""The dashboard of the exporters: is the watcher well."""
+"""The dashboard of the exporters: whether they work."""
+
+from collections.abc import Mapping, Sequence
+
+import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from . import exporter_queries as q
-from .board import EXPORTER, board, columns, manual, runbook
-from .panel import Panel, Query, Row
+from .board import COUNTDOWN_UNIT, EXPORTER, board, columns, manual, runbook, solid, values_of, vm_link
+from .grafana import Query, graph, instant, panel, row, tables, variable
 from .style import (
-    APPROVED,
     BLIND,
-    DOUBTFUL,
     FINE,
-    NEUTRAL,
+    FIXED,
+    MISSING,
+    NO_RULES,
     POLLS,
     QUANTILES,
+    REASONS,
+    REQUEST_COLORS,
     SHADES,
-    SIGHT,
-    TRANSITIONS,
     UNKNOWN,
     Json,
-    above,
+    between,
+    by_name,
     painted,
     steps,
     values,
 )
 
-_MAPPED = {"mode": "fixed", "fixedColor": NEUTRAL}  # not by thresholds, which would hide the texts of values
-_UNKNOWN = values({UNKNOWN: ("unknown", BLIND), DOUBTFUL: ("0, some blind", BLIND)})
-_MANY = {"legend": {"showLegend": True, "displayMode": "list", "placement": "right", "calcs": []}}
+_DOWN = "AzureScheduledEventExporterDown"
+_UNREACHABLE = "AzureScheduledEventImdsUnreachable"
+_JOURNAL = "AzureScheduledEventJournalNotOnDisk"
+_STACKED = {"stacking": {"mode": "normal", "group": "A"}, "fillOpacity": 60, "lineWidth": 1}
 
 
 def exporter() -> Json:
     """Return the dashboard."""
+    everything = ".+"
     return board(
         EXPORTER,
-        "Azure Scheduled Events / Exporters",
-        "Whether the exporters are well: polling in time, answered by IMDS, journalling, delivering their traces.",
+        "Whether the exporters work: polling on time, answered by IMDS, writing their journal, sending their traces.",
         [
             *_answer(),
             *_sight(),
-            Row("Polls of IMDS", 12),
-            *(panel.below(13) for panel in _polls()),
-            Row("Journal, traces, approvals", 29),
-            *(panel.below(30) for panel in _delivery()),
-            Row("Process", 46),
-            *(panel.below(47) for panel in _process()),
+            row("Polls of IMDS"),
+            *_polls(),
+            row("Journal, traces, approvals"),
+            *_delivery(),
+            row("Process"),
+            *_process(),
+        ],
+        [
+            variable("job", "Job", values_of("job"), all_value=everything),
+            variable("instance", "Instance", values_of("instance", 'job=~"$job"'), all_value=everything),
         ],
         time_from="now-3h",
-        tracing=False,
     )
 
 
-def _stat(title: str, text: str, x: int, expr: str, unit: str, look: Json, mappings: list[Json]) -> Panel:
-    return Panel(
-        "stat",
+def _stat(
+    title: str, text: str, expr: str, unit: str, look: Json, mappings: Sequence[Json] = (), links: Sequence[Json] = ()
+) -> g.Panel:
+    return panel(
+        g.Stat,
         title,
         text,
-        (x, 0, 4, 4),
-        [Query(expr, instant=True)],
-        unit,
-        look,
-        mappings,
+        (4, 4),
+        [instant(expr)],
+        unit=unit,
+        thresholds=look,
+        mappings=mappings,
         defaults={"noValue": "unknown", "decimals": 0},
-        links=manual("exporters"),
+        links=links or manual("exporters"),
     )
 
 
-def _answer() -> list[Panel]:
+def _answer() -> list[g.Panel]:
     return [
         _stat(
             "Exporters that cannot see",
-            "Not to be scraped, refused by IMDS, or no longer polling.",
-            0,
+            "Prometheus cannot scrape them, IMDS does not answer them, or they stopped polling.",
             q.TRUST,
             "suffix: blind",
             steps(FINE, (1, BLIND)),
-            values({0: ("none: all see", FINE), UNKNOWN: ("nobody sees", BLIND)}),
+            values({0: ("none: all see", FINE), UNKNOWN: ("no exporter", BLIND), MISSING: NO_RULES}),
+            runbook(_DOWN),
         ),
         _stat(
             "Exporters that see",
-            "Exporters whose last poll was answered and is recent.",
-            4,
+            "Exporters whose last poll was answered recently.",
             q.WATCHING,
             "none",
             steps(BLIND, (1, FINE)),
-            [],
         ),
         _stat(
             "Oldest answer of IMDS",
-            "The age of the last valid answer, of the exporter where it is oldest, with the time since the scrape.",
-            8,
+            "The age of the last valid answer, of the exporter where it is oldest, with the time since the scrape. "
+            "Exporters that are down are not included.",
             q.OLDEST_ANSWER,
             "s",
             steps(FINE, (120, BLIND)),
-            [above(1e9, "never", BLIND)],
+            [between(1e9, None, "never", BLIND)],
         ),
         _stat(
-            "Slowest pace",
-            "Polls made for each poll that was due, of the slowest exporter.",
-            12,
+            "Slowest poll rate",
+            "Polls made for each poll that was due, of the slowest exporter of the chosen jobs.",
             q.PACE,
             "percentunit",
             steps(BLIND, (0.9, FINE)),
-            [],
         ),
         _stat(
             "Without journal",
-            "Exporters that cannot write their journal, or run without one: a restart forgets what they counted.",
-            16,
-            q.JOURNALS_DOWN,
+            "Exporters whose journal is not on disk: a restart loses what they counted.",
+            q.JOURNALS_OFF,
             "none",
             steps(FINE, (1, BLIND)),
-            _UNKNOWN,
+            links=runbook(_JOURNAL),
         ),
         _stat(
             "Spans queued",
-            "Trace spans that no collector has accepted yet, of all exporters.",
-            20,
+            "Trace spans that no collector has accepted yet, of all exporters of the chosen jobs.",
             q.SPANS_WAITING,
             "none",
             steps(FINE, (100, BLIND)),
-            [],
         ),
     ]
 
 
-def _sight() -> list[Panel]:
+def _sight() -> list[g.Panel]:
     return [
-        Panel(
-            "state-timeline",
-            "Who could see, when",
-            "Each exporter: whether Prometheus could scrape it and whether IMDS answered it. A gap: it was no target.",
-            (0, 4, 16, 8),
-            [Query(q.SIGHT, "{{instance}}")],
-            "none",
-            mappings=values(SIGHT),
-            links=runbook("AzureScheduledEventExporterDown"),
-            defaults={"color": _MAPPED, "noValue": "no exporter known"},
+        panel(
+            g.StateTimeline,
+            "Who could not see, when",
+            "Ten exporters that could not see in this time range, and why.",
+            (16, 8),
+            [graph(q.SIGHT, "{{instance}}")],
+            mappings=values(REASONS),
+            links=runbook(_DOWN),
+            defaults={"color": FIXED, "noValue": "no exporter is known to have been blind"},
         ),
-        Panel(
-            "table",
-            "Versions",
-            "How many exporters run which version, on which Python.",
-            (16, 4, 8, 4),
-            [Query(q.VERSIONS, table=True)],
-            "none",
-            links=manual("exporters"),
-            transformations=columns({"version": "Version", "python_version": "Python", "Value": "Exporters"}),
-            defaults={"noValue": "no exporter answers"},
-        ),
-        Panel(
-            "table",
-            "Approval policies",
-            "How many exporters approve events by which policy.",
-            (16, 8, 8, 4),
-            [Query(q.POLICIES, table=True)],
-            "none",
-            links=manual("exporters"),
-            transformations=columns({"policy": "Policy", "Value": "Exporters"}),
-            defaults={"noValue": "no exporter answers"},
+        panel(
+            g.Table,
+            "Blind now",
+            "At most 50 exporters that cannot see, why, and for how long they were blind in the last 24 hours.",
+            (8, 8),
+            tables(q.BLIND_NOW, q.BLIND_FOR),
+            links=runbook(_DOWN),
+            transformations=columns(
+                {"Value #A": "Why", "vm_name": "VM", "Value #B": "Blind in 24 h", "instance": "Instance"}, "job"
+            ),
+            options={"sortBy": [{"displayName": "Blind in 24 h", "desc": True}]},
+            defaults={"noValue": "None is known to be blind."},
+            overrides=[
+                solid("Why", mappings=values(REASONS), width=115),
+                by_name("VM", links=vm_link("VM"), custom__minWidth=80),
+                by_name("Blind in 24 h", unit=COUNTDOWN_UNIT, custom__width=110),
+            ],
         ),
     ]
 
@@ -163,166 +162,197 @@ def _sight() -> list[Panel]:
 def _graph(
     title: str,
     text: str,
-    at: tuple[int, int, int, int],
-    queries: list[Query],
+    width: int,
+    queries: Sequence[Query],
     unit: str,
     *,
-    overrides: list[Json] | None = None,
-    custom: Json | None = None,
-    defaults: Json | None = None,
-    links: list[Json] | None = None,
-    options: Json | None = None,
-) -> Panel:
-    return Panel(
-        "timeseries",
+    overrides: Sequence[Json] = (),
+    custom: Mapping[str, object] | None = None,
+    defaults: Mapping[str, object] | None = None,
+    links: Sequence[Json] = (),
+) -> g.Panel:
+    return panel(
+        g.TimeSeries,
         title,
         text,
-        at,
+        (width, 8),
         queries,
-        unit,
+        unit=unit,
         links=links or manual("exporters"),
-        overrides=overrides or [],
-        custom=custom or {},
-        options=options or {},
+        overrides=overrides,
+        custom=custom,
         defaults={"min": 0, "color": SHADES, "noValue": "no exporter answers", **(defaults or {})},
     )
 
 
-_STACKED = {"stacking": {"mode": "normal", "group": "A"}, "fillOpacity": 60, "lineWidth": 1}
+def _quantiles(title: str, text: str, width: int, expr: str, unit: str, links: Sequence[Json] = ()) -> g.Panel:
+    """A graph of the median, the 99th percentile and the maximum over the exporters."""
+    return _graph(title, text, width, [graph(expr, "{{quantile}}")], unit, overrides=painted(QUANTILES), links=links)
 
 
-def _polls() -> list[Panel]:
-    shares = dict(zip(("half", "95 %", "99 %"), QUANTILES, strict=True))
+def _top(title: str, text: str, width: int, expr: str, unit: str, column: str, empty: str, link: str = "") -> g.Panel:
+    """A table of the ten exporters with the highest value."""
+    return panel(
+        g.Table,
+        title,
+        text,
+        (width, 8),
+        tables(expr),
+        unit=unit,
+        links=runbook(link) if link else manual("exporters"),
+        transformations=columns({"vm_name": "VM", "Value": column, "instance": "Instance"}, "job", "quantile"),
+        options={"sortBy": [{"displayName": column, "desc": True}]},
+        defaults={"noValue": empty},
+        overrides=[by_name("VM", links=vm_link("VM"), custom__minWidth=80), by_name(column, custom__width=120)],
+    )
+
+
+def _polls() -> list[g.Panel]:
     return [
         _graph(
             "Polls by outcome",
-            "Polls of all exporters by how they ended. 'throttled': more than five requests a second from one VM.",
-            (0, 0, 12, 8),
-            [Query(q.POLLS_BY_OUTCOME, "{{outcome}}")],
+            "Polls of all exporters of the chosen jobs by outcome. 'throttled': more than five requests a second from "
+            "one VM.",
+            12,
+            [graph(q.POLLS_BY_OUTCOME, "{{outcome}}")],
             "reqps",
             overrides=painted(POLLS),
             custom=_STACKED,
-            links=runbook("AzureScheduledEventImdsUnreachable"),
+            links=runbook(_UNREACHABLE),
         ),
         _graph(
             "Failed polls",
-            "The share of its polls that failed, by exporter.",
-            (12, 0, 12, 8),
-            [Query(q.FAILED_POLLS, "{{vm_name}}")],
+            "The share of its polls that failed, of the ten exporters where it was highest.",
+            12,
+            [graph(q.FAILED, "{{instance}}")],
             "percentunit",
-            defaults={"max": 1},
-            options=_MANY,
-            links=runbook("AzureScheduledEventImdsUnreachable"),
+            defaults={"max": 1, "noValue": "no failed poll is known"},
+            links=runbook(_UNREACHABLE),
         ),
-        _graph(
-            "Time a poll takes",
-            "Within which time half, 95 % and 99 % of all polls ended, whatever their outcome.",
-            (0, 8, 8, 8),
-            [Query(q.poll_duration(share), name) for share, name in zip((0.5, 0.95, 0.99), shares, strict=True)],
+        _quantiles(
+            "Time of a poll",
+            "The mean duration of an exporter's polls: the median, the 99th percentile and the slowest exporter.",
+            8,
+            q.POLL_TIMES,
             "s",
-            overrides=painted(shares),
         ),
-        _graph(
+        _quantiles(
             "Age of the last answer",
-            "Time since the last valid answer of IMDS, of the ten exporters where it is longest.",
-            (8, 8, 8, 8),
-            [Query(q.ANSWER_AGES, "{{vm_name}}")],
+            "Time since the last valid answer of IMDS: the median, the 99th percentile and the oldest.",
+            8,
+            q.ANSWER_AGES,
             "s",
-            custom={"thresholdsStyle": {"mode": "off"}},
-            links=runbook("AzureScheduledEventImdsUnreachable"),
+            runbook(_UNREACHABLE),
         ),
         _graph(
             "Throttled polls",
-            "Polls that IMDS refused because this VM asks too often. Another program on it asks as well.",
-            (16, 8, 8, 8),
-            [Query(q.THROTTLED, "{{vm_name}}")],
+            "Polls that IMDS refused because this VM sends too many requests, of the ten exporters with the most. "
+            "Another program on the VM queries IMDS too.",
+            8,
+            [graph(q.THROTTLED, "{{instance}}")],
             "reqps",
+            defaults={"noValue": "no throttled poll is known"},
             links=runbook("AzureScheduledEventThrottled"),
         ),
     ]
 
 
-def _delivery() -> list[Panel]:
+def _delivery() -> list[g.Panel]:
     return [
-        Panel(
-            "state-timeline",
-            "Journals",
-            "Whether each exporter writes transitions to disk before it tells them.",
-            (0, 0, 8, 8),
-            [Query(q.JOURNALS, "{{vm_name}}")],
-            "none",
-            mappings=values({0: ("in memory", BLIND), 1: ("on disk", FINE)}),
-            links=runbook("AzureScheduledEventJournalNotOnDisk"),
-            defaults={"color": _MAPPED, "noValue": "no exporter answers"},
+        panel(
+            g.StateTimeline,
+            "Journals that are not on disk",
+            "Ten exporters that could not write their transitions to disk, and when.",
+            (8, 8),
+            [graph(q.JOURNALS, "{{instance}}")],
+            mappings=values({0: ("in memory", BLIND)}),
+            links=runbook(_JOURNAL),
+            defaults={"color": FIXED, "noValue": "none is known"},
         ),
-        _graph(
+        _top(
             "Failed writes of the journal",
-            "Attempts to write that failed, by exporter.",
-            (8, 0, 8, 8),
-            [Query(q.JOURNAL_ERRORS, "{{vm_name}}")],
-            "wps",
-            links=runbook("AzureScheduledEventJournalNotOnDisk"),
+            "Writes that failed in the last hour, of the ten exporters with the most.",
+            8,
+            q.JOURNAL_ERRORS,
+            "none",
+            "Failed writes",
+            "none is known",
+            _JOURNAL,
         ),
-        _graph(
+        _top(
             "Spans queued by exporter",
             "Trace spans that wait for the collector, of the ten exporters with the most.",
-            (16, 0, 8, 8),
-            [Query(q.SPANS_QUEUED, "{{vm_name}}")],
+            8,
+            q.MOST_SPANS,
             "none",
-            links=runbook("AzureScheduledEventSpansPilingUp"),
+            "Spans",
+            "no span waits, as far as exporters answer",
+            "AzureScheduledEventSpansPilingUp",
         ),
         _graph(
             "Spans by outcome",
-            "How the collector took trace spans.",
-            (0, 8, 6, 8),
-            [Query(q.SPANS_BY_OUTCOME, "{{outcome}}")],
+            "Trace spans by what the collector answered.",
+            6,
+            [graph(q.SPANS_BY_OUTCOME, "{{outcome}}")],
             "cps",
             overrides=painted({"exported": FINE, "failed": BLIND}),
         ),
         _graph(
-            "Requests to approve",
-            "What exporters asked of IMDS, by answer.",
-            (6, 8, 6, 8),
-            [Query(q.APPROVAL_REQUESTS, "{{outcome}}")],
+            "Spans queued over time",
+            "Trace spans that wait for the collector, of all exporters of the chosen jobs.",
+            6,
+            [graph(q.SPANS_OVER_TIME, "queued")],
             "none",
-            overrides=painted({"accepted": APPROVED, "rejected": BLIND, "error": POLLS["http_error"]}),
+        ),
+        _graph(
+            "Requests to approve",
+            "Approvals that exporters requested from IMDS in five minutes, by answer.",
+            6,
+            [graph(q.REQUESTS, "{{outcome}}")],
+            "none",
+            overrides=painted(REQUEST_COLORS),
             links=runbook("AzureScheduledEventApprovalRefused"),
         ),
-        _graph(
-            "Transitions",
-            "What the exporters noticed, by transition. An event counts on every exporter that sees it.",
-            (12, 8, 6, 8),
-            [Query(q.TRANSITIONS, "{{transition}}")],
-            "none",
-            overrides=painted(TRANSITIONS),
-        ),
-        _graph(
-            "Changes of the document",
-            "How often the answer of IMDS differed from the one before, of all exporters.",
-            (18, 8, 6, 8),
-            [Query(q.DOCUMENT_CHANGES, "changes")],
-            "cps",
-            defaults={"color": {"mode": "fixed", "fixedColor": NEUTRAL}},
+        panel(
+            g.Table,
+            "Versions and policies",
+            "How many exporters run which version on which Python, and which approval policy.",
+            (6, 8),
+            tables(q.VERSIONS, q.POLICIES),
+            links=manual("exporters"),
+            transformations=columns(
+                {
+                    "version": "Version",
+                    "python_version": "Python",
+                    "policy": "Policy",
+                    "Value #A": "Exporters",
+                    "Value #B": "Exporters ",
+                }
+            ),
+            defaults={"noValue": " "},
         ),
     ]
 
 
-def _process() -> list[Panel]:
+def _process() -> list[g.Panel]:
+    none = "no exporter answers"
     return [
-        _graph(
+        _quantiles(
             "CPU",
-            "CPU time that each exporter uses; some tenths of a percent of a core are usual.",
-            (0, 0, 12, 8),
-            [Query(q.CPU, "{{vm_name}}")],
+            "CPU time of an exporter: the median, the 99th percentile and the highest.",
+            7,
+            q.CPU_OVER_TIME,
             "percentunit",
-            options=_MANY,
         ),
-        _graph(
+        _top("Most CPU", "The ten exporters with the most CPU time.", 5, q.MOST_CPU, "percentunit", "CPU", none),
+        _quantiles(
             "Memory",
-            "Resident memory of each exporter; it should stay flat, whatever happens.",
-            (12, 0, 12, 8),
-            [Query(q.MEMORY, "{{vm_name}}")],
+            "Resident memory of an exporter: the median, the 99th percentile and the highest. It should stay flat.",
+            7,
+            q.MEMORY_OVER_TIME,
             "bytes",
-            options=_MANY,
+        ),
+        _top(
+            "Most memory", "The ten exporters with the most resident memory.", 5, q.MOST_MEMORY, "bytes", "Memory", none
         ),
     ]

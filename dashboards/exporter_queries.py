@@ -1,66 +1,72 @@
-"""The queries about the exporters themselves by name: is the watcher well."""
+"""The queries about the exporters themselves by name: whether they are well."""
 
-from .event_queries import BLIND_SINCE
-from .selection import (
+from alerts.board_recordings import (
     ANSWER_AGE,
+    APPROVAL_REQUESTS,
     BLIND,
-    DOWN,
-    RATE,
-    SEEING,
-    SELECTED,
-    here,
-    mine,
-    or_quiet,
-    over,
-    placed,
-    series,
+    BLIND_SECONDS,
+    BLIND_SHARE,
+    CPU,
+    EXPORTER_INFO,
+    FAILED_POLLS,
+    JOURNAL_OFF,
+    MEMORY,
+    POLL_DURATION,
+    POLL_PACE,
+    POLLS,
+    SPANS,
+    SPANS_QUEUED,
+    THROTTLED_POLLS,
 )
-from .style import UNKNOWN
+
+from .queries import MOST, RANGE, TARGET, of, series, trust
+
+JOB = 'job=~"$job"'
+_TEN = 10
 
 
 def _named(vector: str) -> str:
-    """``vector`` with ``vm_name``, which is the instance's where an exporter does not know its VM."""
-    unnamed = f'label_replace({vector}, "vm_name", "$1", "instance", "(.*)")'
-    return f"({placed(f'({vector})', 'vm_name')} or on (job, instance) {unnamed})"
+    """``vector`` with the name of the VM that each exporter runs on."""
+    return f"{vector} * on (job, instance) group_left (vm_name) {EXPORTER_INFO}"
 
 
-def _rate(name: str, *matchers: str, function: str = "rate") -> str:
-    return here(over(function, name, *matchers, window=RATE))
+def _worst(recording: str) -> str:
+    """The ten exporters whose recorded problem was worst in the time range."""
+    chosen = of(recording, TARGET)
+    return f"{chosen} and on (job, instance) topk({_TEN}, max_over_time({chosen}[{RANGE}] @ end()))"
 
 
-TRUST = f"count({BLIND}) or on () 0 * count({SEEING}) or on () vector({UNKNOWN:.0f})"
+# ---- Now ------------------------------------------------------------------------------------------------------------
+
+_UP = series("up", TARGET)
+SEEING = f"{_UP} == 1 unless on (job, instance) {BLIND}"
+TRUST = trust(of(BLIND, TARGET), of(BLIND_SHARE, JOB))
 WATCHING = f"count({SEEING}) or on () vector(0)"
-OLDEST_ANSWER = f"max({ANSWER_AGE} or on (job, instance) {BLIND_SINCE})"
-ANSWER_AGES = _named(f"topk(10, {ANSWER_AGE})")
-SIGHT = f"max by (job, instance) ({mine('up')} + 1 or on (job, instance) {DOWN})"
-"""For each exporter 0 cannot be scraped, 1 IMDS fails, 2 sees."""
+OLDEST_ANSWER = f"max(time() - {series('last_success_timestamp_seconds', TARGET)})"
+PACE = f"min({of(POLL_PACE, JOB)})"
+JOURNALS_OFF = f"count({of(JOURNAL_OFF, TARGET)}) or on () 0 * count({_UP})"
+SPANS_WAITING = f"sum({of(SPANS_QUEUED, JOB)})"
+VERSIONS = f"count by (version, python_version) ({series('build_info', TARGET)})"
+POLICIES = f"count by (policy) ({series('approval_policy_info', TARGET)})"
+BLIND_NOW = _named(f"topk({MOST}, {of(BLIND, TARGET)})")
+BLIND_FOR = f"sum_over_time({of(BLIND_SECONDS, TARGET)}[1d]) and on (job, instance) topk({MOST}, {of(BLIND, TARGET)})"
+MOST_SPANS = _named(f"topk({_TEN}, {series('spans_queued', TARGET)} > 0)")
+_OURS = f"and on (job, instance) {series('build_info', TARGET)}"
+MOST_MEMORY = _named(f"topk({_TEN}, process_resident_memory_bytes{{{TARGET}}} {_OURS})")
+MOST_CPU = _named(f"topk({_TEN}, rate(process_cpu_seconds_total{{{TARGET}}}[5m]) {_OURS})")
+JOURNAL_ERRORS = _named(f"topk({_TEN}, increase({series('journal_errors_total', TARGET)}[1h]) > 0)")
 
-_POLLS = _rate("polls_total")
-_FAILED = _rate("polls_total", 'outcome!="ok"')
-_THROTTLED = _rate("polls_total", 'outcome="throttled"')
-POLLS_BY_OUTCOME = f"sum by (outcome) ({_POLLS})"
-FAILED_POLLS = _named(f"sum by (job, instance) ({_FAILED}) / sum by (job, instance) ({_POLLS})")
-THROTTLED = _named(f"sum by (job, instance) ({_THROTTLED})")
-PACE = f"min(sum by (job, instance) ({_POLLS}) * on (job, instance) {series('poll_interval_seconds')})"
-"""Polls made for each that was due, of the slowest exporter: 1 when all keep the pace."""
+# ---- Over time ------------------------------------------------------------------------------------------------------
 
-
-def poll_duration(share: float) -> str:
-    """Return a quantile of how long polls take."""
-    return f"histogram_quantile({share}, sum by (le) ({_rate('poll_duration_seconds_bucket')}))"
-
-
-JOURNALS_DOWN = or_quiet(f"count({mine('journal_up')} == 0)")
-JOURNALS = _named(f"max by (job, instance) ({mine('journal_up')})")
-JOURNAL_ERRORS = _named(f"sum by (job, instance) ({_rate('journal_errors_total')})")
-SPANS_WAITING = f"sum({mine('spans_queued')})"
-SPANS_QUEUED = _named(f"topk(10, {mine('spans_queued')})")
-SPANS_BY_OUTCOME = f"sum by (outcome) ({_rate('spans_total')})"
-DOCUMENT_CHANGES = f"sum({_rate('document_changes_total')})"
-APPROVAL_REQUESTS = f"sum by (outcome) ({_rate('approval_requests_total', function='increase')})"
-TRANSITIONS = f"sum by (transition) ({_rate('transitions_total', function='increase')})"
-_OURS = f"on (job, instance) {series('build_info')}"
-CPU = _named(here(f"rate(process_cpu_seconds_total{{{SELECTED}}}[{RATE}]) and {_OURS}"))
-MEMORY = _named(here(f"process_resident_memory_bytes{{{SELECTED}}} and {_OURS}"))
-POLICIES = f"count by (policy) ({mine('approval_policy_info')})"
-VERSIONS = f"count by (version, python_version) ({mine('build_info')})"
+SIGHT = _worst(BLIND)
+POLLS_BY_OUTCOME = f"sum by (outcome) ({of(POLLS, JOB)})"
+FAILED = _worst(FAILED_POLLS)
+THROTTLED = _worst(THROTTLED_POLLS)
+POLL_TIMES = f"max by (quantile) ({of(POLL_DURATION, JOB)})"
+ANSWER_AGES = f"max by (quantile) ({of(ANSWER_AGE, JOB)})"
+JOURNALS = _worst(JOURNAL_OFF)
+SPANS_OVER_TIME = f"sum({of(SPANS_QUEUED, JOB)})"
+SPANS_BY_OUTCOME = f"sum by (outcome) ({of(SPANS, JOB)})"
+REQUESTS = f"sum by (outcome) ({of(APPROVAL_REQUESTS, JOB)})"
+CPU_OVER_TIME = f"max by (quantile) ({of(CPU, JOB)})"
+MEMORY_OVER_TIME = f"max by (quantile) ({of(MEMORY, JOB)})"

@@ -1,30 +1,39 @@
 """The dashboard of the fleet: what is about to happen, to what, when, and whether this can be trusted."""
 
-from . import event_queries as q
-from . import exporter_queries
+from collections.abc import Sequence
+
+import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
+
+from . import fleet_queries as q
 from .board import (
-    APPROVED_BY,
     COUNTDOWN_STEPS,
     COUNTDOWN_UNIT,
+    EVENT_COLUMNS,
+    EVENT_LOOKS,
     FLEET,
+    HISTORY,
     OVERDUE,
     board,
+    colored,
     columns,
     countdown,
-    events_panel,
     manual,
     runbook,
     solid,
+    values_of,
     vm_link,
 )
-from .panel import Panel, Query, Row
-from .selection import mine
+from .grafana import datasource_variable, graph, instant, panel, row, tables, variable
 from .style import (
+    APPROVED_BY,
     BLIND,
-    DOUBTFUL,
     FINE,
+    FIXED,
     IMPACT,
+    MISSING,
     NEUTRAL,
+    NO_RULES,
+    OUTCOMES,
     QUIET,
     REASONS,
     STATES,
@@ -32,148 +41,169 @@ from .style import (
     UNKNOWN,
     WAITING,
     Json,
+    between,
     by_name,
     painted,
     steps,
     values,
 )
 
-_HISTORY = "30d"
-_MAPPED = {"mode": "fixed", "fixedColor": NEUTRAL}  # not by thresholds, which would hide the texts of values
-_NOT_KNOWN = values({DOUBTFUL: ("0 seen, some blind", BLIND), UNKNOWN: ("unknown", BLIND)})
-
 
 def fleet() -> Json:
     """Return the dashboard."""
+    everywhere = ".*"
+    group = 'resource_group=~"$resource_group|"'
     return board(
         FLEET,
-        "Azure Scheduled Events / Fleet",
-        "What Azure is about to do to which VMs, when, and whether the exporters that say so can see.",
+        "What Azure is about to do to which VMs, when, and whether the exporters that report it can see.",
+        [*_answer(), _events(), *_now(), row("The last 30 days"), *_history()],
         [
-            *_answer(),
-            events_panel(
-                (0, 5, 24, 9),
-                (q.EVENTS, *q.event_columns(mine)),
-                "No current event is known. Look at 'Can I trust this?' first.",
-            ),
-            *_now(),
-            Row("The last 30 days", 31),
-            *(panel.below(32) for panel in _history()),
+            datasource_variable("traces", "Traces", "tempo"),
+            variable("resource_group", "Resource group", values_of("resource_group"), all_value=everywhere),
+            variable("scale_set", "Scale set", values_of("scale_set", group), all_value=everywhere),
         ],
         time_from="now-3h",
     )
 
 
-def _answer() -> list[Panel]:
+def _answer() -> list[g.Panel]:
     return [
-        Panel(
-            "stat",
+        panel(
+            g.Stat,
             "Can I trust this?",
-            "Exporters that cannot see IMDS: not to be scraped, refused by IMDS, or no longer polling. What they "
-            "would say is not on this page.",
-            (0, 0, 4, 5),
-            [Query(exporter_queries.TRUST, instant=True)],
-            "suffix: blind",
-            steps(FINE, (1, BLIND)),
-            values({0: ("Yes: all see", FINE), UNKNOWN: ("No: nobody sees", BLIND)}),
+            "Exporters that cannot see IMDS: Prometheus cannot scrape them, IMDS does not answer them, or they stopped "
+            "polling. Their events may be missing on this page. Also shows when the recording rules are missing.",
+            (4, 5),
+            [instant(q.TRUST)],
+            unit="suffix: blind",
+            thresholds=steps(FINE, (1, BLIND)),
+            mappings=values({0: ("Yes: all see", FINE), UNKNOWN: ("No: no exporter", BLIND), MISSING: NO_RULES}),
             links=runbook("AzureScheduledEventExporterDown"),
         ),
-        Panel(
-            "stat",
+        panel(
+            g.Stat,
             "Next impact in",
-            "Time to the earliest NotBefore of all waiting events. Azure does not begin before it, unless the event is "
-            "approved; after it, at any moment.",
-            (4, 0, 5, 5),
-            [Query(q.NEXT_IMPACT, instant=True)],
-            COUNTDOWN_UNIT,
-            COUNTDOWN_STEPS,
-            [
+            "Time to the earliest NotBefore of all waiting events. Azure does not start an event before it, unless the "
+            "event is approved; after it, at any moment.",
+            (5, 5),
+            [instant(q.NEXT_IMPACT)],
+            unit=COUNTDOWN_UNIT,
+            thresholds=COUNTDOWN_STEPS,
+            mappings=[
                 OVERDUE,
                 *values(
                     {
                         QUIET: ("nothing announced", FINE),
-                        DOUBTFUL: ("none seen, some blind", BLIND),
                         UNKNOWN: ("unknown", BLIND),
                     }
                 ),
+                between(QUIET + 1, UNKNOWN - 1, "none seen, some blind", BLIND),
             ],
             links=manual("next-impact-in"),
         ),
-        _count("VMs about to be hit", q.VMS_WAITING, WAITING, (9, 0, 4, 5), "VMs with an event that has not started"),
-        _count("VMs being hit now", q.VMS_STARTED, IMPACT, (13, 0, 4, 5), "VMs with an event that has started"),
-        Panel(
-            "table",
+        _count("VMs about to be hit", q.VMS_WAITING, WAITING, "VMs with an event that has not started"),
+        _count("VMs being hit now", q.VMS_STARTED, IMPACT, "VMs with an event that has started"),
+        panel(
+            g.Table,
             "Exporters that cannot see",
-            "Each with the VM it was last known to run on, why it is blind, and since when nobody knows about that VM "
-            "from itself. Its neighbours in the scale set may still see its events.",
-            (17, 0, 7, 5),
-            [Query(q.BLIND_EXPORTERS, table=True), Query(q.BLIND_SINCE, table=True)],
-            "none",
+            "At most 50: the VM that each was last known to run on, why it is blind, and for how long it was blind in "
+            "the last 24 hours. Other VMs of the scale set may still report the events of this VM.",
+            (7, 5),
+            tables(q.BLIND_EXPORTERS, q.BLIND_FOR),
             links=runbook("AzureScheduledEventExporterDown"),
             transformations=columns(
                 {
                     "Value #A": "Why",
                     "vm_name": "VM",
-                    "Value #B": "Blind for",
+                    "Value #B": "Blind in 24 h",
                     "scale_set": "Scale set",
                     "instance": "Instance",
                 },
                 "job",
-                "zone",
             ),
-            options={"sortBy": [{"displayName": "Blind for", "desc": True}]},
+            options={"sortBy": [{"displayName": "Blind in 24 h", "desc": True}]},
             defaults={"noValue": "None is known to be blind."},
             overrides=[
-                solid("Why", mappings=values(REASONS), width=105),
-                by_name("VM", links=vm_link("VM"), custom__minWidth=80),
+                solid("Why", mappings=values(REASONS), width=115),
+                by_name("VM", links=vm_link("VM"), custom__minWidth=70),
                 by_name("Scale set", custom__minWidth=65),
-                by_name("Blind for", unit=COUNTDOWN_UNIT, custom__width=80),
-                by_name("Instance", custom__minWidth=105),
+                by_name("Blind in 24 h", unit=COUNTDOWN_UNIT, custom__width=100),
+                by_name("Instance", custom__minWidth=95),
             ],
         ),
     ]
 
 
-def _count(title: str, expr: str, colour: str, at: tuple[int, int, int, int], what: str) -> Panel:
-    return Panel(
-        "stat",
+def _count(title: str, expr: str, colour: str, what: str) -> g.Panel:
+    return panel(
+        g.Stat,
         title,
-        f"{what}. A VM with an exporter counts once; VMs that nobody watches count for each event that names them.",
-        at,
-        [Query(expr, instant=True)],
-        "none",
-        steps(NEUTRAL, (1, colour)),
-        _NOT_KNOWN,
+        f"{what}. A VM counts for each event that names it, whether it has an exporter or not.",
+        (4, 5),
+        [instant(expr)],
+        thresholds=steps(NEUTRAL, (1, colour)),
+        mappings=[*values({UNKNOWN: ("unknown", BLIND)}), between(1e5, UNKNOWN - 1, "0 seen, some blind", BLIND)],
         links=manual("vms"),
     )
 
 
-def _now() -> list[Panel]:
-    per_type = (
-        q.TYPE_EVENTS_WAITING,
-        q.TYPE_VMS_WAITING,
-        q.TYPE_COUNTDOWN,
-        q.TYPE_EVENTS_STARTED,
-        q.TYPE_VMS_STARTED,
+def _events() -> g.Panel:
+    return panel(
+        g.Table,
+        "Events now",
+        "The 50 most urgent events, each once, whatever the number of exporters that report it: started ones first, "
+        "then by NotBefore.",
+        (24, 9),
+        tables(q.EVENTS, *q.EVENT_COLUMNS),
+        links=manual("events-now"),
+        transformations=columns(
+            {
+                "Value #A": "State",
+                "event_type": "Type",
+                "Value #B": "Starts in",
+                "resources": "VMs",
+                "Value #D": "VMs hit",
+                "Value #F": "Impact",
+                "Value #C": "NotBefore",
+                "approved_by": "Approved by",
+                "approver": "Approved on",
+                "event_source": "Source",
+                "Value #E": "Unwatched",
+                "Value #I": "Seen by",
+                "description": "Description",
+                "event_id": "EventId",
+                "first_vm": "",
+                "trace_id": "",
+            },
+            "Value #G",
+            "Value #H",
+            "vm_name",
+            "job",
+            "instance",
+            "scope",
+        ),
+        options={"sortBy": [{"displayName": "Starts in", "desc": False}]},
+        defaults={"noValue": "No current event is known. Look at 'Can I trust this?' first."},
+        overrides=[
+            *EVENT_LOOKS,
+            *EVENT_COLUMNS.values(),
+            countdown("Starts in"),
+            by_name("Approved on", custom__width=105, noValue=" "),
+            colored("Approved by", 150, mappings=APPROVED_BY, noValue="not yet"),
+        ],
     )
-    numbers = {
-        "thresholds": steps(NEUTRAL, (1, WAITING)),
-        "custom__width": 72,
-        "custom__cellOptions": {"type": "color-text"},
-    }
-    started = {
-        "thresholds": steps(NEUTRAL, (1, IMPACT)),
-        "custom__width": 72,
-        "custom__cellOptions": {"type": "color-text"},
-    }
+
+
+def _now() -> list[g.Panel]:
+    waiting, started = steps(NEUTRAL, (1, WAITING)), steps(NEUTRAL, (1, IMPACT))
     return [
-        Panel(
-            "table",
+        panel(
+            g.Table,
             "VMs that are hit",
-            "A row for each VM and event, from the VM's own exporter. A VM's name leads to its dashboard.",
-            (0, 14, 10, 9),
-            [Query(q.VM_STATES, table=True), Query(q.VM_COUNTDOWNS, table=True)],
-            "none",
+            "A row for each VM and event, the 50 most urgent ones, as the VM's own exporter reported it. A VM's name "
+            "leads to its dashboard.",
+            (10, 9),
+            tables(q.VM_STATES, q.VM_COUNTDOWNS),
             links=manual("vms"),
             transformations=columns(
                 {
@@ -186,9 +216,11 @@ def _now() -> list[Panel]:
                     "fault_domain": "Fault domain",
                 },
                 "event_id",
+                "location",
+                "resource_group",
             ),
             options={"sortBy": [{"displayName": "Starts in", "desc": False}]},
-            defaults={"noValue": "No exporter says that its VM is hit."},
+            defaults={"noValue": "No exporter reports an event of its own VM."},
             overrides=[
                 solid("State", mappings=values(STATES), width=90),
                 by_name("Type", custom__width=90),
@@ -199,13 +231,12 @@ def _now() -> list[Panel]:
                 by_name("Fault domain", custom__width=105),
             ],
         ),
-        Panel(
-            "table",
+        panel(
+            g.Table,
             "By type",
-            "Events and VMs by type of event, each event and each VM once.",
-            (10, 14, 8, 9),
-            [Query(expr, table=True) for expr in per_type],
-            "none",
+            "Current events by type, and how many VMs they name. Each event counts once.",
+            (8, 9),
+            tables(q.TYPE_WAITING, q.TYPE_VMS_WAITING, q.TYPE_NEXT, q.TYPE_STARTED, q.TYPE_VMS_STARTED),
             links=manual("vms"),
             transformations=columns(
                 {
@@ -220,52 +251,91 @@ def _now() -> list[Panel]:
             defaults={"noValue": " "},
             overrides=[
                 by_name("Type", custom__width=90),
-                *(by_name(name, **numbers) for name in ("Waiting", "on VMs")),
+                *(colored(name, 72, thresholds=waiting) for name in ("Waiting", "on VMs")),
                 countdown("Next in", without=" "),
-                *(by_name(name, **started) for name in ("Started", "on VMs ")),
+                *(colored(name, 72, thresholds=started) for name in ("Started", "on VMs ")),
             ],
         ),
-        Panel(
-            "bargauge",
+        panel(
+            g.Table,
             "Share that is affected",
-            "VMs with a current event, of all watched VMs of the same scale set and of the same zone.",
-            (18, 14, 6, 9),
-            [
-                Query(q.SCALE_SETS_HIT, "{{scale_set}}", instant=True),
-                Query(q.ZONES_HIT, "{{location}}-{{zone}}", instant=True),
-            ],
-            "percentunit",
-            steps(NEUTRAL, (0.001, WAITING), (0.5, IMPACT)),
+            "VMs with a current event, of all VMs with an exporter in the same scale set and in the same zone: the ten "
+            "highest of each.",
+            (6, 9),
+            tables(q.SCALE_SETS_HIT, q.ZONES_HIT),
+            unit="percentunit",
             links=manual("share-that-is-affected"),
-            defaults={"min": 0, "max": 1, "decimals": 0, "noValue": "no exporter names its scale set or zone"},
+            transformations=[
+                *columns(
+                    {
+                        "scale_set": "Scale set",
+                        "location": "Region",
+                        "zone": "Zone",
+                        "Value #A": "Share",
+                        "Value #B": "Share ",
+                    }
+                ),
+            ],
+            thresholds=steps(NEUTRAL, (0.001, WAITING), (0.5, IMPACT)),
+            options={"sortBy": [{"displayName": "Share", "desc": True}]},
+            defaults={"min": 0, "max": 1, "decimals": 0, "noValue": " "},
+            overrides=[
+                by_name("Zone", custom__width=50),
+                by_name("Region", custom__minWidth=80),
+                by_name("Scale set", custom__minWidth=80),
+                colored("Share", 60),
+                colored("Share ", 60),
+            ],
         ),
-        Panel(
-            "state-timeline",
+        panel(
+            g.StateTimeline,
             "Events over time",
-            "Each event from its announcement to its end, by what the exporters showed.",
-            (0, 23, 24, 8),
-            [Query(q.EVENT_STATES, "{{event_type}} {{vms}}")],
-            "none",
+            "The 30 events that were seen last, each from its announcement to its end.",
+            (24, 8),
+            [graph(q.EVENT_STATES, "{{event_type}} {{vms}}")],
             mappings=values(STATES),
             links=manual("events-over-time"),
-            defaults={"color": _MAPPED, "noValue": "no event in this time range, as far as the exporters saw"},
+            defaults={"color": FIXED, "noValue": "no event in this time range, as far as the exporters saw"},
         ),
     ]
 
 
-def _history() -> list[Panel]:
-    outcomes = {"completed": IMPACT, "cancelled": NEUTRAL, "lost": BLIND, "current": WAITING}
+def _by_type(
+    title: str,
+    description: str,
+    size: tuple[int, int],
+    queries: Sequence[str],
+    names: dict[str, str],
+    part: str,
+    overrides: Sequence[Json] = (),
+) -> g.Panel:
+    """A table of the last 30 days with a row per type; ``names`` are the titles of its columns."""
+    return panel(
+        g.Table,
+        title,
+        description,
+        size,
+        tables(*queries),
+        unit=COUNTDOWN_UNIT,
+        links=manual(part),
+        time_from=HISTORY,
+        transformations=columns({"event_type": "Type", **names}),
+        defaults={"noValue": "no event in 30 days"},
+        overrides=[by_name("Type", custom__width=95), *overrides],
+    )
+
+
+def _history() -> list[g.Panel]:
     ended = (q.ENDED_COMPLETED, q.ENDED_CANCELLED, q.ENDED_LOST, q.STILL_CURRENT)
     return [
-        Panel(
-            "timeseries",
+        panel(
+            g.TimeSeries,
             "Events per day",
             "Events by the day on which they were first seen, each once.",
-            (0, 0, 8, 8),
-            [Query(q.EVENTS_PER_DAY, "{{event_type}}")],
-            "none",
+            (8, 8),
+            [graph(q.EVENTS_PER_DAY, "{{event_type}}")],
             links=manual("history"),
-            time_from=_HISTORY,
+            time_from=HISTORY,
             interval="1d",
             custom={
                 "drawStyle": "bars",
@@ -276,85 +346,56 @@ def _history() -> list[Panel]:
             defaults={"decimals": 0, "min": 0, "noValue": "no event in 30 days"},
             overrides=painted(TYPES),
         ),
-        Panel(
-            "barchart",
+        panel(
+            g.BarChart,
             "How they ended",
-            "completed: seen Started. cancelled: gone more than a minute before NotBefore. lost: gone later, and "
-            "nobody saw it start. Each event once.",
-            (8, 0, 8, 8),
-            [Query(expr, table=True) for expr in ended],
-            "none",
+            "completed: seen Started. cancelled: gone more than a minute before NotBefore. lost: gone later, and no "
+            "exporter saw it start. Each event counts once.",
+            (8, 8),
+            tables(*ended),
             links=manual("history"),
-            time_from=_HISTORY,
+            time_from=HISTORY,
             transformations=columns(
-                {"event_type": "Type", **{f"Value #{ref}": name for ref, name in zip("ABCD", outcomes, strict=True)}}
+                {"event_type": "Type", **{f"Value #{ref}": name for ref, name in zip("ABCD", OUTCOMES, strict=True)}}
             ),
             options={"xField": "Type"},
-            defaults={"decimals": 0, "min": 0, "noValue": "no event in 30 days"},
-            overrides=painted(outcomes),
+            defaults={"color": FIXED, "decimals": 0, "min": 0, "noValue": "no event in 30 days"},
+            overrides=painted(OUTCOMES),
         ),
-        Panel(
-            "table",
-            "Notice really given",
-            "From first seen to the last NotBefore announced; 0 for an event first seen as Started.",
-            (16, 0, 8, 8),
-            [Query(q.NOTICE_MEDIAN, table=True), Query(q.NOTICE_WORST, table=True)],
-            COUNTDOWN_UNIT,
-            links=manual("history"),
-            time_from=_HISTORY,
-            transformations=columns({"event_type": "Type", "Value #A": "Median", "Value #B": "Worst"}),
-            defaults={"noValue": "no event in 30 days"},
-            overrides=[
-                by_name(
-                    "Worst",
-                    thresholds=steps(IMPACT, (30, NEUTRAL)),
-                    custom__cellOptions={"type": "color-text"},
-                ),
-            ],
+        _by_type(
+            "Notice given",
+            "From first seen to the last NotBefore announced; 0 for an event first seen as Started. Azure documents no "
+            "notice for Preempt.",
+            (8, 8),
+            (q.NOTICE_MEDIAN, q.NOTICE_LEAST),
+            {"Value #A": "Median", "Value #B": "Least"},
+            "history",
+            [by_name("Least", thresholds=steps(IMPACT, (30, NEUTRAL)), custom__cellOptions={"type": "color-text"})],
         ),
-        Panel(
-            "table",
+        _by_type(
             "Approvals",
-            "From first seen to approved, by who approved. Approvals by an exporter or an operator are as their "
-            "exporters measured; for the others, which nobody tells, from first seen to the start.",
-            (0, 8, 12, 8),
-            [Query(expr, table=True) for expr in (q.APPROVALS, q.APPROVAL_MEDIAN, q.APPROVAL_SLOWEST)],
-            "s",
-            links=manual("approvals"),
-            time_from=_HISTORY,
-            transformations=columns(
-                {
-                    "event_type": "Type",
-                    "approved_by": "Approved by",
-                    "Value #A": "Events",
-                    "Value #B": "Median",
-                    "Value #C": "Slowest",
-                }
-            ),
-            defaults={"decimals": 1, "noValue": "no event started in 30 days"},
-            overrides=[
+            "Events by who approved them, and the time from first seen to the approval, or to the start when "
+            "they were not approved here.",
+            (12, 8),
+            (q.APPROVALS, q.APPROVAL_MEDIAN, q.APPROVAL_SLOWEST),
+            {"approved_by": "Approved by", "Value #A": "Events", "Value #B": "Median", "Value #C": "Slowest"},
+            "approvals",
+            [
                 by_name(
                     "Approved by",
                     mappings=APPROVED_BY,
                     custom__cellOptions={"type": "color-text"},
                     custom__minWidth=180,
                 ),
-                by_name("Type", custom__width=95),
                 by_name("Events", unit="none", decimals=0, custom__width=80),
             ],
         ),
-        Panel(
-            "table",
+        _by_type(
             "How long events stayed Started",
-            "The phase Started, which is longer than the impact itself. By histogram: an event weighs as much as the "
-            "number of exporters that saw it, and values are read between bounds.",
-            (12, 8, 12, 8),
-            [Query(q.STARTED_MEDIAN, table=True), Query(q.STARTED_LONGEST, table=True)],
-            "s",
-            links=manual("history"),
-            time_from=_HISTORY,
-            transformations=columns({"event_type": "Type", "Value #A": "Median", "Value #B": "At most"}),
-            defaults={"decimals": 1, "noValue": "no event ended in 30 days"},
-            overrides=[],
+            "The phase Started, which is longer than the impact itself. Each event counts once.",
+            (12, 8),
+            (q.STARTED_MEDIAN, q.STARTED_LONGEST),
+            {"Value #A": "Median", "Value #B": "Longest"},
+            "history",
         ),
     ]

@@ -1,271 +1,246 @@
-"""What Grafana 11 to 13 write themselves, made of what grafanalib writes.
+"""Builds the JSON of dashboards for Grafana 11 to 13 with grafanalib's public classes and their ``extraJson``.
 
-grafanalib knows the shape of dashboards of many years ago. This module keeps of its output what Grafana still reads
-and writes the rest as Grafana does today: classic JSON of schema version 39, the data source as ``{type, uid}``, no
-nulls but in the first step of thresholds. It knows nothing of metrics.
+grafanalib also writes keys that Grafana dropped long ago. Serialization leaves those out, as well as what is not set.
+This module knows no metric.
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+import attr
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
-from grafanalib._gen import DashboardEncoder  # type: ignore[import-untyped] # the same
 
-from .panel import Panel, Query, Row
-from .style import Json
+from .style import FINE, Json, steps
 
 SCHEMA_VERSION = 39
-PROMETHEUS: Mapping[str, str] = {"type": "prometheus", "uid": "${datasource}"}
-_PANEL = (
-    "description",
-    "gridPos",
-    "interval",
-    "links",
-    "maxDataPoints",
-    "targets",
-    "timeFrom",
-    "title",
-    "transformations",
-    "type",
-)
-_TOOLTIP = {"mode": "multi", "sort": "desc"}
-_LEGEND = {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []}
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_COLUMNS = 24
+_OBSOLETE: Mapping[type, frozenset[str]] = {
+    g.Dashboard: frozenset({"__inputs", "hideControls", "rows", "sharedCrosshair", "style", "version"}),
+    g.Panel: frozenset({"editable", "error", "hideTimeOverride", "span"}),
+    g.RowPanel: frozenset({"fieldConfig", "links", "targets", "transformations", "transparent"}),
+    g.Table: frozenset({"mappings"}),
+    g.Template: frozenset({"auto", "auto_count", "auto_min", "useTags"}),
+}
 _REDUCED = {"calcs": ["lastNotNull"], "fields": "", "values": False}
-_KINDS: Mapping[str, tuple[Any, Json, Json]] = {  # class of grafanalib; options and custom field options of today
-    "stat": (
-        g.Stat,
-        {
-            "reduceOptions": _REDUCED,
-            "orientation": "auto",
-            "textMode": "value",
-            "colorMode": "background_solid",
-            "graphMode": "none",
-            "justifyMode": "center",
-            "wideLayout": True,
+_LOOKS: Mapping[type, Json] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
+    g.Stat: {
+        "alignment": "center",
+        "colorMode": "background_solid",
+        "graphMode": "none",
+        "reduceCalc": "lastNotNull",
+        "textMode": "value",
+        "extraJson": {"options": {"wideLayout": True}},
+    },
+    g.Table: {
+        "align": "left",
+        "extraJson": {
+            "fieldConfig": {"defaults": {"custom": {"cellOptions": {"type": "auto"}}}},
+            "options": {"cellHeight": "sm"},
         },
-        {},
-    ),
-    "bargauge": (
-        g.BarGauge,
-        {
-            "reduceOptions": _REDUCED,
-            "orientation": "horizontal",
-            "displayMode": "basic",
-            "valueMode": "text",
-            "showUnfilled": True,
-            "namePlacement": "left",
-            "sizing": "auto",
-            "text": {"titleSize": 14, "valueSize": 18},
-        },
-        {},
-    ),
-    "table": (g.Table, {"showHeader": True, "cellHeight": "sm"}, {"align": "left", "cellOptions": {"type": "auto"}}),
-    "timeseries": (
-        g.TimeSeries,
-        {"legend": _LEGEND, "tooltip": _TOOLTIP},
-        {"drawStyle": "line", "lineWidth": 2, "fillOpacity": 0, "showPoints": "auto", "spanNulls": False},
-    ),
-    "state-timeline": (
-        g.StateTimeline,
-        {
-            "legend": _LEGEND,
-            "tooltip": {"mode": "single", "sort": "none"},
-            "mergeValues": True,
-            "showValue": "auto",
-            "alignValue": "left",
-            "rowHeight": 0.8,
-        },
-        {"lineWidth": 0, "fillOpacity": 90},
-    ),
-    "barchart": (
-        g.BarChart,
-        {
-            "legend": _LEGEND,
-            "tooltip": _TOOLTIP,
-            "orientation": "auto",
-            "stacking": "normal",
-            "showValue": "auto",
-            "barWidth": 0.8,
-            "groupWidth": 0.7,
-            "xTickLabelRotation": 0,
-            "xTickLabelSpacing": 0,
-            "fullHighlight": False,
-        },
-        {"lineWidth": 0, "fillOpacity": 90, "gradientMode": "none"},
-    ),
+    },
+    g.TimeSeries: {
+        "lineWidth": 2,
+        "tooltipMode": "multi",
+        "tooltipSort": "desc",
+        "extraJson": {"options": {"legend": {"showLegend": True}}},
+    },
+    g.StateTimeline: {
+        "fillOpacity": 90,
+        "rowHeight": 0.8,
+        "extraJson": {"options": {"legend": {"showLegend": True}, "tooltip": {"sort": "none"}}},
+    },
+    g.BarChart: {
+        "barWidth": 0.8,
+        "fillOpacity": 90,
+        "lineWidth": 0,
+        "stacking": "normal",
+        "tooltipMode": "multi",
+        "tooltipSort": "desc",
+    },
 }
 
 
-def dashboard(
-    *,
-    uid: str,
+class Query(g.Target):  # type: ignore[misc] # untyped
+    """One query, written as Grafana writes it."""
+
+    def to_json_data(self) -> Json:
+        """Return the target."""
+        return {
+            "refId": self.refId,
+            "datasource": DATASOURCE,
+            "editorMode": "code",
+            "expr": self.expr,
+            "format": self.format,
+            "instant": self.instant,
+            "range": not self.instant,
+            "legendFormat": self.legendFormat or "__auto",
+        }
+
+
+class Variable(g.Template):  # type: ignore[misc] # untyped
+    """A variable, written as Grafana writes it; where one may choose several values, All is chosen at first."""
+
+    def to_json_data(self) -> Json:
+        """Return the variable."""
+        chosen = {"selected": True, "text": ["All"], "value": ["$__all"]} if self.includeAll else None
+        query = {"query": self.query, "refId": self.name} if self.type == "query" else self.query
+        return {**super().to_json_data(), "query": query, "current": chosen}
+
+
+def instant(expr: str, legend: str = "") -> Query:
+    """Return a query for one moment."""
+    return Query(expr=expr, legendFormat=legend, instant=True)
+
+
+def tables(*expressions: str) -> list[Query]:
+    """Return queries for one moment that give a table with a row per series."""
+    return [Query(expr=expr, format=g.TABLE_TARGET_FORMAT, instant=True) for expr in expressions]
+
+
+def graph(expr: str, legend: str) -> Query:
+    """Return a query over the time range."""
+    return Query(expr=expr, legendFormat=legend)
+
+
+def panel(
+    kind: type,
     title: str,
     description: str,
-    parts: Iterable[Panel | Row],
-    variables: Sequence[Json],
-    annotations: Sequence[Json],
+    size: tuple[int, int],
+    queries: Sequence[Query],
+    *,
+    unit: str = "none",
     links: Sequence[Json],
-    tags: Sequence[str],
-    time_from: str,
-    refresh: str,
-) -> Json:
-    """Return the JSON of a dashboard."""
-    classic = _plain(
-        g.Dashboard(
-            title=title,
-            description=description,
-            uid=uid,
-            editable=False,
-            graphTooltip=1,
-            refresh=refresh,
-            tags=list(tags),
-            time=g.Time(time_from, "now"),
-            timezone="browser",
-            schemaVersion=SCHEMA_VERSION,
-        )
-    )
-    kept = ("description", "editable", "graphTooltip", "refresh", "schemaVersion", "tags", "time", "timezone")
-    return {
-        "uid": uid,
-        "title": title,
-        **{name: classic[name] for name in kept},
-        "fiscalYearStartMonth": 0,
-        "liveNow": False,
-        "timepicker": {},
-        "links": list(links),
-        "annotations": {"list": [_BUILT_IN_ANNOTATIONS, *annotations]},
-        "templating": {"list": list(variables)},
-        "panels": [_part(part, number) for number, part in enumerate(parts, 1)],
-    }
-
-
-def _part(part: Panel | Row, number: int) -> Json:
-    if isinstance(part, Row):
-        row = _plain(g.RowPanel(title=part.title, gridPos=g.GridPos(h=1, w=24, x=0, y=part.y)))
-        return {"id": number, **{name: row[name] for name in ("type", "title", "gridPos", "collapsed", "panels")}}
-    kind, options, custom = _KINDS[part.kind]
-    x, y, w, h = part.at
-    classic = _plain(
-        kind(
-            title=part.title,
-            description=part.description,
-            gridPos=g.GridPos(h=h, w=w, x=x, y=y),
-            targets=[g.Target(expr=query.expr, legendFormat=query.legend) for query in part.queries],
-            transformations=list(part.transformations),
-            links=list(part.links),
-            timeFrom=part.time_from,
-            interval=part.interval,
-            maxDataPoints=part.points,
-        )
-    )
-    classic["targets"] = [
-        _target(target, query, "ABCDEFGHIJKLM"[index])
-        for index, (target, query) in enumerate(zip(classic["targets"], part.queries, strict=True))
-    ]
-    defaults: Json = {
-        "unit": part.unit,
+    thresholds: Json | None = None,
+    mappings: Sequence[Json] = (),
+    overrides: Sequence[Json] = (),
+    transformations: Sequence[Json] = (),
+    time_from: str | None = None,
+    interval: str | None = None,
+    points: int | None = None,
+    defaults: Mapping[str, object] | None = None,
+    custom: Mapping[str, object] | None = None,
+    options: Mapping[str, object] | None = None,
+) -> g.Panel:
+    """Return a panel of one of grafanalib's classes; ``size`` is its width, of 24 columns, and its height."""
+    look = dict(_LOOKS[kind])
+    extra = look.pop("extraJson", {})
+    shared_custom = extra.get("fieldConfig", {}).get("defaults", {}).get("custom", {})
+    field = {
+        "unit": unit,
         "color": {"mode": "thresholds"},
-        "mappings": list(part.mappings),
-        "thresholds": part.thresholds,
-        "custom": {**custom, **part.custom},
-        **part.defaults,
+        "thresholds": thresholds or steps(FINE),
+        "mappings": list(mappings),
+        **(defaults or {}),
+        "custom": {**shared_custom, **(custom or {})},
     }
-    return {
-        "id": number,
-        "datasource": dict(PROMETHEUS),
-        **{name: classic[name] for name in _PANEL if classic.get(name) not in (None, [])},
-        "fieldConfig": {"defaults": defaults, "overrides": list(part.overrides)},
-        "options": {**options, **part.options},
-    }
+    return kind(
+        title=title,
+        description=description,
+        dataSource=DATASOURCE,
+        gridPos=g.GridPos(w=size[0], h=size[1], x=0, y=0),
+        targets=[_named(query, chr(ord("A") + index)) for index, query in enumerate(queries)],
+        links=list(links),
+        overrides=list(overrides),
+        transformations=list(transformations),
+        timeFrom=time_from,
+        interval=interval,
+        maxDataPoints=points,
+        **look,
+        extraJson={"fieldConfig": {"defaults": field}, "options": {**extra.get("options", {}), **(options or {})}},
+    )
 
 
-def _target(classic: Json, query: Query, ref: str) -> Json:
-    once = query.instant or query.table
-    return {
-        "refId": ref,
-        "datasource": dict(PROMETHEUS),
-        "editorMode": "code",
-        "expr": classic["expr"],
-        "format": "table" if query.table else "time_series",
-        "instant": once,
-        "range": not once,
-        "legendFormat": classic["legendFormat"] or "__auto",
-    }
+def _named(query: Query, name: str) -> Query:
+    query.refId = name
+    return query
 
 
-def variable(name: str, label: str, query: str, *, all_value: str | None, hide: int = 0) -> Json:
+def row(title: str) -> g.RowPanel:
+    """Return a heading over the panels that follow."""
+    return g.RowPanel(title=title, gridPos=g.GridPos(w=_COLUMNS, h=1, x=0, y=0))
+
+
+def laid_out(panels: Iterable[g.Panel]) -> list[g.Panel]:
+    """Return the panels placed from left to right, in lines from top to bottom."""
+    placed, x, y = [], 0, 0
+    for each in panels:
+        size = each.gridPos
+        placed.append(attr.evolve(each, gridPos=attr.evolve(size, x=x, y=y)))
+        x += size.w
+        if x >= _COLUMNS:
+            x, y = 0, y + size.h
+    return placed
+
+
+def variable(name: str, label: str, query: str, *, all_value: str | None, hide: int = g.SHOW) -> g.Template:
     """Return a variable of label values; with ``all_value`` one may choose several, and All is chosen at first."""
     many = all_value is not None
-    classic = _plain(g.Template(name=name, query=query, label=label, allValue=all_value, multi=many, includeAll=many))
-    chosen = {"current": {"selected": True, "text": ["All"], "value": ["$__all"]}, "allValue": all_value}
-    return {
-        **{key: classic[key] for key in ("name", "label", "type", "includeAll", "multi")},
-        **(chosen if many else {}),
-        "hide": hide,
-        "datasource": dict(PROMETHEUS),
-        "definition": query,
-        "query": {"query": query, "refId": name},
-        "refresh": 2,  # when the time range changes, since VMs come and go
-        "regex": "",
-        "sort": 1,
-        "options": [],
-        "skipUrlSync": False,
-    }
+    return Variable(
+        name=name,
+        label=label,
+        query=query,
+        dataSource=DATASOURCE,
+        allValue=all_value,
+        includeAll=many,
+        multi=many,
+        hide=hide,
+        refresh=g.REFRESH_ON_TIME_RANGE_CHANGE,  # VMs come and go
+        regex="",
+    )
 
 
-def datasource_variable(name: str, label: str, plugin: str) -> Json:
+def datasource_variable(name: str, label: str, plugin: str) -> g.Template:
     """Return a variable of the data sources of one type."""
-    classic = _plain(g.Template(name=name, query=plugin, label=label, type="datasource"))
-    return {
-        **{key: classic[key] for key in ("name", "label", "type", "query", "includeAll", "multi")},
-        "hide": 0,
-        "refresh": 1,
-        "regex": "",
-        "options": [],
-        "skipUrlSync": False,
-    }
+    return Variable(name=name, label=label, query=plugin, type="datasource", regex="")
 
 
 def annotation(name: str, expr: str, colour: str, title: str) -> Json:
-    """Return marks on all graphs wherever ``expr`` has a value, looked at once a minute."""
+    """Return marks on all graphs wherever ``expr`` has a value, checked once a minute."""
     return {
         "name": name,
-        "datasource": dict(PROMETHEUS),
+        "datasource": DATASOURCE,
         "enable": True,
         "hide": False,
         "iconColor": colour,
         "expr": expr,
         "step": "60s",
         "titleFormat": title,
-        "textFormat": "{{vms}}",
         "tagKeys": "event_type",
     }
 
 
-def dashboard_link(title: str, uid: str, tooltip: str) -> Json:
-    """Return a link at the top to another dashboard, which keeps the time range and the variables."""
-    link = g.DashboardLink(title=title, uri=f"/d/{uid}", type="link", icon="dashboard", tooltip=tooltip)
-    return {**_plain(link), "includeVars": True, "keepTime": True}
+def dashboard_link(title: str, uid: str, tooltip: str) -> g.DashboardLink:
+    """Return a link at the top to another dashboard; it keeps the time range and the variables."""
+    return g.DashboardLink(
+        title=title, uri=f"/d/{uid}", type="link", icon="dashboard", tooltip=tooltip, includeVars=True, keepTime=True
+    )
 
 
 def web_link(title: str, url: str) -> Json:
     """Return a link to a page outside of Grafana."""
-    return _plain(g.DashboardLink(title=title, uri=url, type="link", icon="doc", keepTime=False, targetBlank=True))
+    link: Json = g.DashboardLink(
+        title=title, uri=url, type="link", icon="doc", keepTime=False, targetBlank=True
+    ).to_json_data()
+    return link
 
 
-_BUILT_IN_ANNOTATIONS: Json = {
-    "builtIn": 1,
-    "datasource": {"type": "grafana", "uid": "-- Grafana --"},
-    "enable": True,
-    "hide": True,
-    "iconColor": "rgba(0, 211, 255, 1)",
-    "name": "Annotations & Alerts",
-    "type": "dashboard",
-}
+def plain(dashboard: g.Dashboard) -> Json:
+    """Return the dashboard as plain JSON, without obsolete keys and without what is not set."""
+    decoded: Json = json.loads(json.dumps(dashboard.auto_panel_ids(), default=_current))
+    return decoded
 
 
-def _plain(thing: object) -> Json:
-    """What grafanalib writes, as plain JSON."""
-    plain: Json = json.loads(json.dumps(thing, cls=DashboardEncoder))
-    return plain
+def _current(thing: object) -> object:
+    """What a class of grafanalib writes, without the keys that Grafana no longer knows."""
+    obsolete = {key for known, keys in _OBSOLETE.items() if isinstance(thing, known) for key in keys}
+    written = thing.to_json_data()  # type: ignore[attr-defined] # each of grafanalib's classes has it
+    return _set({key: value for key, value in written.items() if key not in obsolete})
+
+
+def _set(value: object) -> object:
+    """The value without unset keys; the lowest step of thresholds and open ranges of mappings have null as value."""
+    if isinstance(value, dict):
+        return {key: _set(each) for key, each in value.items() if each is not None or key in {"value", "from", "to"}}
+    return [_set(each) for each in value] if isinstance(value, list) else value

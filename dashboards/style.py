@@ -7,6 +7,8 @@ panel tells by colour what it does not also say in words. No query and no layout
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from azure_scheduled_events_exporter.core.event_types import EventType
+
 Json = dict[str, Any]
 
 FINE = "#12A37F"  # the watcher sees; nothing to do
@@ -16,14 +18,7 @@ IMPACT = "#E69F00"  # happens now, or within minutes
 BLIND = "#E02F44"  # cannot see, failed, unknown: do not trust
 NEUTRAL = "#8E99A4"  # carries no judgement
 
-# By what a VM loses: seconds, its memory, its disks, its existence. A ramp of lightness, for it has an order.
-TYPES: Mapping[str, str] = {
-    "Freeze": "#E6D5F7",
-    "Reboot": "#CBA9EE",
-    "Redeploy": "#AE7EE2",
-    "Preempt": "#9254D3",
-    "Terminate": "#7530BF",
-}
+TYPES: Mapping[str, str] = {each.value: each.facts.color for each in EventType}
 # Ways to fail are shades of the one colour of failure.
 POLLS: Mapping[str, str] = {
     "ok": FINE,
@@ -33,20 +28,11 @@ POLLS: Mapping[str, str] = {
     "http_error": "#B01C30",
     "invalid_document": "#7D1322",
 }
-TRANSITIONS: Mapping[str, str] = {
-    "detected": WAITING,
-    "rescheduled": "#A5D3EE",
-    "approved": APPROVED,
-    "started": IMPACT,
-    "completed": "#9A6A00",
-    "cancelled": NEUTRAL,
-    "lost": BLIND,
-}
-# Measured quantities in order: half, most, nearly all.
-QUANTILES = ("#C3CCD5", "#8E99A4", "#5F6B78")
+# Measured quantities in order: half of them, nearly all, all.
+QUANTILES: Mapping[str, str] = {"median": "#C3CCD5", "99 %": "#8E99A4", "worst": "#5F6B78"}
 
 # What queries return in place of a number that nobody can know. Far above every countdown and every count.
-QUIET, DOUBTFUL, UNKNOWN = 1e10, 2e10, 3e10
+QUIET, UNKNOWN, MISSING = 1e10, 3e10, 4e10
 
 STATES: Mapping[float, tuple[str, str]] = {
     1: ("waiting", WAITING),
@@ -55,27 +41,19 @@ STATES: Mapping[float, tuple[str, str]] = {
 }
 REASONS: Mapping[float, tuple[str, str]] = {
     1: ("down", BLIND),
-    2: ("IMDS fails", BLIND),
-    3: ("stopped polling", BLIND),
+    2: ("IMDS fails", "#F0737F"),
+    3: ("stopped polling", "#B01C30"),
 }
-APPROVALS: Mapping[float, tuple[str, str]] = {
-    0: ("not yet", NEUTRAL),
-    1: ("yes, by an exporter", APPROVED),
-    2: ("no, NotBefore came", IMPACT),
-    3: ("elsewhere", APPROVED),
-}
-SIGHT: Mapping[float, tuple[str, str]] = {
-    0: ("down", BLIND),
-    1: ("IMDS fails", "#F0737F"),
-    2: ("sees", FINE),
-}
+OUTCOMES: Mapping[str, str] = {"completed": IMPACT, "cancelled": NEUTRAL, "lost": BLIND, "current": WAITING}
+NO_RULES = ("recording rules are missing", BLIND)
 
-
+FIXED: Json = {"mode": "fixed", "fixedColor": NEUTRAL}
+"""For panels whose value mappings give the colours: colours by threshold would hide the texts of the values."""
 SHADES: Json = {"mode": "shades", "fixedColor": NEUTRAL}
 """For lines that are VMs: a machine has no colour, so that no line looks like a judgement."""
 
 
-def values(table: Mapping[float, tuple[str, str]]) -> list[Json]:
+def values(table: Mapping[int, tuple[str, str]] | Mapping[float, tuple[str, str]]) -> list[Json]:
     """Return Grafana's value mapping of numbers to texts and colours."""
     options = {
         f"{number:g}" if number < QUIET else f"{number:.0f}": {"text": text, "color": colour, "index": index}
@@ -93,9 +71,9 @@ def texts(table: Mapping[str, tuple[str, str]]) -> list[Json]:
     return [{"type": "value", "options": options}]
 
 
-def above(limit: float, text: str, colour: str) -> Json:
-    """Return Grafana's mapping of all numbers from ``limit`` to one text."""
-    return {"type": "range", "options": {"from": limit, "to": None, "result": {"text": text, "color": colour}}}
+def between(least: float, most: float | None, text: str, colour: str) -> Json:
+    """Return Grafana's mapping of the numbers from ``least`` to ``most``, or of all above, to one text."""
+    return {"type": "range", "options": {"from": least, "to": most, "result": {"text": text, "color": colour}}}
 
 
 def pattern(regex: str, text: str) -> list[Json]:
@@ -125,3 +103,18 @@ def steps(base: str, *more: tuple[float, str]) -> Json:
     """Return thresholds: the colour below all limits, and the colour from each limit on."""
     rest: Iterable[Json] = ({"value": limit, "color": colour} for limit, colour in more)
     return {"mode": "absolute", "steps": [{"value": None, "color": base}, *rest]}
+
+
+APPROVED_BY = texts(
+    {
+        "exporter or operator": ("an exporter or operator", APPROVED),
+        "exporter": ("an exporter", APPROVED),
+        "operator": ("an operator", APPROVED),
+        "elsewhere": ("somebody elsewhere", APPROVED),
+        "external": ("somebody elsewhere", APPROVED),
+        "nobody": ("nobody: NotBefore came", IMPACT),
+        "deadline": ("nobody: NotBefore came", IMPACT),
+    }
+)
+REQUEST_COLORS: Mapping[str, str] = {"accepted": APPROVED, "rejected": BLIND, "error": POLLS["http_error"]}
+REQUESTS = texts({answer: (answer, color) for answer, color in REQUEST_COLORS.items()})

@@ -1,107 +1,127 @@
-"""The queries about one VM by name. Its neighbours see its events too, so it is not unknown while it is blind."""
+"""The queries of the dashboard of one VM by name. Its neighbours report its events too, even while it is blind."""
 
-from .event_queries import EVENT_ROW, event_columns
-from .selection import (
+from alerts.board_recordings import (
+    APPROVED_BY,
+    BLIND,
     EARLY_SECONDS,
-    OTHER_STATUS,
-    PLACE,
-    RANGE,
-    REASON,
-    SELECTED,
-    SELF,
-    STARTED_STATUS,
-    grown,
-    over,
-    series,
-    with_trace,
+    EXPORTER_INFO,
+    FIRST_SEEN,
+    PHASE,
+    SECONDS_LEFT,
+    STATE,
+    URGENCY,
+    VM_STATE,
+    VMS,
 )
+from alerts.event_recordings import DURATION, EVENT, NOT_BEFORE
+
+from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, TARGET, latest, of, series, with_trace
 from .style import QUIET, UNKNOWN
 
-_INFO = series("instance_info", 'vm_name="$vm"')
-_LAST_INFO = over("last_over_time", "instance_info", 'vm_name="$vm"', window="1d")
-_ON_IT = f"on (job, instance) {_INFO}"
-_WAS_ON_IT = f"on (job, instance) {_LAST_INFO}"
+_NAMED = 'vm_name="$vm"'
+_OWN = of(EXPORTER_INFO, _NAMED, TARGET)
+_ON_IT = f"on (job, instance) {_OWN}"
+_WAS_ON_IT = f"on (job, instance) last_over_time({_OWN}[1d])"
 _TOUCHES = "resources=~`(.+,)?${vm:regex}(,.+)?`"  # backquotes, for the escapes of a regular expression
-_NOT_BEFORE, _FIRST_SEEN = "event_not_before_timestamp_seconds", "event_first_seen_timestamp_seconds"
-_LEFT = "event_seconds_until_not_before"
 
 
-def _current(*matchers: str) -> str:
-    """The events that touch this VM, whoever sees them; its own exporter also knows those of more than ten VMs."""
-    own = f"{series('event_info', SELF, *matchers)} and {_ON_IT}"
-    return f"({series('event_info', _TOUCHES, *matchers)} or {own})"
+def _raw(name: str, *matchers: str) -> str:
+    """One of the metrics of the exporter on this VM."""
+    return f"{series(name, TARGET, *matchers)} and {_ON_IT}"
 
 
 # ---- Now ------------------------------------------------------------------------------------------------------------
 
-_UP = f"max({series('up')} and {_ON_IT})"
-SIGHT = f"max({REASON} and {_WAS_ON_IT}) or on () 0 * {_UP} or on () vector({UNKNOWN:.0f})"
+_UP = f"({_raw('up')})"
+SIGHT = (
+    f"max({BLIND} and {_WAS_ON_IT}) or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
+)
 """0 while its exporter sees IMDS, else why it does not."""
-ANSWER_AGE = f"min(time() - {over('last_over_time', 'last_success_timestamp_seconds', window='1d')} and {_WAS_ON_IT})"
-IDENTITY = f"topk(1, max by ({PLACE}, vm_id, location, vm_size, priority, job, instance) ({_LAST_INFO}))"
-INCARNATION = f"max({series('document_incarnation')} and {_ON_IT})"
+ANSWER_AGE = f"time() - max({_raw('last_success_timestamp_seconds')})"
+_PLACE = "vm_name, scale_set, resource_group, location, zone, fault_domain"
+_VM_INFO = series("instance_info", _NAMED)
+IDENTITY = f"topk(1, group by ({_PLACE}, vm_id, vm_size, priority, job, instance) (last_over_time({_VM_INFO}[1d])))"
+INCARNATION = f"max({_raw('document_incarnation')})"
 
-
-def state(labels: str) -> str:
-    """Return for each event that touches the VM 1 waiting, 2 approved, 3 started, by ``labels``."""
-    approved = f"max by (event_id) ({series('event_approved')})"
-    waits = f"max by ({labels}) ({_current(OTHER_STATUS)}) + on (event_id) group_left () {approved}"
-    return f"(3 * max by ({labels}) ({_current(STARTED_STATUS)}) or on (event_id) {waits})"
+_ITS = f"(({latest(STATE, _TOUCHES)} or on (event_id) {latest(VM_STATE, _NAMED)}) and on (event_id) {EVENT})"
+"""Events that name the VM. ``resources`` holds ten names; of larger events its own exporter reports that they do."""
+_THEM = f"on (event_id) {_ITS}"
 
 
 def _or_quiet(vector: str, quiet: float) -> str:
     """``vector`` or why it is empty: ``quiet`` while this VM's exporter sees, else unknown."""
-    return f"{vector} or on () ({quiet:.0f} + 0 * ({_UP} == 1)) or on () vector({UNKNOWN:.0f})"
+    return f"{vector} or on () ({quiet:g} + 0 * max({_UP} == 1)) or on () vector({UNKNOWN:g})"
 
 
-EVENTS = with_trace(f"topk by (event_id) (1, {state(EVENT_ROW)})")
-EVENT_COLUMNS = tuple(f"({column}) and on (event_id) {_current()}" for column in event_columns(series))
-STATE = _or_quiet(f"max({state('event_id')})", 0)
-_COUNTDOWN = (
-    f"min by (event_id) ({series(_NOT_BEFORE)}) - time() and on (event_id) {_current(OTHER_STATUS)}"
-    f" unless on (event_id) {_current(STARTED_STATUS)}"
+CURRENT_STATE = _or_quiet(f"max({_ITS})", 0)
+NEXT_IMPACT = _or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_ITS} < 3)) - time()", QUIET)
+EVENTS = with_trace(_ITS)
+EVENT_COLUMNS = tuple(
+    f"({column}) and {_THEM}"
+    for column in (
+        f"{NOT_BEFORE} - time()",
+        f"1000 * {NOT_BEFORE}",
+        f"max by (event_id) ({latest(VMS)})",
+        DURATION,
+        f"max by (event_id, approved_by) ({APPROVED_BY})",
+        f"count by (event_id) ({series('event_info')} unless on (job, instance) {BLIND}) or 0 * {latest(URGENCY)}",
+    )
 )
-NEXT_IMPACT = _or_quiet(f"min({_COUNTDOWN})", QUIET)
+"""In order: countdown, NotBefore, VMs, impact, approval, seen by."""
 
 # ---- The past -------------------------------------------------------------------------------------------------------
 
-
-def _worst(*matchers: str) -> str:
-    return f"max by (event_type) ({over('max_over_time', 'event_info', _TOUCHES, *matchers, window='$__interval')})"
-
-
-TIMELINE = f"3 * {_worst(STARTED_STATUS)} or on (event_type) {_worst()}"
+TIMELINE = f"max by (event_type) (max_over_time({of(STATE, _TOUCHES)}[$__interval]))"
 """What it went through, for steps of any length: an event between two points of a month's graph is not lost."""
-SIGHT_HISTORY = f"max({series('up')} and {_ON_IT}) + 1 or on () max(up{{{SELECTED}}} == 0 and {_WAS_ON_IT})"
+SIGHT_HISTORY = (
+    f"max(max_over_time({of(BLIND, TARGET)}[$__interval]) and {_WAS_ON_IT})"
+    f" or on () 0 * max(max_over_time({_OWN}[$__interval]))"
+)
 
-_PAST = f"group by ({EVENT_ROW}) ({over('present_over_time', 'event_info', _TOUCHES)})"
-_PAST_HAPPENED = f"group by (event_id) ({over('present_over_time', 'event_info', _TOUCHES, STARTED_STATUS)})"
-_PAST_FIRST_SEEN = f"min by (event_id) ({over('last_over_time', _FIRST_SEEN)})"
-_PAST_NOT_BEFORE = f"max by (event_id) ({over('last_over_time', _NOT_BEFORE)})"
-_PAST_LEFT = f"min by (event_id) ({over('last_over_time', _LEFT)})"
-_STARTED_TIMES = f"timestamp({series('event_info', _TOUCHES, STARTED_STATUS)})[{RANGE}:30s]"
-PAST_EVENTS = with_trace(f"topk by (event_id) (1, {_PAST}) * on (event_id) group_left () (1000 * {_PAST_FIRST_SEEN})")
-PAST_NOTICE = f"{_PAST_NOT_BEFORE} - on (event_id) {_PAST_FIRST_SEEN} and on (event_id) {_PAST}"
-PAST_WAITED = (
-    f"{_PAST_NOT_BEFORE} - on (event_id) {_PAST_LEFT} - on (event_id) {_PAST_FIRST_SEEN} and on (event_id) {_PAST}"
-)
-PAST_STARTED = (
-    f"max by (event_id) (max_over_time({_STARTED_TIMES}))"
-    f" - on (event_id) min by (event_id) (min_over_time({_STARTED_TIMES}))"
-)
-"""How long an event was seen Started, to half a minute."""
+_PAST = f"last_over_time({of(STATE, _TOUCHES)}[{RANGE}])"
+_PAST_ROWS = f"topk(50, group by (event_id, event_type, event_source, description, resources) ({_PAST}))"
+_THOSE = f"on (event_id) {_PAST}"
+_FIRST_SEEN = f"max by (event_id) (last_over_time({FIRST_SEEN}[{RANGE}]))"
+PAST_EVENTS = with_trace(f"topk by (event_id) (1, {_PAST_ROWS}) * on (event_id) group_left () (1000 * {_FIRST_SEEN})")
+PAST_NOTICE = f"last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) {_FIRST_SEEN} and {_THOSE}"
+PAST_WAITED = f"sum by (event_id) (sum_over_time({PHASE}{IN_WAIT}[{RANGE}])) and {_THOSE}"
+PAST_STARTED = f"sum by (event_id) (sum_over_time({PHASE}{IN_START}[{RANGE}])) and {_THOSE}"
 PAST_OUTCOME = (
-    f"0 * group by (event_id) ({_current()}) or on (event_id) {_PAST_HAPPENED}"
-    f" or on (event_id) (2 * {_PAST_LEFT} ^ 0 and on (event_id) {_PAST_LEFT} > {EARLY_SECONDS}"
-    f" and on (event_id) {_PAST})"
-    f" or on (event_id) 3 * group by (event_id) ({_PAST})"
+    f"(0 * group by (event_id) ({EVENT})"
+    f" or on (event_id) group by (event_id) (last_over_time({PHASE}{IN_START}[{RANGE}]))"
+    f" or on (event_id) 2 * group by (event_id) (last_over_time({SECONDS_LEFT}[{RANGE}]) > {EARLY_SECONDS})"
+    f" or on (event_id) 3 * group by (event_id) ({_PAST})) and {_THOSE}"
 )
-"""0 still current, 1 completed, 2 cancelled, 3 lost: it was gone by its NotBefore, and nobody saw it start."""
-APPROVAL_REQUESTS = f"sum by (outcome) ({over('increase', 'approval_requests_total')} and {_WAS_ON_IT})"
+OUTCOMES = ("current", "completed", "cancelled", "lost")
+"""The numbers of :data:`PAST_OUTCOME` from 0 on; lost: it was gone by its NotBefore, and nobody saw it start."""
+
+# ---- What its own exporter counted ----------------------------------------------------------------------------------
+# The journal keeps histograms over restarts, so that their last value is all that it knows, 90 days by default.
+
+
+def _known(name: str, *matchers: str) -> str:
+    return f"last_over_time({series(name, TARGET, *matchers)}[1d]) and {_WAS_ON_IT}"
+
+
+def _increase(name: str, *matchers: str) -> str:
+    return f"increase({series(name, TARGET, *matchers)}[{RANGE}]) and {_WAS_ON_IT}"
+
+
+def _mean(name: str, by: str, *matchers: str) -> str:
+    total, count = (_known(f"{name}_{each}", *matchers) for each in ("sum", "count"))
+    return f"sum by ({by}) ({total}) / sum by ({by}) ({count}) >= 0"  # 0 / 0 is no number
+
+
 _BY = "event_type, approved_by"
-_COUNTS = f"sum by ({_BY}) ({grown('approval_latency_seconds_count')} and {_WAS_ON_IT}) > 0"
-APPROVALS = f"round({_COUNTS})"
-APPROVAL_MEAN = f"sum by ({_BY}) ({grown('approval_latency_seconds_sum')} and {_WAS_ON_IT}) / ({_COUNTS})"
-_PAUSES = f"sum by (event_type) ({grown('observed_pause_seconds_count')} and {_WAS_ON_IT}) > 0"
-PAUSES = f"round({_PAUSES})"
-PAUSE_MEAN = f"sum by (event_type) ({grown('observed_pause_seconds_sum')} and {_WAS_ON_IT}) / ({_PAUSES})"
+APPROVALS = f"sum by ({_BY}) ({_known('approval_latency_seconds_count')}) > 0"
+APPROVAL_MEAN = _mean("approval_latency_seconds", _BY)
+APPROVAL_REQUESTS = f"sum by (outcome) ({_increase('approval_requests_total')})"
+PAUSES = f"sum by (event_type) ({_known('observed_pause_seconds_count')}) > 0"
+PAUSE_MEAN = _mean("observed_pause_seconds", "event_type")
+SCHEDULED_MEAN, STARTED_MEAN = (
+    _mean("phase_duration_seconds", "event_type", f'phase="{phase}"') for phase in ("scheduled", "started")
+)
+NOTICE_MEAN = _mean("notice_seconds", "event_type")
+TRANSITIONS = f"sum by (transition) ({_increase('transitions_total', SELF)})"
+DOCUMENT_CHANGES = f"sum(increase({series('document_changes_total', TARGET)}[$__rate_interval]) and {_WAS_ON_IT})"
+PENDING, STARTED = (f"sum({_raw(name, SELF)})" for name in ("pending", "started"))

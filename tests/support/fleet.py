@@ -51,6 +51,7 @@ class Fleet:
     groups: tuple[Group, ...]
     interval: str = "1s"
     flags: tuple[str, ...] = ()
+    rules: Path | None = None
     simulators: list[Simulator] = field(default_factory=list)
     exporters: dict[str, Exporter] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -69,7 +70,8 @@ class Fleet:
                     exporter = Exporter(simulator.vm_url(name), output, *own, *self.flags)
                     self.exporters[name] = stack.enter_context(exporter)
             targets = [f"127.0.0.1:{exporter.port}" for exporter in self.exporters.values()]
-            self._prometheus = stack.enter_context(Prometheus(self.folder, *targets, interval=self.interval))
+            prometheus = Prometheus(self.folder, *targets, interval=self.interval, rules=self.rules)
+            self._prometheus = stack.enter_context(prometheus)
             for group, simulator in zip(self.groups, self.simulators, strict=True):
                 path = self.folder / f"{group.scale_set}.yaml"
                 path.write_text(group.scenario())

@@ -183,14 +183,15 @@ class Exporter(Program):
 
 
 class Prometheus(Program):
-    """Debian's Prometheus, scraping ``targets`` (host:port) every ``interval``."""
+    """Debian's Prometheus, scraping ``targets`` (host:port) every ``interval`` and evaluating ``rules``, a file."""
 
-    def __init__(self, folder: Path, *targets: str, interval: str = "1s") -> None:
+    def __init__(self, folder: Path, *targets: str, interval: str = "1s", rules: Path | None = None) -> None:
         config = folder / "prometheus.yml"
         config.write_text(
             json.dumps(
                 {
                     "global": {"scrape_interval": interval, "evaluation_interval": interval},
+                    "rule_files": [str(rules)] if rules else [],
                     "scrape_configs": [{"job_name": "exporter", "static_configs": [{"targets": targets}]}],
                 }
             )

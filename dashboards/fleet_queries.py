@@ -1,0 +1,147 @@
+"""The queries of the fleet's dashboard by name: what is about to happen to which VMs, and what happened."""
+
+from alerts.board_recordings import (
+    APPROVED_BY,
+    BLIND,
+    BLIND_SECONDS,
+    BLIND_SHARE,
+    EARLY_SECONDS,
+    EXPORTER_INFO,
+    FIRST_SEEN,
+    PHASE,
+    SECONDS_LEFT,
+    STATE,
+    URGENCY,
+    VM_STATE,
+    VMS,
+)
+from alerts.event_recordings import DURATION, EVENT, NOT_BEFORE
+
+from .queries import (
+    IN_START,
+    IN_WAIT,
+    MOST,
+    PLACE,
+    RANGE,
+    SELF,
+    here,
+    known_here,
+    latest,
+    or_quiet,
+    past,
+    placed,
+    series,
+    trust,
+    with_names,
+    with_trace,
+)
+from .style import QUIET
+
+TRUST = trust(known_here(BLIND), placed(BLIND_SHARE))
+
+# ---- Now ------------------------------------------------------------------------------------------------------------
+
+_STATE = latest(STATE)
+_WAITING = here(f"{_STATE} < 3")
+_STARTED = here(f"{_STATE} == 3")
+NEXT_IMPACT = or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_WAITING})) - time()", QUIET)
+_VMS = f"max by (event_id, event_type) ({latest(VMS)})"
+VMS_WAITING = or_quiet(f"sum({_VMS} and on (event_id) ({_WAITING}))")
+VMS_STARTED = or_quiet(f"sum({_VMS} and on (event_id) ({_STARTED}))")
+
+_TOP = f"on (event_id) topk({MOST}, {here(latest(URGENCY))})"
+_SHOWN = series("event_info")
+_WATCHED = f"(count by (event_id) ({series('event_info', SELF)}) or on (event_id) 0 * {_VMS})"
+_APPROVER = f"({series('event_approved')} == 1) * on (job, instance) group_left (vm_name) {EXPORTER_INFO}"
+EVENTS = with_trace(f"({_STATE} and {_TOP})")
+EVENT_COLUMNS = tuple(
+    f"({column}) and {_TOP}"
+    for column in (
+        f"{NOT_BEFORE} - time()",
+        f"1000 * {NOT_BEFORE}",
+        _VMS,
+        f"clamp_min({_VMS} - on (event_id) group_left () {_WATCHED}, 0)",
+        DURATION,
+        f"max by (event_id, approved_by) ({APPROVED_BY})",
+        f'label_replace(topk by (event_id) (1, {_APPROVER}), "approver", "$1", "vm_name", "(.*)")',
+        f"count by (event_id) ({_SHOWN} unless on (job, instance) {BLIND}) or on (event_id) 0 * {_VMS}",
+    )
+)
+"""In order: countdown, NotBefore, VMs, unwatched VMs, impact, approval, approver, seen by."""
+
+_VM_STATE = f"{latest(VM_STATE, PLACE)} and on (event_id) {EVENT}"
+_TOP_VMS = f"topk({MOST}, 0 * ({_VM_STATE}) + on (event_id) group_left () {latest(URGENCY)})"
+VM_STATES = f"{latest(VM_STATE)} and {_TOP_VMS}"
+VM_COUNTDOWNS = f"0 * {_TOP_VMS} + on (event_id) group_left () ({NOT_BEFORE} - time())"
+
+TYPE_WAITING = f"count by (event_type) ({_WAITING})"
+TYPE_VMS_WAITING = f"sum by (event_type) ({_VMS} and on (event_id) ({_WAITING}))"
+TYPE_NEXT = f"min by (event_type) (0 * ({_WAITING}) + on (event_id) group_left () ({NOT_BEFORE} - time()))"
+TYPE_STARTED = f"count by (event_type) ({_STARTED})"
+TYPE_VMS_STARTED = f"sum by (event_type) ({_VMS} and on (event_id) ({_STARTED}))"
+
+
+def _share(labels: str, named: str) -> str:
+    """The share of the exporters' VMs with the same ``labels`` that current events happen to; the highest ones."""
+    hit = f"group by ({labels}, vm_name) ({latest(VM_STATE, PLACE, named)} and on (event_id) {EVENT})"
+    return f"topk(10, count by ({labels}) ({hit}) / count by ({labels}) ({placed(EXPORTER_INFO, named)}))"
+
+
+SCALE_SETS_HIT = _share("scale_set", 'scale_set!=""')
+ZONES_HIT = _share("location, zone", 'zone!=""')
+
+_LAST_SEEN = f"topk(30, {past(f'last_over_time({FIRST_SEEN}[{RANGE}] @ end())', f'[{RANGE}] @ end()')})"
+EVENT_STATES = with_names(f"max by (event_id, event_type, resources) ({STATE}) and on (event_id) {_LAST_SEEN}")
+
+# ---- History --------------------------------------------------------------------------------------------------------
+
+_DAY = "[1d] offset -1d"  # a bar stands at the beginning of its day
+EVENTS_PER_DAY = f"count by (event_type) (({past(f'min_over_time({FIRST_SEEN}{_DAY})', _DAY)}) >= time())"
+
+_SEEN = past(f"last_over_time({FIRST_SEEN}[{RANGE}])")
+_HAPPENED = f"on (event_id) last_over_time({PHASE}{IN_START}[{RANGE}])"
+_EARLY = f"on (event_id) (last_over_time({SECONDS_LEFT}[{RANGE}]) > {EARLY_SECONDS})"
+_ENDED = f"{_SEEN} unless on (event_id) {EVENT}"
+ENDED_COMPLETED = f"count by (event_type) ({_ENDED} and {_HAPPENED})"
+ENDED_CANCELLED = f"count by (event_type) ({_ENDED} unless {_HAPPENED} and {_EARLY})"
+ENDED_LOST = f"count by (event_type) ({_ENDED} unless {_HAPPENED} unless {_EARLY})"
+STILL_CURRENT = f"count by (event_type) ({here(latest(FIRST_SEEN))})"
+
+_FIRST = f"last_over_time({FIRST_SEEN}[{RANGE}])"
+_ANNOUNCED = f"last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) group_right () {_FIRST}"
+_NEVER_WAITED = f"(0 * {_FIRST} unless on (event_id) last_over_time({SECONDS_LEFT}[{RANGE}]))"
+_NOTICES = past(f"clamp_min({_ANNOUNCED} or on (event_id) {_NEVER_WAITED}, 0)")
+NOTICE_MEDIAN = f"quantile by (event_type) (0.5, {_NOTICES})"
+NOTICE_LEAST = f"min by (event_type) ({_NOTICES})"
+"""Notice that the events of the time range gave; 0 for one that was first seen as Started."""
+
+_BY = "event_type, approved_by"
+_APPROVED_BY = f"group by (event_id, {_BY}) ({past(f'last_over_time({APPROVED_BY}[{RANGE}])')})"
+_WAITED = f"sum by (event_id) (sum_over_time({PHASE}{IN_WAIT}[{RANGE}]))"
+_LATENCY = f"{_APPROVED_BY} * on (event_id) group_left () {_WAITED}"
+APPROVALS = f"count by ({_BY}) ({_APPROVED_BY})"
+APPROVAL_MEDIAN = f"quantile by ({_BY}) (0.5, {_LATENCY})"
+APPROVAL_SLOWEST = f"max by ({_BY}) ({_LATENCY})"
+_STARTED_FOR = past(f"sum_over_time({PHASE}{IN_START}[{RANGE}])")
+STARTED_MEDIAN = f"quantile by (event_type) (0.5, {_STARTED_FOR})"
+STARTED_LONGEST = f"max by (event_type) ({_STARTED_FOR})"
+
+# ---- Who cannot see -------------------------------------------------------------------------------------------------
+
+_BLIND = f"topk({MOST}, {known_here(BLIND)})"
+_NAMES = "vm_name, scale_set"
+BLIND_EXPORTERS = f"{_BLIND} * on (job, instance) group_left ({_NAMES}) {EXPORTER_INFO}"
+"""With the VM that an exporter was last known to run on; one that is down does not report it."""
+BLIND_FOR = f"sum_over_time({BLIND_SECONDS}[1d]) and on (job, instance) {_BLIND}"
+
+# ---- Marks on graphs ------------------------------------------------------------------------------------------------
+
+
+def _marked(now: str, other: str) -> str:
+    """By type, whether events are in ``now`` that are not in ``other``."""
+    return f"count by (event_type) ({now} unless on (event_id) {other})"
+
+
+DETECTED = _marked(STATE, f"{STATE} offset 1m")
+STARTED = _marked(f"{STATE} == 3", f"({STATE} offset 1m == 3)")
+ENDED = _marked(f"{STATE} offset 1m", STATE)
