@@ -18,8 +18,9 @@ _COLUMNS = 24
 _OBSOLETE: Mapping[type, frozenset[str]] = {
     g.Dashboard: frozenset({"__inputs", "hideControls", "rows", "sharedCrosshair", "style", "version"}),
     g.Panel: frozenset({"editable", "error", "hideTimeOverride", "span"}),
-    g.RowPanel: frozenset({"fieldConfig", "links", "targets", "transformations", "transparent"}),
-    g.Table: frozenset({"mappings"}),
+    g.RowPanel: frozenset({"fieldConfig", "maxDataPoints", "links", "targets", "transformations", "transparent"}),
+    g.Table: frozenset({"color", "columns", "fontSize", "mappings"}),
+    g.TimePicker: frozenset({"time_options"}),
     g.Template: frozenset({"auto", "auto_count", "auto_min", "useTags"}),
 }
 _REDUCED = {"calcs": ["lastNotNull"], "fields": "", "values": False}
@@ -48,7 +49,7 @@ _LOOKS: Mapping[type, Json] = {  # arguments that all panels of a class share, a
     g.StateTimeline: {
         "fillOpacity": 90,
         "rowHeight": 0.8,
-        "extraJson": {"options": {"legend": {"showLegend": True}, "tooltip": {"sort": "none"}}},
+        "extraJson": {"options": {"legend": {"calcs": [], "showLegend": True}, "tooltip": {"sort": "none"}}},
     },
     g.BarChart: {
         "barWidth": 0.8,
