@@ -47,7 +47,7 @@ def test_series_are_as_the_page_says(tmp_path: Path) -> None:
 
 
 def test_alerts_keep_what_they_need() -> None:
-    """Every metric of the exporter that a rule reads passes the filter for those who only want alerts, no dashboards."""
+    """Every metric of the exporter that a rule reads passes the filter for those who want alerts only."""
     kept = re.compile(kept_by_alerts(FLEET))
     groups = yaml.safe_load(RULES.read_text())["groups"]
     needed = (group["rules"] for group in groups if not group["name"].startswith("azure-scheduled-events-board-"))
