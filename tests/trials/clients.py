@@ -1,270 +1,215 @@
-"""Clients as bad as they come, over HTTP and TLS, and fifty scrapers among them that are all answered in time."""
+"""Hostile clients, over HTTP and TLS, with and without users, and scrapers among them that are all answered in time."""
 
-import contextlib
+import base64
 import http.client
-import random
+import json
 import resource
-import socket
+import signal
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
 
+import bcrypt
 import psutil
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.certificates import Authority
-from support.programs import Exporter, eventually
-from trials.trial import POLL, POLL_SECONDS, Crew, Order, Row, lives
+from support.paths import TESTS
+from support.programs import PATIENCE, Exporter, environment, eventually
+from trials.trial import POLL, POLL_SECONDS, QUIET, Crew, Order, Row, lives
 
-IDLE, TRICKLING, UNREADING, SCRAPERS = 500, 50, 10, 50
-PATIENCE_SECONDS = 20.0
-PROMPT_SECONDS = 10.0  # Prometheus' own limit of a scrape by default
-PAUSE_SECONDS = 1.0  # between two scrapes of one scraper, on average
+FULL = {"idle": 500, "slow": 300, "pipelining": 500, "unread": 300, "aborting": 50, "malformed": 50}
+SHORT = {"idle": 200, "slow": 50, "pipelining": 100, "unread": 50, "aborting": 20, "malformed": 20}
+SCRAPERS, PAUSE_SECONDS = 10, 0.5
+EVENTS = 100
+PROMPT_SECONDS = 10.0  # Prometheus' default scrape timeout
+MEMORY_MIB, LOG_BYTES, STOP_SECONDS = 100, 10_000, 2.0
 DESCRIPTORS = 4096
-_HEAD = b"GET /metrics HTTP/1.1\r\nHost: trial\r\n"
-_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"  # the first bytes of a ClientHello of 512
-
-MALFORMED: Sequence[bytes] = (
-    b"\r\n\r\n\r\n",
-    b"GET\r\n\r\n",
-    b"\x00\xff\xfe\r\n\r\n",
-    b"GET /metrics HTTP/9.9\r\nHost: trial\r\n\r\n",
-    b"GET /metrics HTTP/1.1\r\n\r\n",
-    _HEAD + b"Host: another\r\n\r\n",
-    _HEAD + b"Content-Length: -1\r\n\r\n",
-    _HEAD + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-    _HEAD + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-    _HEAD + b"Transfer-Encoding: chunked\r\n\r\nZZZ\r\n",
-    _HEAD + b"Bad Header: 1\r\n\r\n",
-    _HEAD + b"X: a\r\n b\r\n\r\n",
-    b"GET /../../etc/passwd HTTP/1.1\r\nHost: trial\r\n\r\n",
-    b"GET /%00%ff HTTP/1.1\r\nHost: trial\r\n\r\n",
-    b"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: trial\r\n\r\n",
-    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    b"GET /metrics HTTP/1.1\nHost: trial\n\n",
-)
-OVERSIZED: Sequence[bytes] = (
-    b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: trial\r\n\r\n",
-    _HEAD + b"X: " + b"a" * 1_000_000 + b"\r\n\r\n",
-    _HEAD + b"X: y\r\n" * 50_000 + b"\r\n",
-    b"POST /metrics HTTP/1.1\r\nHost: trial\r\nContent-Length: 10000000\r\n\r\n" + b"b" * 10_000_000,
-    b"x" * 2_000_000,
-)
+USER, PASSWORD = "scraper", "secret"
+COMBINATIONS = ("HTTP", "HTTP with users", "TLS", "TLS with users")
 
 
 @dataclass
 class Scrapes:
-    """What the scrapers had: the seconds of each answer, and what went wrong."""
+    """What the scrapers got: the seconds of each answer, and what went wrong."""
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
     @property
     def p99(self) -> float:
-        """The 99th percentile, in milliseconds."""
-        return quantiles(self.seconds, n=100)[98] * 1000
+        """The 99th percentile, in seconds."""
+        return quantiles(self.seconds, n=100)[98]
 
 
 class Target:
-    """An exporter that is troubled; with ``tls``, what scrapers trust."""
+    """An exporter under attack, and what a scraper needs to know of it."""
 
-    def __init__(self, exporter: Exporter, stack: ExitStack, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, exporter: Exporter, name: str, authority: Path | None) -> None:
         self.exporter = exporter
-        self.tls = tls
-        self._stack = stack
-        self._ending = threading.Event()
-        self.sent: Counter[str] = Counter()
+        self.authority = authority
+        self.user = USER if "users" in name else ""
+        self._tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+        token = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        self._headers = {"Accept-Encoding": "gzip", **({"Authorization": f"Basic {token}"} if self.user else {})}
 
-    def connect(
-        self, data: bytes = b"", receive_buffer: int | None = None, *, encrypted: bool = False
-    ) -> socket.socket:
-        """Return a connection that stays until the end, and send ``data`` over it."""
-        plain = socket.socket()
-        if receive_buffer:
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        plain.settimeout(PATIENCE_SECONDS)
-        plain.connect(("127.0.0.1", self.exporter.port))
-        client = self.tls.wrap_socket(plain, server_hostname="localhost") if encrypted and self.tls else plain
-        self._stack.callback(client.close)
-        client.sendall(data)
-        return client
+    def scrape(self, *, path: str = "/metrics") -> bytes:
+        """Return one body, over a connection of its own."""
+        port = self.exporter.port
+        connection = (
+            http.client.HTTPSConnection("localhost", port, timeout=PATIENCE, context=self._tls)
+            if self._tls
+            else http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        )
+        try:
+            connection.request("GET", path, headers=self._headers)
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == 200, answer.status
+            return body
+        finally:
+            connection.close()
 
-    def trouble(self, chance: random.Random) -> None:
-        """Bring all that stays."""
-        for _ in range(UNREADING):
-            self.connect(_HEAD + b"\r\n", 4096, encrypted=True)
-        slow: list[socket.socket] = []
-        for number in range(TRICKLING):
-            # Under TLS half of them trickle in the handshake, half of them in a request.
-            encrypted = self.tls is not None and number % 2 == 0
-            start = _HELLO if self.tls and not encrypted else _HEAD + b"X-Slow: "
-            slow.append(self.connect(start, encrypted=encrypted))
-        for _ in range(IDLE):
-            self.connect()
-        self._in_background(lambda: self._trickle(slow))
-        self._in_background(lambda: self._misbehave(chance))
+    def polled(self) -> float:
+        """Return how often it has polled."""
+        outcomes = json.loads(self.scrape(path="/api/v1/events"))["polls"]["outcomes"]
+        return float(sum(outcomes.values()))
 
-    def ends(self) -> None:
-        """Stop sending."""
-        self._ending.set()
-
-    def _in_background(self, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        self._stack.callback(thread.join, PATIENCE_SECONDS)
-        self._stack.callback(self._ending.set)
-
-    def _trickle(self, clients: list[socket.socket]) -> None:
-        while not self._ending.wait(0.05):
-            for client in tuple(clients):
-                try:
-                    client.send(b"x")
-                    self.sent["bytes"] += 1
-                except OSError:
-                    client.close()
-                    clients.remove(client)
-            if len(clients) < TRICKLING:  # those that were cut off come again
-                with contextlib.suppress(OSError):
-                    clients.append(self.connect(_HELLO if self.tls else _HEAD))
-
-    def _misbehave(self, chance: random.Random) -> None:
-        while not self._ending.wait(chance.uniform(0, 0.05)):
-            kind, parts = chance.choice([("malformed", MALFORMED), ("malformed", MALFORMED), ("oversized", OVERSIZED)])
-            try:
-                with self._one(encrypted=chance.random() < 0.8) as client:
-                    client.sendall(chance.choice(parts))
-                    if chance.random() < 0.7:
-                        client.recv(4096)
-            except OSError:
-                pass  # cut off, as it deserves
-            self.sent[kind] += 1
-
-    @contextmanager
-    def _one(self, *, encrypted: bool) -> Iterator[socket.socket]:
-        with socket.create_connection(("127.0.0.1", self.exporter.port), PATIENCE_SECONDS) as plain:
-            if encrypted and self.tls:
-                with self.tls.wrap_socket(plain, server_hostname="localhost") as client:
-                    yield client
-            else:
-                yield plain
-
-    def scrape(self, seconds: float, seed: int) -> Scrapes:
-        """Scrape from many clients at once; every fourth scrape opens a connection of its own."""
-        scrapes, until = Scrapes(), time.monotonic() + seconds
+    def scrapes(self, seconds: float) -> Scrapes:
+        """Scrape from several clients at once."""
+        scrapes, until, ended = Scrapes(), time.monotonic() + seconds, threading.Event()
 
         def one(number: int) -> None:
-            chance = random.Random(seed + number)
-            connection: http.client.HTTPConnection | None = None
+            ended.wait(number * PAUSE_SECONDS / SCRAPERS)
             while time.monotonic() < until:
-                time.sleep(chance.uniform(0, 2 * PAUSE_SECONDS))
-                connection = connection or self._connection()
                 begun = time.monotonic()
                 try:
-                    connection.request("GET", "/metrics")
-                    answer = connection.getresponse()
-                    body = answer.read()
-                    assert answer.status == 200, answer.status
-                    assert b"azure_scheduled_events_up 1" in body, body[:200]
+                    self.scrape()
                 except (OSError, http.client.HTTPException, AssertionError) as error:
                     scrapes.failures.append(repr(error))
                 else:
                     scrapes.seconds.append(time.monotonic() - begun)
-                if chance.random() < 0.25 or scrapes.failures:
-                    connection.close()
-                    connection = None
-            if connection:
-                connection.close()
+                ended.wait(PAUSE_SECONDS)
 
         with ThreadPoolExecutor(SCRAPERS) as pool:
             for done in [pool.submit(one, number) for number in range(SCRAPERS)]:
                 done.result()
         return scrapes
 
-    def _connection(self) -> http.client.HTTPConnection:
-        port = self.exporter.port
-        if self.tls is None:
-            return http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
-        return http.client.HTTPSConnection("localhost", port, timeout=PATIENCE_SECONDS, context=self.tls)
 
-    def polled(self) -> float:
-        """Return how often it has polled, which only a scraper that trusts it can see."""
-        connection = self._connection()
-        connection.request("GET", "/metrics")
-        text = connection.getresponse().read().decode()
-        connection.close()
-        return polls_in(text)
-
-
-def polls_in(text: str) -> float:
-    """Return the polls of an exposition."""
-    lines = [line for line in text.splitlines() if line.startswith("azure_scheduled_events_polls_total{")]
-    return sum(float(line.rpartition(" ")[2]) for line in lines)
+@contextmanager
+def crowd(target: Target, counts: dict[str, int], seed: int) -> Iterator[Counter[str]]:
+    """Let hostile clients come, each kind again and again; afterwards the counter has their connections."""
+    authority = str(target.authority or "")
+    port, user = target.exporter.port, target.user
+    options = {"port": port, "authority": authority, "user": user, "seed": seed, "counts": counts}
+    command = [sys.executable, "-m", "trials.crowd", json.dumps(options)]
+    made: Counter[str] = Counter()
+    pipe, env = subprocess.PIPE, environment(PYTHONPATH=str(TESTS))
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=TESTS, env=env, text=True) as process:
+        try:
+            yield made
+            made.update(json.loads(process.communicate("end\n", timeout=PATIENCE)[0]))
+        finally:
+            process.kill()
 
 
-def encrypted(folder: Path) -> tuple[Path, ssl.SSLContext]:
-    """Return a web configuration with a certificate of ours, and what trusts it."""
-    authority = Authority(folder)
-    authority.server()
-    file = folder / "web.yml"
-    file.write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
-    return file, ssl.create_default_context(cafile=str(authority.own.certificate))
+def configuration(folder: Path, name: str) -> tuple[tuple[str, ...], Path | None]:
+    """Return the flags of the combination ``name``, and the authority that its scrapers trust."""
+    text, authority = "", None
+    if "TLS" in name:
+        own = Authority(folder)
+        own.server()
+        authority = own.own.certificate
+        text += "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+    if "users" in name:
+        hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
+        text += f"basic_auth_users: {{{USER}: {hashed}}}\n"
+    if not text:
+        return POLL, None
+    (folder / "web.yml").write_text(text)
+    return (*POLL, "--web.config.file", str(folder / "web.yml")), authority
 
 
-def suffers(name: str, order: Order, seconds: float) -> tuple[Scrapes, Counter[str]]:
-    """Trouble one exporter for so many seconds."""
-    folder = order.folder / name
+def events() -> list[dict[str, object]]:
+    """Return the current events, which make the answers long."""
+    return [
+        {
+            "EventId": f"C7061BAC-AFDC-4513-B24B-{number:012X}",
+            "EventStatus": "Scheduled",
+            "EventType": "Freeze",
+            "ResourceType": "VirtualMachine",
+            "Resources": ["vmss_0"],
+            "NotBefore": "Mon, 19 Sep 2050 18:00:14 GMT",
+            "Description": "",
+            "EventSource": "Platform",
+            "DurationInSeconds": 5,
+        }
+        for number in range(EVENTS)
+    ]
+
+
+def attack(name: str, order: Order, counts: dict[str, int], seconds: float) -> tuple[str, Counter[str]]:
+    """Attack one exporter for so many seconds; return its figures, and the connections of the crowd."""
+    folder = order.folder / name.replace(" ", "-")
     folder.mkdir()
-    flags: tuple[str, ...] = POLL
-    tls = None
-    if name == "TLS":
-        file, tls = encrypted(folder)
-        flags = (*POLL, "--web.config.file", str(file))
-    with Simulator() as simulator, Crew(folder) as crew:
+    flags, authority = configuration(folder, name)
+    with Simulator(QUIET) as simulator, Crew(folder) as crew:
+        simulator.set_document(events())
         exporter = crew.start(simulator.url, *flags)
-        process = psutil.Process(exporter.process.pid)
-        with ExitStack() as stack:
-            target = Target(exporter, stack, tls)
-            eventually(lambda: target.polled() > 1, "polls")
-            descriptors = process.num_fds()
-            target.trouble(order.chance)
-            before, begun = target.polled(), time.monotonic()
-            scrapes = target.scrape(seconds, order.seed)
+        target, process = Target(exporter, name, authority), psutil.Process(exporter.process.pid)
+        eventually(lambda: len(json.loads(target.scrape(path="/api/v1/events"))["events"]) == EVENTS, "the events")
+        before, logged, begun = target.polled(), len(exporter.log), time.monotonic()
+        with crowd(target, counts, order.seed) as made:
+            scrapes = target.scrapes(seconds)
+            memory = process.memory_info().rss / (1 << 20)
             polled, lasted = target.polled() - before, time.monotonic() - begun
-            target.ends()
-        assert not scrapes.failures, f"{name}: {len(scrapes.failures)} scrapes failed: {scrapes.failures[:3]}"
-        assert max(scrapes.seconds) < PROMPT_SECONDS, f"{name}: a scrape took {max(scrapes.seconds):.1f} s"
-        assert polled > 0.3 * lasted / POLL_SECONDS, f"{name}: {polled} polls in {lasted:.0f} s"
-        lives(exporter)
-        eventually(lambda: process.num_fds() <= descriptors + 2, f"{name}: the clients' descriptors freed")
-        assert exporter.terminate() == 0
-    return scrapes, target.sent
+            lives(exporter)
+            written = len(exporter.log) - logged
+            exporter.process.send_signal(signal.SIGTERM)
+            ending = time.monotonic()
+            status = exporter.process.wait(PATIENCE)
+            ending = time.monotonic() - ending
+    assert status == 0, f"{name}: exit status {status}"
+    assert not scrapes.failures, f"{name}: {len(scrapes.failures)} scrapes failed: {scrapes.failures[:3]}"
+    assert max(scrapes.seconds) < PROMPT_SECONDS, f"{name}: a scrape took {max(scrapes.seconds):.1f} s"
+    assert polled > 0.3 * lasted / POLL_SECONDS, f"{name}: {polled} polls in {lasted:.0f} s"
+    assert memory < MEMORY_MIB, f"{name}: {memory:.0f} MiB"
+    assert written < LOG_BYTES * max(1.0, lasted / 60), f"{name}: {written} bytes of log in {lasted:.0f} s"
+    assert ending < STOP_SECONDS or order.short, f"{name}: SIGTERM took {ending:.1f} s"
+    figures = (
+        f"{name}: {len(scrapes.seconds)} scrapes, p99 {scrapes.p99 * 1000:.0f} ms, longest "
+        f"{max(scrapes.seconds) * 1000:.0f} ms, {memory:.0f} MiB, {written} bytes of log, SIGTERM {ending:.1f} s"
+    )
+    return figures, made
 
 
 def run(order: Order) -> Row:
-    """Trouble one exporter over HTTP, then one over TLS."""
+    """Attack one exporter after another, each with another combination of TLS and users."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, DESCRIPTORS) if most > 0 else DESCRIPTORS, most))
-    seconds = order.pick(60.0, 3.0)
+    counts, seconds = (SHORT, 3.0) if order.short else (FULL, 60.0)
     figures = []
-    sent: Counter[str] = Counter()
-    for name in ("HTTP", "TLS"):
-        scrapes, more = suffers(name, order, seconds)
-        sent += more
-        said = f"{name}: {len(scrapes.seconds)} scrapes, all answered, p99 {scrapes.p99:.0f} ms, longest "
-        figures.append(said + f"{max(scrapes.seconds) * 1000:.0f} ms")
-        order.say(figures[-1])
+    connections: Counter[str] = Counter()
+    for name in COMBINATIONS if not order.short else COMBINATIONS[::3]:
+        said, made = attack(name, order, counts, seconds)
+        connections += made
+        figures.append(said)
+        order.say(said)
+    crowd_of = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     return Row(
         "clients",
-        f"{TRICKLING} trickling, {IDLE} idle and {UNREADING} clients that never read, {sent['malformed']} malformed "
-        f"and {sent['oversized']} oversized requests, over HTTP and over TLS (there half of the tricklers and the idle "
-        f"in mid handshake), {seconds:g} s each, seed {order.seed}",
-        f"{SCRAPERS} scrapers among them: {'; '.join(figures)}; polling went on, no descriptor was left open",
+        f"{EVENTS} current events; {crowd_of} clients at a time, which connect again whenever they are closed "
+        f"({connections.total():,} connections), over HTTP and TLS, with and without users, {seconds:g} s each, "
+        f"seed {order.seed}",
+        f"{SCRAPERS} scrapers among them, a new connection for each scrape, all answered: {'; '.join(figures)}",
     )

@@ -44,7 +44,7 @@ class Limits:
     header_bytes: int = 16 * 1024  # more than any scraper, proxy or browser sends
     header_lines: int = 100  # parsing takes time per line: 16 KiB of short lines would take 20 times as long
     unsent_bytes: int = 16 * 1024 * 1024  # of all responses that clients do not read; shared bodies count once
-    backlog: int = 1024  # connections that the kernel keeps; at 128, one of 500 simultaneous clients waits a second
+    backlog: int = 4096  # connections that the kernel keeps; a client beyond them waits one second or three
 
 
 class Phase(Enum):
@@ -90,6 +90,7 @@ class ServerState:
         access: who may connect.
         respond: returns head and body for a request; the second argument is a refusal, if there is one.
         unread: called when a client does not read its response as fast as it is written.
+        moved: called when a connection has made progress.
         leave: called when a connection has ended.
         failed: called with an exception that nothing else handled.
     """
@@ -100,6 +101,7 @@ class ServerState:
     access: AccessControl
     respond: Callable[[Request, Response | None], tuple[h11.Response, bytes]]
     unread: Callable[[], None]
+    moved: Callable[["Connection"], None]
     leave: Callable[["Connection"], None]
     failed: Callable[[Exception], None]
 
@@ -235,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Go on with the next piece a turn later: within this call asyncio would repeat a shutdown, and fail."""
         self._blocked = False
-        self.progress = self.state.loop.time()
+        self._moved()
         self.state.loop.call_soon(self._write_on)
 
     @_contained
@@ -276,6 +278,15 @@ class Connection(asyncio.BufferedProtocol):
         elif self.opening is not None:
             self.opening.cancel()
         self.state.leave(self)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a request is being checked or answered."""
+        return self.phase is Phase.WRITING or self.phase is Phase.CHECKING
+
+    def _moved(self) -> None:
+        self.progress = self.state.loop.time()
+        self.state.moved(self)
 
     def _release(self) -> None:
         self.phase = Phase.CLOSING
@@ -324,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
             self._admit(parse_request(event))
 
     def _admit(self, request: Request) -> None:
-        self.progress = self.state.loop.time()
+        self._moved()
         if request.has_body:
             self._unread = True
         else:
@@ -377,7 +388,7 @@ class Connection(asyncio.BufferedProtocol):
             self._closing = self._http.our_state is not h11.DONE
         self._received.clear()
         self.phase = Phase.WRITING
-        self.progress = self.state.loop.time()
+        self._moved()
         self.deadline = self.progress + self.state.limits.write_seconds
         self.body, self._sent, self._counted = body, min(_PIECE, len(body)), False
         self._transport.pause_reading()  # else pipelined requests would fill our memory meanwhile
@@ -392,7 +403,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._sent < len(self.body):
             piece = memoryview(self.body)[self._sent : self._sent + _PIECE]
             self._sent += len(piece)
-            self.progress = self.state.loop.time()
+            self._moved()
             self._transport.write(piece)
             self.state.loop.call_soon(self._write_on)
         else:
@@ -400,7 +411,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_answer(self, transport: asyncio.Transport) -> None:
         limits, now = self.state.limits, self.state.loop.time()
-        self.body, self.progress = b"", now
+        self.body = b""
+        self._moved()
         if not self._closing:
             self._http.start_next_cycle()
             self._served = True

@@ -8,6 +8,7 @@ makes room, so whoever sends a request is answered, however many others do not.
 
 import asyncio
 import errno
+import itertools
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ import h11
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .connection import AccessControl, Connection, Limits, Phase, ServerState
+from .connection import AccessControl, Connection, Limits, ServerState
 from .listen_address import ListenAddress, listen, why_not
 from .messages import Request, Response, head, plain
 
@@ -72,7 +73,7 @@ class Server:
         self._most = connection_limit(limits.connections)
         self._access = access or AllowAll()
         self._log = log
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # by last progress, the oldest first
         self._opening: set[asyncio.Task[object]] = set()
         self._failing: dict[str, type[Exception]] = {}  # paths whose handler failed when last asked
         self._logged: dict[str, float] = {}  # errors, and until when they are not logged again
@@ -103,7 +104,8 @@ class Server:
             access=self._access,
             respond=self._respond,
             unread=self._limit_unsent,
-            leave=self._connections.discard,
+            moved=self._moved,
+            leave=self._left,
             failed=self._log_failure,
         )
         self._acceptor = loop.create_task(self._accept(listener, state))
@@ -142,7 +144,7 @@ class Server:
                     if client_left(error):
                         continue
                     self._log_once("cannot accept connections", error.strerror or str(error))
-                    full = error.errno in {errno.EMFILE, errno.ENFILE} and self._make_room(state.loop.time())
+                    full = error.errno in {errno.EMFILE, errno.ENFILE} and self._make_room()
                     await asyncio.sleep(_EVICTION_PAUSE if full else _ACCEPT_PAUSE)
                 else:
                     try:
@@ -154,7 +156,7 @@ class Server:
 
     def _open(self, client: socket.socket, state: ServerState) -> None:
         if len(self._connections) >= self._most:
-            self._make_room(state.loop.time())
+            self._make_room()
         with suppress(OSError):  # asyncio sets TCP_NODELAY only on sockets that name TCP: without, a piece waits 40 ms
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
@@ -176,31 +178,39 @@ class Server:
             if task.cancelled() or task.exception() is not None:
                 self._log.debug("a connection could not be opened: %r", task)
                 client.close()
-                self._connections.discard(connection)
+                self._left(connection)
 
         connection.opening = opening
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._opening.add(opening)
         opening.add_done_callback(opened)
         if self._sweep is None:
             self._sweep = state.loop.call_later(self._sweep_seconds(), self._expire, state.loop)
 
-    def _make_room(self, now: float) -> bool:
+    def _make_room(self) -> bool:
         """Close the connection without progress for longest; return whether there was one."""
-        if not self._connections:
+        oldest = next(iter(self._connections), None)
+        if oldest is None:
             return False
-        grace = self._limits.grace_seconds
-
-        def age(one: Connection) -> float:
-            busy = one.phase in {Phase.CHECKING, Phase.WRITING}
-            return now - one.progress - (grace if busy else 0.0)
-
-        max(self._connections, key=age).abort()
+        if oldest.is_busy:  # then one that is not may be up to the grace younger
+            latest = oldest.progress + self._limits.grace_seconds
+            younger = itertools.takewhile(lambda one: one.progress < latest, self._connections)
+            oldest = next((one for one in younger if not one.is_busy), oldest)
+        oldest.abort()
         return True
+
+    def _moved(self, connection: Connection) -> None:
+        """Keep the order: this connection has made progress just now."""
+        if connection in self._connections:
+            del self._connections[connection]
+            self._connections[connection] = None
+
+    def _left(self, connection: Connection) -> None:
+        self._connections.pop(connection, None)
 
     def _limit_unsent(self) -> None:
         """Keep the responses that clients do not read within their limit: those without progress for longest go."""
-        held = sorted((one for one in self._connections if one.body), key=lambda one: one.progress)
+        held = [one for one in self._connections if one.body]
         readers = Counter(id(one.body) for one in held)
         total = sum({id(one.body): len(one.body) for one in held}.values())
         for one in held[:-1]:
