@@ -35,6 +35,7 @@ generate: setup  ## write dashboards, alert rules, Alertmanager's configuration 
 	@$(BIN)/python -m alerts
 	@$(BIN)/python -m dashboards
 	@scripts/chart
+	@scripts/status
 
 golden: setup  ## write the golden files anew; look at the difference before committing it
 	@$(BIN)/pytest -q tests/unit/metrics/test_exposition.py --update-golden
