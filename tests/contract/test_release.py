@@ -193,6 +193,15 @@ class TestAgreement:
         assert "\n## " not in notes
         assert notes.strip() in (checkout.folder / "CHANGELOG.md").read_text()
         committed = int(checkout.git("log", "-1", "--format=%ct"))
+        assets = f"azure-scheduled-events-exporter-assets-{name.rpartition('-')[2]}"
+        archive = checkout.folder / f"build/release/{assets}.tar.gz"
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+        assert archive.with_name(f"{archive.name}.sha256").read_text() == f"{digest}  {archive.name}\n"
+        with tarfile.open(archive) as tar:
+            names = set(tar.getnames())
+        assert f"{assets}/alerts/prometheus/prometheus-rules.yml" in names
+        assert f"{assets}/dashboards/azure-scheduled-events-fleet.json" in names
+        assert {each.split("/")[1] for each in names if each != assets} == {"alerts", "dashboards", "runbooks"}
         with zipfile.ZipFile(dist / f"{name}-py3-none-any.whl") as wheel:
             moments = {datetime(*each.date_time, tzinfo=UTC).timestamp() for each in wheel.infolist()}
             assert all(abs(moment - committed) <= 2 for moment in moments), "times of files are those of the commit"

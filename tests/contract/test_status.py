@@ -1,0 +1,37 @@
+"""The line that says what is released, on the pages that tell how to install."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from support.paths import ROOT
+
+PAGES = ("README.md", "docs/container.md", "docs/fleet.md", "docs/kubernetes.md", "docs/systemd.md", "docs/windows.md")
+
+
+def status(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Run the script of a copy."""
+    return subprocess.run(
+        [sys.executable, folder / "scripts/status", *flags], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_release_changes_every_page(tmp_path: Path) -> None:
+    """The heading of a release in the changelog is all that changes the line on every page; --check tells before that."""
+    for name in (*PAGES, "scripts/status", "CHANGELOG.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    assert status(tmp_path, "--check").returncode == 0
+    changes = tmp_path / "CHANGELOG.md"
+    changes.write_text(re.sub("(?m)^## Unreleased$", "## 1.2.3 - 2027-01-31", changes.read_text()))
+    told = status(tmp_path, "--check")
+    assert (told.returncode, told.stderr) == (
+        1,
+        f"status: {', '.join(PAGES)} differ from CHANGELOG.md: run scripts/status\n",
+    )
+    assert status(tmp_path).returncode == 0
+    for page in PAGES:
+        assert "**Status:** version 1.2.3 of 2027-01-31 is released" in (tmp_path / page).read_text()
+    assert status(tmp_path, "--check").returncode == 0
