@@ -19,7 +19,7 @@ def status(folder: Path, *flags: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_release_changes_every_page(tmp_path: Path) -> None:
-    """The heading of a release in the changelog is all that changes the line on every page; --check tells before that."""
+    """The heading of a release in the changelog changes the line on every page, and --check notices."""
     for name in (*PAGES, "scripts/status", "CHANGELOG.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
