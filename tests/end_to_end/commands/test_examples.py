@@ -14,6 +14,8 @@ from typing import Self
 
 import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
+import tree_sitter
+import tree_sitter_powershell
 import yaml
 
 from azure_scheduled_events_exporter.approval.policy import Action
@@ -138,6 +140,16 @@ def test_rights_to_drain() -> None:
         *(("nodes", "get"), ("nodes", "patch"), ("pods", "get"), ("pods", "list")),
         *(("pods/eviction", "create"), ("daemonsets", "get")),
     }
+
+
+def test_powershell_runner() -> None:
+    """PowerShell's grammar reads the runner for Windows, which knows the same transitions and deletions."""
+    text = (EXAMPLES / "prepare-and-recover.ps1").read_text()
+    parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_powershell.language()))
+    assert not parser.parse(text.encode()).root_node.has_error
+    assert parser.parse(text.replace("finally {", "finally {{").encode()).root_node.has_error
+    for word in ("detected", "returned", "Preempt", "Terminate", "events --follow --mine --since", "history --json"):
+        assert word in text
 
 
 class Stage:

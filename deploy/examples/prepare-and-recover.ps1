@@ -1,0 +1,107 @@
+<#
+.SYNOPSIS
+Prepare for the scheduled events of this VM, approve them, and recover when they are over.
+
+.DESCRIPTION
+The same job as prepare-and-recover on Linux: for every event that is announced, Hook runs with the argument "prepare";
+when the last event is over, Hook runs with "recover". Every field of the event is in its environment: EVENT_ID,
+EVENT_TYPE, EVENT_SOURCE, EVENT_STATE, EVENT_RESOURCES, EVENT_NOT_BEFORE, EVENT_DURATION_SECONDS and so on. A Hook that
+fails is run again after a restart, so it must be safe to run twice.
+
+Needs azure-scheduled-events-exporter.exe and access to its journal, and something that restarts this script when it
+ends, such as a scheduled task.
+
+.PARAMETER Hook
+A program or script that takes one argument, "prepare" or "recover", and ends with status 0 if it succeeded.
+
+.PARAMETER Approve
+none (the default), own: approve events of this VM alone once Hook succeeded, or any: also events of several VMs, which
+need no preparation there. Preempt and Terminate are never approved, because they delete the VM.
+
+.PARAMETER Types
+Only events of these types.
+#>
+param(
+    [Parameter(Mandatory = $true)][string]$Hook,
+    [ValidateSet('none', 'own', 'any')][string]$Approve = 'none',
+    [string[]]$Types = @('Freeze', 'Reboot', 'Redeploy', 'Preempt', 'Terminate'),
+    [string]$State = "$env:ProgramData\azure-scheduled-events-exporter\prepare-and-recover.json",
+    [string]$Exporter = "$env:ProgramFiles\azure-scheduled-events-exporter\Scripts\azure-scheduled-events-exporter.exe"
+)
+
+$ErrorActionPreference = 'Stop'
+$deletions = @('Preempt', 'Terminate')
+
+function Save-Progress($progress) {
+    $new = "$State.new"
+    $progress | ConvertTo-Json | Set-Content -Path $new -Encoding UTF8
+    Move-Item -Path $new -Destination $State -Force
+}
+
+function Invoke-Hook($what, $record) {
+    foreach ($field in $record.PSObject.Properties) {
+        $name = $field.Name.ToUpperInvariant()
+        if (-not $name.StartsWith('EVENT_')) { $name = "EVENT_$name" }
+        $value = if ($field.Value -is [array]) { $field.Value -join ',' } else { [string]$field.Value }
+        [Environment]::SetEnvironmentVariable($name, $value, 'Process')
+    }
+    Write-Output "$what for $($record.event_type) $($record.event_id)"
+    $global:LASTEXITCODE = 0
+    & $Hook $what
+    if ($LASTEXITCODE -ne 0) {
+        throw "$Hook $what failed with $LASTEXITCODE; it is tried again after a restart"
+    }
+}
+
+function Test-Approval($record) {
+    if ($Approve -eq 'none') { return $false }
+    if ($deletions -contains $record.event_type) { return $false }
+    return ($Approve -eq 'any') -or (@($record.resources).Count -eq 1)
+}
+
+function Get-EndedEvent {
+    $lives = & $Exporter history --json | Out-String | ConvertFrom-Json
+    return @($lives | Where-Object { $_.outcome } | ForEach-Object { $_.event_id })
+}
+
+$progress = @{ seq = 0; open = @() }
+if (Test-Path -Path $State) {
+    $saved = Get-Content -Path $State -Raw | ConvertFrom-Json
+    $progress = @{ seq = $saved.seq; open = @($saved.open) }
+}
+$over = Get-EndedEvent
+
+$start = New-Object System.Diagnostics.ProcessStartInfo
+$start.FileName = $Exporter
+$start.Arguments = "events --follow --mine --since $($progress.seq)"
+$start.UseShellExecute = $false
+$start.RedirectStandardOutput = $true
+$follower = [System.Diagnostics.Process]::Start($start)
+try {
+    while ($null -ne ($line = $follower.StandardOutput.ReadLine())) {
+        $record = $line | ConvertFrom-Json
+        if ($Types -contains $record.event_type) {
+            $id = $record.event_id
+            if ($record.transition -eq 'returned') { $over = @($over | Where-Object { $_ -ne $id }) }
+            $announced = @('detected', 'returned') -contains $record.transition
+            if ($announced -and $record.state -eq 'Scheduled' -and $over -notcontains $id) {
+                if ($progress.open -notcontains $id) {
+                    $progress.open += $id
+                    Save-Progress $progress
+                }
+                Invoke-Hook 'prepare' $record
+                if (Test-Approval $record) { & $Exporter approve $id --yes }
+            }
+            elseif ($record.outcome -and $progress.open -contains $id) {
+                if ($progress.open.Count -eq 1) { Invoke-Hook 'recover' $record }
+                $progress.open = @($progress.open | Where-Object { $_ -ne $id })
+            }
+        }
+        if ($record.seq) { $progress.seq = $record.seq }
+        Save-Progress $progress
+    }
+}
+finally {
+    if (-not $follower.HasExited) { $follower.Kill() }
+}
+throw 'azure-scheduled-events-exporter events --follow has ended'
