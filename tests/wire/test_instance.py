@@ -143,7 +143,7 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     own, same, *others = service.resources
     assert scopes(scrape) == {own: "self", same: "self", others[0]: "peer", others[1]: "peer"}
     assert scrape.value("started", event_type="Reboot", scope="self") == 2
-    assert scrape.value("started", event_type="Reboot", scope="unknown") == 0
+    assert scrape.total("started", event_type="Reboot", scope="unknown") == 0
     # The name was known before the first poll, so no transition was counted with another scope.
     assert scrape.transitions(scope="unknown") == {}
     assert service.asked == 1
@@ -163,7 +163,7 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     exporter.shows("the scope", lambda now: scopes(now) == {"vm": "self"})
     scrape = exporter.scrape()
     assert scrape.value("started", event_type="Reboot", scope="self") == 1
-    assert scrape.value("started", event_type="Reboot", scope="unknown") == 0
+    assert scrape.total("started", event_type="Reboot", scope="unknown") == 0
     assert scrape.total("transitions_total", transition="detected") == 1
     assert scrape.value("up") == 1
     assert len(exporter.lines("name is not known yet")) == 1

@@ -79,7 +79,8 @@ TAKEN_FROM_OURS = [
 ]
 TAKEN_FROM_ALL = ["open('/proc/sys/kernel/random/boot_id')"]
 TRIED = """
-import json, sys, without_posix
+import json, sys
+from support import without_posix
 without_posix.take_away()
 failed = []
 for code in json.loads(sys.argv[2]):

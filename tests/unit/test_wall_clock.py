@@ -1,0 +1,93 @@
+"""What crosses from the wall clock to a person or a scraper, read off the real clock: freezegun sets it."""
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import freezegun
+import pytest
+from freezegun import api as freezer
+
+from azure_scheduled_events_exporter.commands.events import COLUMNS, event_row
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, ObservationContext, approve, observe
+from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.polling.clock import system_clock
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.status_page import page
+from support.imds_bodies import body, entry
+from support.programs import Scrape
+
+NOTICE = 900
+
+# (time zone of the VM, moment of the announcement); NotBefore is 15 minutes later, on the other side.
+BORDERS = [
+    pytest.param("Europe/Berlin", "2026-10-25T00:50:00Z", id="the hour that comes twice"),
+    pytest.param("Europe/Berlin", "2027-03-28T00:50:00Z", id="the hour that is left out"),
+    pytest.param("America/New_York", "2026-11-01T05:50:00Z", id="the hour that comes twice, west of Greenwich"),
+    pytest.param("Pacific/Auckland", "2026-12-31T10:50:00Z", id="new year there, the old year in UTC"),
+    pytest.param("UTC", "2026-12-31T23:50:00Z", id="new year"),
+    pytest.param("UTC", "2028-02-29T23:50:00Z", id="leap day"),
+]
+
+
+@pytest.fixture
+def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the process live in a time zone."""
+    with monkeypatch.context() as environment:
+        environment.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def announced(not_before: datetime, known: Lifecycles | None = None, **fields: object) -> Lifecycles:
+    """Return what is known once IMDS shows an event with this NotBefore, seen at the moment of the real clock."""
+    when = not_before.strftime("%a, %d %b %Y %H:%M:%S GMT")
+    document = parse_document(body(entry(**{"NotBefore": when, "Resources": ["vm_0"], **fields})))
+    found, _ = observe(known or Lifecycles(), document, ObservationContext(system_clock().now(), "vm_0"))
+    return found
+
+
+@pytest.mark.parametrize(("_zone", "moment"), BORDERS, indirect=["_zone"])
+@pytest.mark.usefixtures("_zone")
+def test_countdown_across_a_change_of_local_time(moment: str) -> None:
+    """Exposition, API, page and table count down to NotBefore in UTC, whatever local time and calendar do."""
+    not_before = datetime.fromisoformat(moment) + timedelta(seconds=NOTICE)
+    with freezegun.freeze_time(moment) as clock:
+        assert isinstance(clock, freezer.FrozenDateTimeFactory)
+        known = announced(not_before)
+        (life,) = known.current.values()
+        snapshot = Snapshot(vm_name="vm_0", current=known.current)
+        exposition = Exposition(lambda: snapshot, time.time)
+        for left in (NOTICE, NOTICE - 600, -60):
+            clock.move_to(not_before - timedelta(seconds=left))
+            scrape = Scrape(exposition.render().body.decode())
+            assert scrape.value("event_seconds_until_not_before") == left
+            assert scrape.value("event_not_before_timestamp_seconds") == not_before.timestamp()
+            (shown,) = json.loads(events_json(snapshot, time.time()))["events"]
+            assert shown["seconds_until_not_before"] == left
+            assert shown["not_before"] == not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
+            row = dict(zip(COLUMNS, event_row(life, time.time()), strict=True))
+            assert not_before.strftime("%Y-%m-%dT%H:%M:%SZ") in row["NotBefore"]
+            assert not_before.strftime("%H:%M:%S") in page(snapshot, time.time(), "/metrics").decode()
+
+
+@pytest.mark.parametrize("step", [-3600, 3600], ids=["back", "forward"])
+def test_latency_after_a_step_of_the_clock(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long an approval took is measured without the step by which the wall clock was set right meanwhile."""
+    with freezegun.freeze_time("2026-11-21T12:00:00Z") as clock:
+        assert isinstance(clock, freezer.FrozenDateTimeFactory)
+        monkeypatch.setattr(time, "monotonic", freezer.real_monotonic)  # a step moves the wall clock only
+        not_before = datetime(2026, 11, 21, 14, tzinfo=UTC)
+        known = announced(not_before)
+        clock.tick(step)
+        known, (change,) = approve(known, list(known.current), Approver.OPERATOR, system_clock().now())
+        statistics = Statistics().plus([measure(change)])
+    (latency,) = statistics.approval_latency.values()
+    assert sum(latency.counts) == 1
+    assert 0 <= latency.total < NOTICE
+    assert change.at.wall == pytest.approx(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp() + step)
