@@ -6,8 +6,10 @@
   * :class:`ImdsError`: a request to IMDS got no usable answer
   * :class:`InvalidDocumentError`: the body of an answer is not a Scheduled Events document
   * :class:`JournalInUseError`: another exporter writes the journal
+  * :class:`CodecError`: a bug in how values are written to the journal
 
 * :class:`NotUsableError`: a file is not a journal; caught together with SQLite's own errors
+* :class:`DamagedTextError`: a row of the journal is not what was written
 * :class:`Stopped`: no error; the process is to end
 
 Knows nothing of the rest of the package, and everything may use it.
@@ -67,6 +69,14 @@ class ImdsError(ExporterError):
 
 class InvalidDocumentError(ExporterError):
     """The body of an answer is not a Scheduled Events document."""
+
+
+class CodecError(ExporterError):
+    """A bug: a value cannot be written to the journal, or intact text cannot be read. The file is not damaged."""
+
+
+class DamagedTextError(ValueError):
+    """Text in the journal is not JSON, so it is not what was written."""
 
 
 class JournalInUseError(ExporterError):

@@ -218,9 +218,9 @@ def check(data: bytes) -> None:
         text = _without_zeros(gzip.decompress(packed.body).decode())
         check_exposition(read_openmetrics(text), snapshot, run.clock.wall)  # type: ignore[no-untyped-call]
     _check_log(run.stream.getvalue())
-    spans = run.journal.spans(-1)
+    spans = [queued.span for queued in run.journal.queued_spans(-1)]
     _check_spans([*spans, *run.poller.open_spans()])
-    for _, said in run.journal.told(0):
+    for _, said in run.journal.transitions(0, -1):
         assert said["transition"] in set(Transition)
     run.journal.close()
 

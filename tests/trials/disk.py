@@ -20,8 +20,8 @@ from trials.image import Image, can_mount
 from trials.trial import FAILURES, POLL, QUIET, Crew, Order, Row, Watch, lives, polls_on
 from trials.truth import check_file, check_rows, told
 
-IN_MEMORY = "the journal cannot be written: going on in memory until it can"
-SET_ASIDE = "the journal is damaged or not ours: set aside, a fresh one begun"
+IN_MEMORY = "journal cannot be used, and events are kept in memory until it can"
+SET_ASIDE = "journal is damaged or not ours: set aside, and a new one begun"
 _WRITE_LOCK = 120  # the byte of SQLite's wal-index that a writer locks
 STEPS: Sequence[Mapping[str, str]] = (
     {"A": "Scheduled"},
@@ -255,7 +255,7 @@ def _told_of_trouble(exporter: Exporter, line: str, *, over: bool = False) -> No
     lines = [each for each in exporter.log.splitlines() if "level=error" in each]
     assert len(lines) == 1, lines
     assert line in lines[0]
-    assert len(exporter.lines("the journal is on disk again")) == (over and line == IN_MEMORY)
+    assert len(exporter.lines("journal is on disk again")) == (over and line == IN_MEMORY)
 
 
 def run(order: Order) -> Row:

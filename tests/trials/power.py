@@ -96,7 +96,7 @@ class Cutter:
     def _keeps_spans(self, journal: Path, said: set[Row], delivered: set[str]) -> None:
         """The span of what was told waits on the disk, unless the collector had it."""
         with closing(read_only(journal)) as store:
-            waiting = {span.span_id for span in store.spans(-1)}
+            waiting = {queued.span.span_id for queued in store.queued_spans(-1)}
         due = {span_id(event_id, _VM, "detected") for event_id, transition in said if transition == "detected"}
         delivered |= {span.span_id for span in self.collector.accepted}  # those that were struck off since
         assert due <= waiting | delivered, "a span was lost"

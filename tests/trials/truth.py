@@ -50,7 +50,7 @@ def told(journal: Path) -> list[Row]:
     """Return the transitions that the journal holds, the oldest first."""
     store = read_only(journal)
     try:
-        return [(str(record["event_id"]), str(record["transition"])) for _, record in store.told()]
+        return [(str(record["event_id"]), str(record["transition"])) for _, record in store.transitions(0, -1)]
     finally:
         store.close()
 

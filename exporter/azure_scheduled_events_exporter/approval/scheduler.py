@@ -89,11 +89,11 @@ class ApprovalScheduler:
         answers: dict[int, str] = {}
         for ask in asks:
             life = current.get(ask.event_id.upper())
-            answer = _no_need(life)
+            answer = _no_need(life, ask)
             if life is None or answer:
-                answers[ask.seq] = answer
+                answers[ask.number] = answer
             elif self._may_ask(life, now):
-                due.setdefault(life.event_id, Due(life, Approver.OPERATOR, ask.who, ask.seq))
+                due.setdefault(life.event_id, Due(life, Approver.OPERATOR, ask.operator, ask.number))
         for life in current.values():
             rule = self._rule(life, vm_name, now) if life.event_id not in due else None
             if rule is not None:
@@ -173,7 +173,7 @@ class ApprovalScheduler:
         return fresh or due[:1]
 
 
-def _no_need(life: Lifecycle | None) -> str:
+def _no_need(life: Lifecycle | None, request: ApprovalRequest) -> str:
     """Why an operator's wish needs no request; ``""`` if it does."""
     if life is None:
         return "not current: IMDS shows no such event"
@@ -181,6 +181,9 @@ def _no_need(life: Lifecycle | None) -> str:
         return "it has started already"
     if life.approved_by is not None:
         return f"it is approved already, by {life.approved_by}"
+    if request.not_before is not None and life.not_before != request.not_before:
+        shown, now = iso_time(request.not_before), "unknown" if life.not_before is None else iso_time(life.not_before)
+        return f"not approved: NotBefore was {shown} when you confirmed and is {now} now; look at it and approve again"
     return ""
 
 

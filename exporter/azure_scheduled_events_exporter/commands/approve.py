@@ -1,16 +1,23 @@
 """The command ``approve``: an operator on this VM lets events begin.
 
-With an exporter running, the wish is laid into its journal, so that it is journalled, sent and counted in one place;
-without one, this process polls once and sends it itself. Either way it takes write access to the journal's folder:
-there is no port to ask on.
+If an exporter is running, the request is queued in its journal, so that the exporter journals, sends and counts it.
+Without one, this process polls once and sends it. Either way that takes write access to the journal's folder: there is
+no port to ask on.
+
+The exit status is 0 only if IMDS accepted. When this command ends, however it ends, what was not sent is withdrawn, and
+what cannot be withdrawn (a kill) expires.
 """
 
 import getpass
+import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, Protocol
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.policy import OFF
@@ -19,6 +26,7 @@ from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
 
@@ -27,11 +35,37 @@ from .table import table
 
 _LOOK_SECONDS = 0.1
 _THROTTLED_SECONDS = 1.0
-_PATIENCE_SECONDS = 15.0  # behind the time of one request: the exporter looks for wishes at every poll
+_PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
+_IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, for one that is being sent when this command is to end
+_WITHDRAWN = "withdrawn before it was sent"
+_UNKNOWN = "sent, but no result came: it may have been approved"
+
+
+class Interrupted(BaseException):
+    """A signal asks this command to end. Not an error, so nothing that handles errors may catch it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_status = 128 + number
+
+
+class Requests(Protocol):
+    """Where approval requests are queued: the running exporter's journal, or this process' own."""
+
+    def request_approval(
+        self, events: Mapping[str, float | None], operator: str, created: float, expires: float
+    ) -> list[int]:
+        """Queue requests; return their numbers."""
+
+    def results(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the results that there are."""
+
+    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+        """End requests without a result."""
 
 
 def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) -> int:
-    """Approve; return 0 if IMDS accepted all, 1 if not.
+    """Approve; return 0 if IMDS accepted all, 1 if not, 128 and the signal's number if one came.
 
     Raises:
         ExporterError: nothing to approve, no access, or no answer.
@@ -40,56 +74,126 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
         raise UsageError("approve: name events by their EventId, or say --all-mine")
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
+    with _signals():
+        try:
+            return _approve(config, event_ids, yes=yes)
+        except Interrupted as interrupted:
+            return interrupted.exit_status
+
+
+def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
+    log = logs.set_up("error", config.log_format)
+    config = replace(daemon.found(config, log), approval_policy=OFF)
+    budget = RateLimiter()
+    confirmed: list[Lifecycle] = []
+
+    def start() -> daemon.Exporter:
+        return daemon.Exporter(config, log, budget=budget)
+
     try:
-        log = logs.set_up("error", config.log_format)
-        exporter = daemon.Exporter(replace(daemon.found(config, log), approval_policy=OFF), log)
+        exporter = start()
     except JournalInUseError:
-        return _beside(config, event_ids, yes=yes)
+        return _beside(config, event_ids, confirmed, yes=yes)
     try:
-        if not exporter.journal.state.up:
-            raise ExporterError(f"the journal {config.journal_path} cannot be written, so nothing is sent: try as root")
-        return _alone(exporter, event_ids, yes=yes)
+        _check_writable(exporter, config)
+        exporter.identify()
+        _poll(exporter)
+        confirmed = _chosen(exporter.poller.snapshot.current, event_ids)
+        if not yes:
+            exporter.stop()  # nobody can start an exporter while the journal is ours, and people think for minutes
+            if not _agreed(confirmed, yes=yes):
+                return 1
+            try:
+                exporter = start()
+            except JournalInUseError:
+                return _beside(config, event_ids, confirmed, yes=yes)
+            _check_writable(exporter, config)
+            exporter.identify()
+            _poll(exporter)
+        else:
+            _agreed(confirmed, yes=yes)
+        return _alone(exporter, confirmed, config)
     finally:
         exporter.stop()
 
 
-def _beside(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
-    """ApprovalRequest the running exporter."""
+def _check_writable(exporter: daemon.Exporter, config: Config) -> None:
+    if not exporter.journal.state.up:
+        raise ExporterError(f"the journal {config.journal_path} cannot be written, so nothing is sent: try as root")
+
+
+def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecycle], *, yes: bool) -> int:
+    """Queue the requests in the journal of the running exporter, and wait for their results."""
     path = Path(config.journal_path)
-    lives = read_only(path).current()
-    chosen = _chosen(lives, event_ids)
-    if not _agreed(chosen, yes=yes):
-        return 1
-    store = writable(path)
-    numbers = store.ask([life.event_id for life in chosen], _operator(), time.time())
-    deadline = time.monotonic() + config.imds_timeout + config.poll_interval + _PATIENCE_SECONDS
-    while len(answers := store.answers(numbers)) < len(numbers):
-        if time.monotonic() > deadline:
-            raise ExporterError("the running exporter has not answered: see its log; it may still approve")
-        time.sleep(_LOOK_SECONDS)
-    return _report(chosen, numbers, answers)
-
-
-def _alone(exporter: daemon.Exporter, event_ids: Sequence[str], *, yes: bool) -> int:
-    """Poll, approve, and leave it in the journal for the exporter that starts next."""
-    exporter.identify()
-    _poll(exporter)
-    chosen = _chosen(exporter.poller.snapshot.current, event_ids)
-    if not _agreed(chosen, yes=yes):
-        return 1
-    numbers = exporter.journal.ask([life.event_id for life in chosen], _operator(), time.time())
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    chosen = confirmed
+    if not chosen:
+        store = read_only(path)
+        chosen = _chosen(store.current(), event_ids)
+        store.close()
+        if not _agreed(chosen, yes=yes):
+            return 1
+    requests = writable(path)
+    patience = config.imds_timeout + config.poll_interval + _PATIENCE_SECONDS
     try:
-        _poll(exporter)
-        while len(exporter.journal.answers(numbers)) < len(numbers) and time.monotonic() < deadline:
-            time.sleep(_THROTTLED_SECONDS)  # IMDS throttles, which is no answer
-            _poll(exporter)
+        return _requested(requests, chosen, config, patience, lambda: time.sleep(_LOOK_SECONDS))
     finally:
-        # Else the exporter that starts next would fulfil a wish of which the operator was told that it failed.
-        answers = exporter.journal.answers(numbers)
-        withdrawn = dict.fromkeys(set(numbers) - answers.keys(), "withdrawn: IMDS could not be asked")
-        exporter.journal.answer(withdrawn)
-    return _report(chosen, numbers, answers | withdrawn)
+        requests.close()
+
+
+def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Config) -> int:
+    """Poll, approve, and leave the result in the journal for the exporter that starts next."""
+
+    def look() -> None:
+        if polled:
+            time.sleep(_THROTTLED_SECONDS)  # IMDS throttles, which is no result
+        polled.append(True)
+        _poll(exporter)
+
+    polled: list[bool] = []
+    return _requested(_Own(exporter), chosen, config, _PATIENCE_SECONDS, look)
+
+
+class _Own:
+    """The requests in the journal that this process writes."""
+
+    def __init__(self, exporter: daemon.Exporter) -> None:
+        self.request_approval = exporter.journal.request_approval
+        self.results = exporter.journal.request_results
+        self.withdraw = exporter.journal.withdraw_requests
+
+
+def _requested(
+    requests: Requests, chosen: Sequence[Lifecycle], config: Config, patience: float, look: Callable[[], None]
+) -> int:
+    """Queue requests and ``look`` until all have results, for ``patience`` seconds; return the exit status."""
+    wall = time.time()
+    events = {life.event_id: life.not_before for life in chosen}
+    numbers = requests.request_approval(events, _operator(), wall, wall + patience)
+    status = 1
+    try:
+        deadline = time.monotonic() + patience
+        while len(requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
+            look()
+    except (Interrupted, KeyboardInterrupt) as interrupted:
+        status = interrupted.exit_status if isinstance(interrupted, Interrupted) else 128 + signal.SIGINT
+    finally:
+        # Whoever was told that it failed must not be surprised by an approval later.
+        with _ignored_signals():
+            results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
+    _report(chosen, numbers, results)
+    return 0 if all(results.get(number) == ACCEPTED for number in numbers) else status
+
+
+def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
+    """Withdraw what has no result; wait for what is being sent, since nobody can take that back."""
+    requests.withdraw(numbers, _WITHDRAWN)
+    deadline = time.monotonic() + seconds
+    while len(results := requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
+        time.sleep(_LOOK_SECONDS)
+    if len(results) < len(numbers):
+        requests.withdraw(numbers, _UNKNOWN, sent_too=True)
+        results = requests.results(numbers)
+    return results
 
 
 def _poll(exporter: daemon.Exporter) -> None:
@@ -119,7 +223,7 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
     """Show what will be allowed and for which VMs, and ask."""
     sys.stdout.write(table([COLUMNS, *(event_row(life, time.time()) for life in chosen)]))
     names = dict.fromkeys(name for life in chosen for name in life.event.resources)
-    print(f"Approving lets this begin now, for every VM in Resources: {', '.join(names) or '(none named)'}")
+    print(f"Approving lets this begin now, for every VM in Resources: {', '.join(names) or '(none named)'}", flush=True)
     if yes:
         return True
     if not sys.stdin.isatty():
@@ -131,11 +235,9 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
         return False
 
 
-def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], answers: Mapping[int, str]) -> int:
-    said = {life.event_id: answers.get(number, "no answer") for life, number in zip(chosen, numbers, strict=True)}
-    for event_id, answer in said.items():
-        print(f"{event_id}: {answer}")
-    return 0 if all(answer == ACCEPTED for answer in said.values()) else 1
+def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], results: Mapping[int, str]) -> None:
+    for life, number in zip(chosen, numbers, strict=True):
+        print(f"{life.event_id}: {results.get(number, _UNKNOWN)}", flush=True)
 
 
 def _operator() -> str:
@@ -144,3 +246,40 @@ def _operator() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
+
+
+_SIGNALS = ("SIGTERM", "SIGHUP")
+"""What ends a command beside Ctrl-C; Windows has no SIGHUP."""
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """Let the signals that end a process raise :class:`Interrupted`, so that requests are withdrawn."""
+
+    def interrupt(number: int, _: FrameType | None) -> NoReturn:
+        raise Interrupted(number)
+
+    before = _handlers(interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _ignored_signals() -> Iterator[None]:
+    """Let nothing interrupt what makes the end of this command safe."""
+    numbers = [getattr(signal, name) for name in (*_SIGNALS, "SIGINT") if hasattr(signal, name)]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            with suppress(TypeError):  # a handler that Python did not set
+                signal.signal(number, handler)
+
+
+def _handlers(handler: Callable[[int, FrameType | None], NoReturn]) -> dict[int, Any]:
+    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
+    return {number: signal.signal(number, handler) for number in numbers}

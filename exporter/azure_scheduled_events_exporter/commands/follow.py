@@ -1,165 +1,280 @@
-"""The command ``events --follow``: every transition as one JSON line, the moment it is journalled.
+"""The command ``events --follow``: every transition as one JSON line, as soon as it is journalled.
 
-Beside a running exporter it reads that one's journal. Without one it polls by itself, in memory, and goes over to the
-journal as soon as an exporter runs: a follower must never keep the exporter from starting.
+Beside a running exporter it reads that one's journal. Without one it polls IMDS itself, in memory, starting from what
+the journal knows, and returns to the journal as soon as an exporter runs: a follower must never keep the exporter from
+starting.
 """
 
-import itertools
 import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.files import MEMORY, is_written, read_only
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError
+from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, identity, is_written, read_only
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import PAGE, Restored, Store
 from azure_scheduled_events_exporter.service import daemon
 
 _LOOK_SECONDS = 0.1
-_LOOK_FOR_EXPORTER_SECONDS = 1.0
-_LOOKS_PER_CHECK = 10  # once a second
+_CHECK_SECONDS = 1.0
+"""Between two looks at whether an exporter runs, and whether the journal is still the file that is open."""
 _REMEMBERED = 1000
+_UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, OSError)
 
-_Line = tuple[int | None, Record]
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One transition.
+
+    Attributes:
+        record: what is printed.
+        seq: its number in the journal; None if no journal has it.
+        epoch: which journal that is.
+    """
+
+    record: Record
+    seq: int | None = None
+    epoch: str = ""
+
+    def __str__(self) -> str:
+        cursor = None if self.seq is None else f"{self.epoch}:{self.seq}" if self.epoch else str(self.seq)
+        return json.dumps({"seq": self.seq, "cursor": cursor, **self.record})
+
+
+@dataclass(slots=True)
+class Position:
+    """How far a journal has been read: the last number, and in which journal; ``""`` means any."""
+
+    seq: int = 0
+    epoch: str = ""
+
+
 _Current = Callable[[], Mapping[str, Lifecycle]]
-"""Looks up the current lives by EventId, whose scope is the newest there is."""
+"""Returns the current events by EventId, whose scope is the newest there is."""
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
-    """Print until told to end; return the exit status.
+    """Print until the process is to end; return the exit status.
 
-    Lines carry ``seq``, to resume behind with ``--since``; those of a follower that polls by itself carry none, since
-    no journal has them.
+    Lines carry ``seq`` and ``cursor``, to resume behind with ``--since``; those of a follower that polls by itself
+    carry none, since no journal has them.
 
     Raises:
         ExporterError: the journal cannot be read.
     """
-    if since is not None and not since.isdecimal():
-        raise UsageError(f"--since: {since!r} is no number: take the 'seq' of the last line that was handled")
+    position = None if since is None else _position(since)
     path = None if config.journal_path == MEMORY else Path(config.journal_path)
-    told: dict[tuple[object, ...], None] = {}
-    waiting: Sequence[_Line] = ()
-    for news, current in _looks(config, path, None if since is None else int(since)):
+    printed = Printed()
+    waiting: Sequence[Line] = ()
+    for news, current in _looks(config, path, position):
         lines = news
         if mine:
             lines, waiting = _of_this_vm([*waiting, *news], current)
-        for seq, record in lines:
-            if _is_news(seq, record, told):
-                print(json.dumps({"seq": seq, **record}), flush=True)
+        for line in lines:
+            if printed.is_news(line.record):
+                print(line, flush=True)
     return 0
 
 
-def _of_this_vm(lines: Sequence[_Line], current: _Current) -> tuple[Sequence[_Line], Sequence[_Line]]:
+def _position(since: str) -> Position:
+    epoch, _, seq = since.rpartition(":")
+    if not (seq.isascii() and seq.isdecimal()):
+        raise UsageError(
+            f"--since: {since!r} is not a position: use the 'cursor' or the 'seq' of the last line that you handled"
+        )
+    return Position(int(seq), epoch)
+
+
+def _of_this_vm(lines: Sequence[Line], current: _Current) -> tuple[Sequence[Line], Sequence[Line]]:
     """Return those ``lines`` that are of this VM's events, and those that wait until that is known.
 
-    A poll may come before this VM's name. What was journalled until then says so for ever, and no transition tells of
-    the name: only the lives are brought up to date, and what is journalled later.
+    A poll may come before this VM's name. What was journalled until then keeps the scope ``unknown``, and no transition
+    reports the name: only the current events are brought up to date, and what is journalled later.
     """
-    unknown = [record for _, record in lines if record["scope"] == Scope.UNKNOWN]
+    unknown = [line.record for line in lines if line.record["scope"] == Scope.UNKNOWN]
     scopes: dict[object, object] = {}
     if unknown:
         scopes |= {event_id: str(life.scope) for event_id, life in current().items()}
-        # An event that ended before the name came stays nobody's, unless something of it was told with the name.
+        # An event that ended before the name came stays nobody's, unless something of it was reported with the name.
         scopes |= {record["event_id"]: "" for record in unknown if record["outcome"] is not None}
-        scopes |= {record["event_id"]: record["scope"] for _, record in lines if record["scope"] != Scope.UNKNOWN}
-    mine: list[_Line] = []
-    waiting: list[_Line] = []
-    for seq, record in lines:
-        scope = record["scope"]
+        known = [line.record for line in lines if line.record["scope"] != Scope.UNKNOWN]
+        scopes |= {record["event_id"]: record["scope"] for record in known}
+    mine: list[Line] = []
+    waiting: list[Line] = []
+    for line in lines:
+        scope = line.record["scope"]
         if scope == Scope.UNKNOWN:
-            scope = scopes.get(record["event_id"], scope)
+            scope = scopes.get(line.record["event_id"], scope)
         if scope == Scope.SELF:
-            mine.append((seq, {**record, "scope": scope}))
+            mine.append(replace(line, record={**line.record, "scope": scope}))
         elif scope == Scope.UNKNOWN:
-            waiting.append((seq, record))
+            waiting.append(line)
     return mine, waiting[-_REMEMBERED:]
 
 
-def _is_news(seq: int | None, record: Record, told: dict[tuple[object, ...], None]) -> bool:
-    """Whether this follower has not told it yet: what it saw by itself (no ``seq``), an exporter's journal tells again.
+@dataclass(slots=True)
+class _Printed:
+    """What was printed of one event."""
 
-    And the other way round when the exporter ends: its journal's lines are remembered as well, but for changes of
-    NotBefore, which come again and again.
+    transitions: set[object] = field(default_factory=set)
+    not_before: object = None
+    over_at: str = ""
+
+
+class Printed:
+    """What this follower has printed, to know what an exporter's journal reports again.
+
+    A follower that polls by itself prints a transition first, and the exporter that starts later journals the same
+    one: it is news only if it changes what was printed of the event.
     """
-    transition = record["transition"]
-    key: tuple[object, ...] = (record["event_id"], transition)
-    if transition == Transition.RESCHEDULED:
-        key = (*key, record["not_before"])
-    elif record["outcome"] is not None:  # one may have seen how it ended, the other only that it did
-        key = (record["event_id"], "ended")
-    if key in told:
-        if seq is not None and transition == Transition.RESCHEDULED:
-            del told[key]
-        return False
-    if seq is None or transition != Transition.RESCHEDULED:
-        told[key] = None
-    if len(told) > _REMEMBERED:
-        del told[next(iter(told))]
-    return True
+
+    def __init__(self) -> None:
+        self._events: dict[object, _Printed] = {}
+
+    def is_news(self, record: Record) -> bool:
+        """Return whether ``record`` is to be printed, and remember it."""
+        event = self._events.pop(record["event_id"], None) or _Printed()
+        self._events[record["event_id"]] = event
+        self._forget_the_oldest()
+        transition, at = record["transition"], str(record["at"])
+        if transition == record["outcome"]:  # one may have seen how it ended, the other only that it did
+            news = not event.over_at
+            event.over_at = event.over_at or at
+            return news
+        if transition == Transition.DETECTED and event.over_at and at > event.over_at:
+            event.transitions.clear()  # by an exporter that has forgotten the event
+        if transition == Transition.RESCHEDULED:
+            news = event.not_before != record["not_before"]
+        elif transition == "returned":
+            news = bool(event.over_at) or not event.transitions
+        else:
+            news = transition not in event.transitions
+        if news:
+            event.over_at = ""
+        event.transitions.add(transition)
+        event.not_before = record["not_before"]
+        return news
+
+    def _forget_the_oldest(self) -> None:
+        if len(self._events) > _REMEMBERED:
+            oldest = next((name for name, event in self._events.items() if event.over_at), next(iter(self._events)))
+            del self._events[oldest]
 
 
-def _looks(config: Config, path: Path | None, since: int | None) -> Iterator[tuple[Sequence[_Line], _Current]]:
-    """Look again and again for transitions behind number ``since``, or from now on; in the journal if there is one."""
-    last = since if since is not None else _last_journalled(path)
+def _looks(config: Config, path: Path | None, since: Position | None) -> Iterator[tuple[Sequence[Line], _Current]]:
+    """Yield the transitions behind ``since``, or from now on, again and again; from the journal if there is one."""
+    position = since or _newest(path)
+    first = since is not None
     while True:
-        if path is not None and (is_written(path) or since is not None):
-            since = None
-            for news, current in _journalled(path, last):
-                last = news[-1][0] if news else last
-                yield news, current
+        if path is not None and (first or is_written(path)):
+            first = False
+            yield from _journalled(path, position)
         else:
             yield from _polled(config, path)
 
 
-def _last_journalled(path: Path | None) -> int:
-    try:
-        return read_only(path).last_told() if path is not None else 0
-    except (ExporterError, sqlite3.Error):
-        return 0  # no exporter has run yet
-
-
-def _journalled(path: Path, last: int) -> Iterator[tuple[Sequence[tuple[int, Record]], _Current]]:
-    """What the journal holds behind number ``last``, and what a running exporter adds until it ends."""
+def _newest(path: Path | None) -> Position:
+    """Where the journal ends now."""
+    if path is None:
+        return Position()
     try:
         store = read_only(path)
-    except ExporterError:
-        time.sleep(_LOOK_SECONDS)
-        return  # it is just being made
-    if last > store.last_told():
-        last = 0  # a fresh one, that counts from the beginning: better all of it than a gap
-    for turn in itertools.count():
-        news = store.told(last)
-        last = news[-1][0] if news else last
-        yield news, store.current
-        if turn % _LOOKS_PER_CHECK == 0 and not is_written(path):
+    except _UNREADABLE:
+        return Position()  # no exporter has run yet
+    try:
+        return Position(store.last_number(), store.epoch())
+    except sqlite3.Error:
+        return Position()
+    finally:
+        store.close()
+
+
+def _journalled(path: Path, position: Position) -> Iterator[tuple[Sequence[Line], _Current]]:
+    """Yield what the journal holds behind ``position``, and what a running exporter adds until it ends."""
+    while True:
+        opened = identity(file_path(path))
+        try:
+            store = read_only(path)
+        except _UNREADABLE:
+            time.sleep(_LOOK_SECONDS)
+            return  # it is just being created
+        try:
+            yield from _read(store, path, position, opened)
+            if not is_written(path):
+                return
+        except (sqlite3.Error, DamagedTextError, OSError):
+            time.sleep(_LOOK_SECONDS)  # the exporter replaces what is damaged
+            if not is_written(path):
+                return
+        finally:
+            store.close()
+
+
+def _read(store: Store, path: Path, position: Position, opened: object) -> Iterator[tuple[Sequence[Line], _Current]]:
+    """Yield what ``store`` holds, until no exporter writes it or its file is no longer the journal."""
+    epoch = store.epoch()
+    if (position.epoch and epoch != position.epoch) or position.seq > store.last_number():
+        position.seq = 0  # another journal, with numbers of its own: better all of it than a gap
+    position.epoch = epoch
+    checked = 0.0
+    written = True
+    while True:
+        if time.monotonic() - checked >= _CHECK_SECONDS:
+            checked = time.monotonic()
+            written = is_written(path) and identity(file_path(path)) == opened
+        rows = store.transitions(position.seq, PAGE)
+        position.seq = rows[-1][0] if rows else position.seq
+        yield [Line(record, seq, epoch) for seq, record in rows], store.current
+        if len(rows) == PAGE:
+            continue
+        if not written:  # looked at before the rows were read, so that nothing is behind them
             return
         time.sleep(_LOOK_SECONDS)
 
 
-def _polled(config: Config, path: Path | None) -> Iterator[tuple[Sequence[tuple[None, Record]], _Current]]:
-    """What this process sees by itself, until an exporter runs."""
+def _polled(config: Config, path: Path | None) -> Iterator[tuple[Sequence[Line], _Current]]:
+    """Yield what this process sees by itself, until an exporter runs."""
     log = logs.set_up("warning", config.log_format)
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF, otlp_endpoint=None)
-    exporter = daemon.Exporter(daemon.found(alone, log), log)
+    journal = Journal(None, config.journal_retention, log, _known(path))
+    exporter = daemon.Exporter(daemon.found(alone, log), log, journal=journal)
     exporter.start()
     last = 0
     looked = time.monotonic()
     try:
         while True:
-            news = exporter.journal.told(last)
-            last = news[-1][0] if news else last
-            yield [(None, record) for _, record in news], lambda: exporter.poller.snapshot.current
-            if path is not None and time.monotonic() - looked >= _LOOK_FOR_EXPORTER_SECONDS:
+            rows = journal.transitions(last)
+            last = rows[-1][0] if rows else last
+            yield [Line(record) for _, record in rows], lambda: exporter.poller.snapshot.current
+            if path is not None and time.monotonic() - looked >= _CHECK_SECONDS:
                 looked = time.monotonic()
                 if is_written(path):
                     return
             time.sleep(_LOOK_SECONDS)
     finally:
         exporter.stop()
+
+
+def _known(path: Path | None) -> Restored | None:
+    """What the journal of the exporter that ran last knows, so that nothing of it is reported again."""
+    if path is None:
+        return None
+    try:
+        store = read_only(path)
+    except _UNREADABLE:
+        return None
+    try:
+        return Restored(Lifecycles(store.current()), recent=store.ended_lives())
+    except (sqlite3.Error, DamagedTextError, CodecError):
+        return None
+    finally:
+        store.close()

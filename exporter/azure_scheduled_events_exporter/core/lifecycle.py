@@ -239,13 +239,12 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
 
 
 def merge_recovered(known: Lifecycles, found: Lifecycles) -> Lifecycles:
-    """Return ``known`` with the lives that only ``found``, an older record that could not be read before, tells of."""
-    unseen = {
-        event_id: life
-        for event_id, life in found.current.items()
-        if event_id not in known.current and event_id not in known.ended
-    }
-    return Lifecycles({**unseen, **known.current}, {**found.ended, **known.ended})
+    """Return ``known`` with what ``found`` tells: the record of a journal that ``known`` was merged into meanwhile.
+
+    The journal knows longer, so it wins: when an event was first seen, its approval, how it ended.
+    """
+    current = {event_id: life for event_id, life in found.current.items() if event_id not in known.ended}
+    return Lifecycles({**known.current, **current}, {**known.ended, **found.ended})
 
 
 def asked(known: Lifecycles, event_ids: Collection[str], approver: Approver) -> Lifecycles:

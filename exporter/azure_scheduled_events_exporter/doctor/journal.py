@@ -167,7 +167,7 @@ def _content(path: Path) -> Findings:
     try:
         with closing(_open(path)) as store:
             lives = list(store.history())
-            waiting = store.spans(-1)
+            waiting = [queued.span for queued in store.queued_spans(-1)]
     except Exception as error:  # noqa: BLE001 - of a damaged file anything may come
         yield wrong(
             "journal-content",

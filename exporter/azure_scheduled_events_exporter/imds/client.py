@@ -10,6 +10,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -56,6 +57,8 @@ class ImdsClient:
         self._wait = wait
         self._deadline = _Deadline()
         self._session = _ImdsSession(self._deadline)
+        self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
+        self._date_at = 0.0
         self.reached = False  # whether any request has had an answer, whatever it said
         self._events_url = f"{self._endpoint}/metadata/scheduledevents?api-version={api_version}"
         instance_url = f"{self._endpoint}/metadata/instance?api-version={INSTANCE_API_VERSION}"
@@ -90,6 +93,13 @@ class ImdsClient:
         if self._send(requests.Request("POST", self._events_url, _HEADERS, json=start).prepare(), timeout) is None:
             raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 to an approval", status=304)
 
+    def server_time(self) -> float | None:
+        """Return the time by IMDS' own clock, Unix seconds, from the Date header of its last answer; None without."""
+        try:
+            return parsedate_to_datetime(self._date).timestamp() + time.monotonic() - self._date_at
+        except (ValueError, TypeError, OverflowError):
+            return None
+
     def stop(self) -> None:
         """End the request that is under way, and refuse every later one."""
         self._deadline.stop()
@@ -122,6 +132,7 @@ class ImdsClient:
             # http.client treats end of file inside the headers as their end, so a truncated 200 looks empty.
             raise cut_off
         self.reached = True
+        self._date, self._date_at = response.headers.get("Date", ""), time.monotonic()
         if response.status_code < HTTPStatus.OK:
             return b""  # an interim answer; leaving the body unread closes the connection, and the final answer with it
         body = _whole_body(response)

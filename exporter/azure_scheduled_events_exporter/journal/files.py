@@ -1,7 +1,7 @@
-"""The journal's file: where it lies, who may open it for what, and whether it is to blame when it cannot be used.
+"""The journal's files: where they are, who may open them for what, and whether they are to blame for a failure.
 
-Knows files, locks and SQLite's ways to open one. What to do about trouble is decided in ``journal``, what stands
-in the file by ``store``.
+Knows files, locks and SQLite's ways to open one. What to do about trouble is decided in ``journal.journal``, what is
+in the file in ``journal.store``.
 """
 
 import contextlib
@@ -11,26 +11,68 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, NotUsableError
+from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, JournalInUseError, NotUsableError
 
-from .store import APPLICATION_ID, SCHEMA_VERSION, Store
+from .schema import SCHEMA_VERSION
+from .store import APPLICATION_ID, Store
 
 FILE_NAME = "journal.sqlite"
 MEMORY = "memory"
-"""What ``--journal.path`` says for a journal without a file."""
+"""The value of ``--journal.path`` for a journal without a file."""
+
+_LOGS = ("-wal", "-shm")
+"""SQLite's files beside a database in WAL mode: what stands in them may not be in the database yet."""
 
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
+class FileIdentity(NamedTuple):
+    """What tells a file from another one that has its name: the same as long as it is not removed or replaced."""
+
+    device: int
+    inode: int
+    links: int = 1
+
+
+Identities = tuple[FileIdentity | None, ...]
+"""Of the journal and of its write-ahead log and index; None for a file that is not there."""
+
+
 def file_path(path: Path) -> Path:
-    """Return the journal's file for what ``--journal.path`` says: a file, or a folder to put it in."""
+    """Return the journal's file for ``--journal.path``: a file, or a folder to put it in.
+
+    Symbolic links are followed, so that two paths to one journal are one journal, with one lock.
+    """
     try:
         is_folder = path.is_dir() or (not path.suffix and not path.is_file())
-    except OSError:  # out of reach, which opening it will tell
+    except OSError:  # out of reach, which opening it will report
         is_folder = not path.suffix
-    return path / FILE_NAME if is_folder else path
+    return Path(os.path.realpath(path / FILE_NAME if is_folder else path))
+
+
+def identity(path: Path) -> FileIdentity | None:
+    """Return the identity of the file at ``path`` now; None if there is none.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return FileIdentity(found.st_dev, found.st_ino, found.st_nlink)
+
+
+def identities(path: Path) -> Identities:
+    """Return the identities of the journal at ``path`` and of its logs.
+
+    Raises:
+        OSError: they cannot be reached.
+    """
+    return tuple(identity(Path(f"{path}{suffix}")) for suffix in ("", *_LOGS))
 
 
 def read_only(path: Path, *, immutable: bool = False) -> Store:
@@ -57,32 +99,39 @@ def read_only(path: Path, *, immutable: bool = False) -> Store:
 
 
 def writable(path: Path) -> Store:
-    """Return the journal at ``path`` for laying down wishes beside a running exporter.
+    """Return the journal at ``path`` for queueing approval requests beside a running exporter.
 
     Raises:
-        ExporterError: it cannot be written.
+        ExporterError: it cannot be written, or the running exporter is of an older version.
     """
     file = file_path(path)
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
         with _closed_on_failure(connection):
             connection.execute("PRAGMA synchronous = FULL")
-            _check_ours(connection)
+            if _check_ours(connection) < SCHEMA_VERSION:
+                raise NotUsableError("the running exporter is of an older version, restart it")
             connection.execute("BEGIN IMMEDIATE")
             connection.rollback()
-            return Store(connection, may_migrate=False)  # the exporter that writes it may be of the version before
+            return Store(connection, may_migrate=False)
     except (sqlite3.Error, OSError) as error:
-        raise ExporterError(f"the journal {file} cannot be written: {reason(error)}; try as root") from None
+        hint = "" if isinstance(error, NotUsableError) else "; try as root"
+        raise ExporterError(f"the journal {file} cannot be written: {reason(error)}{hint}") from None
 
 
 def is_written(path: Path) -> bool:
-    """Return whether an exporter is running on the journal at ``path``."""
+    """Return whether an exporter is running on the journal at ``path``. Creates nothing and takes no lock."""
+    lock = _lock_path(file_path(path))
     try:
-        only_writer(file_path(path)).close()
-    except JournalInUseError:
-        return True
-    except (sqlite3.Error, OSError):
+        connection = sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
+    except sqlite3.Error:
         return False
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.Error as error:
+        return _code(error) == sqlite3.SQLITE_BUSY
+    finally:
+        connection.close()
     return False
 
 
@@ -92,14 +141,15 @@ def in_memory() -> Store:
 
 
 def on_disk(path: Path) -> Store:
-    """Open the journal's file, or begin one; its writer is to hold :func:`only_writer` already.
+    """Open the journal's file, or create one; the caller holds :func:`only_writer` already.
 
     Raises:
-        sqlite3.Error: it cannot be used; :func:`is_damage` tells whether that is its own fault.
+        sqlite3.Error: it cannot be used; :func:`is_damage` tells whether its content is to blame.
         OSError: it cannot be reached.
+        CodecError: the schema and the classes that are written differ.
     """
     # SQLite gives its other files the mode of this one: what happens to VMs is nobody else's business.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    _create(path)
     connection = sqlite3.connect(path, timeout=1, check_same_thread=False)
     with _closed_on_failure(connection):
         _check_ours(connection)
@@ -139,28 +189,95 @@ def _check_ours(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-def only_writer(path: Path) -> sqlite3.Connection:
-    """Hold the lock that makes this process the journal's only writer; the system lets it go when the process ends.
+class WriterLock:
+    """The lock that makes this process the journal's only writer; the system releases it when the process ends.
 
     SQLite locks files on every platform, so its own lock on a file beside the journal is what is used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock of the journal at ``path``.
+
+        Raises:
+            JournalInUseError: another process holds it.
+        """
+        self._path = _lock_path(path)
+        _create(self._path)
+        # Waits a moment: is_written() looks at the lock for an instant.
+        self._connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
+        try:
+            self._connection.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            self._connection.close()
+            if _code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            raise JournalInUseError(
+                f"another exporter writes the journal {path}: stop that one, or give this one its own --journal.path"
+            ) from None
+        self._identity = identity(self._path)
+
+    def holds(self) -> bool:
+        """Return whether the file that is locked is still the one that another exporter would lock.
+
+        Raises:
+            OSError: that cannot be seen.
+        """
+        return self._identity is not None and identity(self._path) == self._identity
+
+    def release(self) -> None:
+        """Let others write the journal."""
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
+
+
+def only_writer(path: Path) -> WriterLock:
+    """Return the lock of the journal at ``path``.
 
     Raises:
         JournalInUseError: another process holds it.
+        sqlite3.Error, OSError: the file of the lock cannot be used.
     """
-    lock = path.with_name(path.name + ".lock")
-    os.close(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600))
-    # Waiting a moment: is_written() holds the lock for an instant to see whether anybody does.
-    connection = sqlite3.connect(lock, timeout=1, check_same_thread=False, isolation_level=None)
+    return WriterLock(path)
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _create(path: Path) -> None:
+    """Create the file if it is not there, for the owner of the folder: root must not lock a service out of its own."""
     try:
-        connection.execute("BEGIN EXCLUSIVE")
-    except sqlite3.OperationalError as error:
-        connection.close()
-        if _code(error) != sqlite3.SQLITE_BUSY:
-            raise
-        raise JournalInUseError(
-            f"another exporter writes the journal {path}: stop that one, or give this one its own --journal.path"
-        ) from None
-    return connection
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        # Opened once, so that a file that may not be written is reported as such.
+        os.close(os.open(path, os.O_RDWR))
+        return
+    try:
+        folder = path.parent.stat()
+        if hasattr(os, "geteuid") and os.geteuid() == 0 and (folder.st_uid, folder.st_gid) != (0, 0):
+            os.fchown(descriptor, folder.st_uid, folder.st_gid)
+    finally:
+        os.close(descriptor)
+
+
+def is_read_only(path: Path) -> bool:
+    """Return whether nobody can write where ``path`` is."""
+    try:
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY) if hasattr(os, "statvfs") else False
+    except OSError:
+        return False
+
+
+def replace_with(path: Path, new: Path) -> Path | None:
+    """Put the file ``new`` in the place of the journal; return where what was there has been set aside, if anything.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    # The logs first: beside another file than their own they would be taken for its log.
+    aside = set_aside(path) if any(identities(path)) else None
+    new.replace(path)
+    return aside
 
 
 def set_aside(path: Path) -> Path:
@@ -170,7 +287,7 @@ def set_aside(path: Path) -> Path:
         OSError: it cannot be renamed.
     """
     aside = _free_name(path)
-    for suffix in ("", "-wal", "-shm"):
+    for suffix in ("", *_LOGS):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{aside}{suffix}")
     return aside
@@ -180,14 +297,15 @@ def _free_name(path: Path) -> Path:
     """A name for a file that is set aside, by the time, that no other one has."""
     stem = f"{path.name}.set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     more = itertools.chain([""], map(".{}".format, itertools.count(2)))
-    return next(name for name in (path.with_name(stem + suffix) for suffix in more) if not name.exists())
+    names = (path.with_name(stem + suffix) for suffix in more)
+    return next(name for name in names if not any(identities(name)))
 
 
 def is_damage(error: Exception) -> bool:
     """Return whether the file's content is to blame; if not, the disk is, and may come back."""
     if isinstance(error, sqlite3.Error):
         return isinstance(error, NotUsableError) or _code(error) in _DAMAGED
-    return not isinstance(error, OSError)
+    return isinstance(error, DamagedTextError)
 
 
 def _code(error: sqlite3.Error) -> int:

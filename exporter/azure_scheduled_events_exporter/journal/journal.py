@@ -1,29 +1,50 @@
-"""The journal: what has been seen is on disk before it is told.
+"""The journal: transitions are on disk before they are reported.
 
-Decides what to do when the disk fails; the file is ``journal.files``'s, the tables are ``journal.store``'s. Writing
-never raises and never waits for a lock: an exporter whose disk fails goes on in memory, says so, and takes the disk
-again when it can.
+Decides what to do when the disk fails; files are ``journal.files``'s, tables ``journal.store``'s, and how two records
+of one event are joined ``journal.recovery``'s. Writing never waits for a lock and raises only for a bug: an exporter
+whose disk fails goes on in memory, reports it, and returns to the disk when it can.
+
+What can happen to the file, and what follows:
+
+- it is removed or replaced while it is open: a copy of the open file is put in its place; nothing is lost;
+- its content is damaged: it is set aside, and a new file goes on with the same sums, current events and numbers;
+- the disk does not take writes: entries are kept in memory and merged when it does;
+- it belongs to another VM (an image was captured): it is set aside, and this VM begins with nothing.
+
+The lock on the journal is kept all that time, so that no second exporter takes it.
 """
 
 import contextlib
 import logging
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import JournalInUseError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
 
-from .files import file_path, in_memory, is_damage, on_disk, only_writer, reason, set_aside
-from .store import ApprovalRequest, Entry, Restored, Store
+from .files import (
+    Identities,
+    WriterLock,
+    file_path,
+    identities,
+    in_memory,
+    is_damage,
+    is_read_only,
+    on_disk,
+    only_writer,
+    reason,
+    replace_with,
+    set_aside,
+)
+from .store import PAGE, RECENT, ApprovalRequest, Entry, QueuedSpan, Restored, Store
 
 _NOTHING = Entry()
 _RETRY_SECONDS = 5.0
@@ -31,44 +52,48 @@ _PRUNE_SECONDS = 3600.0
 _PRUNE_MEMORY_SECONDS = 60.0
 _KEPT_IN_MEMORY = 1000
 """Transitions that a journal without a file remembers one by one; its sums count them all."""
-_UNREADABLE = (sqlite3.Error, OSError, ValueError, KeyError, TypeError)
-"""What reading a journal can raise: the last three when a sound database holds nonsense."""
+_FAILURES = (sqlite3.Error, OSError, DamagedTextError)
+"""What a file or a disk can make of a read or a write."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
-    """How the journal does, for metrics."""
+    """Whether the journal is on disk, for metrics."""
 
     up: bool = False
     errors: int = 0
 
 
 class Journal:
-    """Where transitions, lives and undelivered spans are kept. Thread-safe.
+    """Where transitions, events and undelivered spans are kept. Thread-safe.
 
     Args:
         path: of the file, or of a folder to put it in; None keeps everything in memory.
-        retention: seconds after which ended events are forgotten.
-        log: where trouble is told.
+        retention: seconds after which ended events are removed.
+        log: where trouble is reported.
+        known: what a journal in memory begins with.
 
     Raises:
         JournalInUseError: another process writes it.
     """
 
-    def __init__(self, path: Path | None, retention: float, log: logging.Logger) -> None:
+    def __init__(self, path: Path | None, retention: float, log: logging.Logger, known: Restored | None = None) -> None:
         self._path = path and file_path(path)
         self._retention = retention
         self._log = log
         self._lock = threading.RLock()
-        self._guard: sqlite3.Connection | None = None
+        self._writer_lock: WriterLock | None = None
         self._disk: Store | None = None
+        self._identities: Identities = ()
         self._memory = in_memory()
         self._errors = 0
         self._tried: float | None = None
-        self._trouble_told = False
-        # What this process counts and watches, and whether that includes what the file holds.
-        self._whole = Restored()
-        self._includes_disk = False
+        self._trouble_reported = False
+        # What the disk held after the last write to it; None as long as it was never read.
+        self._on_disk: Restored | None = None
+        self._epoch = ""
+        self._last_number = 0
+        self._vm_id = ""
         self._pruned: float | None = None
         if self._path is not None:
             try:
@@ -76,6 +101,8 @@ class Journal:
             except JournalInUseError:
                 self._memory.close()
                 raise
+        elif known is not None:
+            self._memory.begin_with(known, _NOTHING)
 
     @property
     def state(self) -> JournalState:
@@ -86,16 +113,25 @@ class Journal:
         """Return what the journal knows of the time before."""
         with self._lock:
             try:
-                self._whole = self._store.restore()
-                self._includes_disk = self._disk is not None
-            except _UNREADABLE as error:
+                restored = self._store.restore()
+                if self._disk is not None:
+                    self._included(restored)
+            except CodecError as error:
+                self._failed(error)
+                return Restored()
+            except _FAILURES as error:
+                self._on_disk = Restored()
                 self._meet(error)
-            return self._whole
+                return Restored()
+            return restored
 
     def record(self, entry: Entry, statistics: Statistics, known: Lifecycles) -> None:
-        """Write ``entry``; ``statistics`` and ``known`` are the whole state, for a new file."""
+        """Write ``entry``; ``statistics`` and ``known`` are the whole state after it, for a new file.
+
+        Raises:
+            CodecError: a bug; nothing is written, and the file is left as it is.
+        """
         with self._lock:
-            self._whole = Restored(known, statistics)
             if self._disk is None:
                 self._memory.record(entry)
                 return
@@ -103,9 +139,57 @@ class Journal:
                 self._disk.record(entry)
             except (sqlite3.Error, OSError) as error:
                 self._meet(error, entry)
+            if self._disk is not None:
+                self._last_number += len(entry.changes)
+                ended = tuple(life for life in entry.lives if life.outcome is not None)
+                recent = self._on_disk.recent if self._on_disk else ()
+                self._on_disk = Restored(known, statistics, (*recent, *ended)[-RECENT:])
+
+    def check_file(self) -> None:
+        """Notice that the file or one of its logs was removed or replaced, and put a copy of the open one there."""
+        with self._lock:
+            if self._disk is None or self._path is None:
+                return
+            try:
+                holds = self._writer_lock is not None and self._writer_lock.holds()
+                now = identities(self._path)
+                linked = now[0] is not None and now[0].links > 1
+                if holds and now == self._identities and not linked:
+                    return
+                self._put_back(linked=linked)
+            except (*_FAILURES, JournalInUseError) as error:
+                self._failed(error)
+
+    def claim(self, vm_id: str) -> bool:
+        """Take note of this VM's id; return whether the journal was another VM's and a new one was begun."""
+        with self._lock:
+            if not vm_id or vm_id == self._vm_id:
+                return False
+            self._vm_id = vm_id
+            if self._disk is None:
+                return False
+            try:
+                owner = self._disk.vm_id()
+                if not owner:
+                    self._disk.set_vm_id(vm_id)
+                elif owner.casefold() != vm_id.casefold():
+                    self._begin_own(owner)
+                    return True
+            except _FAILURES as error:
+                self._meet(error)
+            return False
+
+    @property
+    def awaits_vm_id(self) -> bool:
+        """Whether the journal names the VM that it belongs to, and this VM's id is not known yet."""
+        with self._lock:
+            try:
+                return not self._vm_id and self._disk is not None and bool(self._disk.vm_id())
+            except sqlite3.Error:
+                return False
 
     def try_disk_again(self, now: Timestamp) -> Restored | None:
-        """Take the disk again if it is time to try and it works; return what it then holds, else None."""
+        """Return to the disk if it is time to try and it works; return what it then holds, else None."""
         with self._lock:
             if self._path is None or self._disk is not None:
                 return None
@@ -115,19 +199,22 @@ class Journal:
                 return None
             self._tried = now.monotonic
             try:
-                self._whole = self._taken_again()
-            except (*_UNREADABLE, JournalInUseError):
+                restored = self._regained()
+            except (*_FAILURES, JournalInUseError, CodecError):
                 self._errors += 1
                 self._drop_disk()
                 return None
-            self._includes_disk, self._trouble_told = True, False
+            self._trouble_reported = False
             self._memory.close()
             self._memory = in_memory()
-            self._log.info("the journal is on disk again", extra=facts(path=self._path))
-            return self._whole
+            self._log.info("journal is on disk again", extra=facts(path=self._path))
+            return restored
 
-    def prune(self, now: Timestamp) -> None:
-        """Forget what is older than the retention; once an hour is often enough. What waits for the disk stays."""
+    def prune(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
+        """Remove what is older than the retention, once an hour; entries that wait for the disk stay.
+
+        Nothing is removed by a clock that nobody has confirmed: one that is 100 days ahead would empty the journal.
+        """
         with self._lock:
             if self._path is not None and self._disk is None:
                 return
@@ -135,28 +222,31 @@ class Journal:
             pause = min(pause, self._retention / 2)  # a short retention is there to keep the file small
             if self._pruned is not None and now.monotonic - self._pruned < pause:
                 return
-            self._pruned = now.monotonic
             if self._path is None:
                 self._memory.keep_newest(_KEPT_IN_MEMORY)
+                self._pruned = now.monotonic
+            if not clock_confirmed():
+                return
+            self._pruned = now.monotonic
             try:
                 self._store.prune(now.wall - self._retention)
-            except _UNREADABLE as error:
+            except _FAILURES as error:
                 self._meet(error)
 
-    def spans(self, limit: int) -> list[SpanFacts]:
+    def queued_spans(self, limit: int) -> list[QueuedSpan]:
         """Return undelivered spans, the newest first, at most ``limit``."""
         with self._lock:
             try:
-                return self._store.spans(limit)
-            except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+                return self._store.queued_spans(limit)
+            except (sqlite3.Error, DamagedTextError, CodecError) as error:
                 self._log.warning("undelivered spans cannot be read", extra=facts(error=error))
                 return []
 
-    def strike_off(self, delivered: Iterable[SpanFacts]) -> None:
-        """Forget spans that need no delivery any more."""
+    def remove_spans(self, settled: Iterable[QueuedSpan]) -> None:
+        """Remove spans that need no delivery any more."""
         with self._lock:
             try:
-                self._store.strike_off(delivered)
+                self._store.remove_spans(settled)
             except sqlite3.Error as error:
                 self._meet(error)
 
@@ -168,60 +258,80 @@ class Journal:
             except sqlite3.Error:
                 return 0
 
-    def ask(self, event_ids: Iterable[str], who: str, wall: float) -> list[int]:
-        """Lay down an operator's wish to approve these events; return the number of each."""
+    def request_approval(
+        self, events: Mapping[str, float | None], operator: str, created: float, expires: float
+    ) -> list[int]:
+        """Queue an operator's requests to approve events, given with the NotBefore shown; return their numbers."""
         with self._lock:
-            return self._store.ask(event_ids, who, wall)
+            return self._store.request_approval(events, operator, created, expires)
 
-    def answers(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the answers that have come to these wishes."""
-        with self._lock:
-            return self._store.answers(numbers)
-
-    def told(self, after: int) -> list[tuple[int, Record]]:
-        """Return every transition behind number ``after``, with its number, the oldest first."""
-        with self._lock:
-            return self._store.told(after)
-
-    def open_asks(self) -> list[ApprovalRequest]:
-        """Return the operators' wishes that nobody has answered; none while the disk is out of reach."""
+    def open_requests(self) -> list[ApprovalRequest]:
+        """Return the approval requests that have no result; none while the disk is out of reach."""
         with self._lock:
             try:
-                return self._store.open_asks()
+                return self._store.open_requests()
             except sqlite3.Error:
                 return []
 
-    def answer(self, answers: Mapping[int, str]) -> None:
-        """Answer operators' wishes, by their numbers."""
+    def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
+        """Mark approval requests as being sent (None: not sent); return those that still stand."""
         with self._lock:
             try:
-                self._store.answer(answers)
+                return self._store.mark_sent(numbers, wall)
+            except sqlite3.Error as error:
+                self._meet(error)
+                return set()
+
+    def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+        """End approval requests without a result, so that nobody sends them (again)."""
+        with self._lock:
+            try:
+                self._store.withdraw(numbers, result, sent_too=sent_too)
             except sqlite3.Error as error:
                 self._meet(error)
 
-    def sign(self, reading: ClockSample | None) -> None:
-        """Lay down a sign of life for the next run to measure a pause from, or take it away; only a disk keeps it."""
+    def set_request_results(self, results: Mapping[int, str]) -> None:
+        """Write the results of approval requests, by their numbers."""
+        with self._lock:
+            try:
+                self._store.set_results(results)
+            except sqlite3.Error as error:
+                self._meet(error)
+
+    def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the results that there are for these approval requests."""
+        with self._lock:
+            return self._store.results(numbers)
+
+    def transitions(self, after: int, limit: int = PAGE) -> list[tuple[int, Record]]:
+        """Return transitions behind number ``after``, each with its number, the oldest first."""
+        with self._lock:
+            return self._store.transitions(after, limit)
+
+    def record_heartbeat(self, sample: ClockSample | None) -> None:
+        """Write what the clocks say now, so that the next run can measure a pause; None removes it. Disk only."""
         with self._lock:
             if self._disk is None:
                 return
             try:
-                self._disk.sign(reading)
+                self._disk.record_heartbeat(sample)
             except sqlite3.Error as error:
                 self._meet(error)
 
-    def last_sign(self) -> ClockSample | None:
-        """Return the last sign of life of the run before this one; None if it left none or none can be read."""
+    def last_heartbeat(self) -> ClockSample | None:
+        """Return the last heartbeat of the run before this one; None if there is none that can be read."""
         with self._lock:
             try:
-                return self._store.last_sign()
-            except _UNREADABLE as error:
-                self._log.warning("the last sign of life cannot be read", extra=facts(error=error))
+                return self._store.last_heartbeat()
+            except (*_FAILURES, CodecError) as error:
+                self._log.warning("the last heartbeat cannot be read", extra=facts(error=error))
                 return None
 
     def close(self) -> None:
         """Close the file and let others write it."""
         with self._lock:
             self._drop_disk()
+            self._release()
             self._memory.close()
 
     @property
@@ -231,85 +341,178 @@ class Journal:
     def _open_or_go_on(self) -> None:
         try:
             self._open()
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, CodecError) as error:
             self._failed(error)
 
     def _open(self) -> Store:
-        """Take the file for writing; a damaged or foreign one is set aside and a fresh one begun."""
-        assert self._path is not None  # noqa: S101 - callers have looked
-        if not self._path.parent.exists():
-            self._path.parent.mkdir(parents=True, mode=0o700)
-        self._guard = only_writer(self._path)
+        """Open the file for writing; a damaged or foreign one is set aside and a new one begun."""
+        path = self._take_lock()
         try:
-            self._disk = on_disk(self._path)
+            self._use(on_disk(path))
         except sqlite3.Error as error:
             if not is_damage(error):
                 raise
-            self._disk = self._fresh(error)
+            self._use(self._new_file(error))
+        assert self._disk is not None  # noqa: S101 - just opened
         return self._disk
 
-    def _taken_again(self) -> Restored:
+    def _take_lock(self) -> Path:
+        """Be the only writer, also if the file of the lock was removed meanwhile; return the journal's path."""
+        assert self._path is not None  # noqa: S101 - callers have looked
+        if not self._path.parent.exists():
+            self._path.parent.mkdir(parents=True, mode=0o700)
+        if self._writer_lock is None or not self._writer_lock.holds():
+            self._release()
+            self._writer_lock = only_writer(self._path)
+        return self._path
+
+    def _use(self, disk: Store) -> None:
+        """Take ``disk`` for the open journal."""
+        assert self._path is not None  # noqa: S101 - there is a file
+        self._disk = disk
+        disk.spans_queued()  # opens the logs, so that they have identities
+        self._identities = identities(self._path)
+
+    def _included(self, restored: Restored) -> None:
+        """Take note that what is known here is what the disk holds."""
+        assert self._disk is not None  # noqa: S101 - just read
+        self._on_disk = restored
+        self._epoch, self._last_number = self._disk.epoch(), self._disk.last_number()
+
+    def _regained(self) -> Restored:
         """Open the disk, add what was kept in memory, and return what it then holds."""
         disk = self._open()
         try:
             return self._merged(disk)
-        except _UNREADABLE as error:
+        except _FAILURES as error:
             if not is_damage(error):
                 raise
-            self._disk = self._fresh(error)
+            self._use(self._new_file(error))
+            assert self._disk is not None  # noqa: S101 - just opened
             return self._merged(self._disk)
 
     def _merged(self, disk: Store) -> Restored:
-        if self._includes_disk and disk.is_empty():  # another file than before: it must not make counters fall
-            kept = Entry(lives=list(self._memory.history()), spans=self._memory.spans(-1)[::-1])
-            disk.begin_with(self._whole, kept)
-        else:
-            disk.take_over(self._memory)
-        return disk.restore()
+        owner = disk.vm_id()
+        if self._vm_id and owner and owner.casefold() != self._vm_id.casefold():
+            disk = self._begin_own(owner)
+        elif self._on_disk is not None and not self._goes_on(disk):
+            # Not what was open here, or an older copy of it: counters must not fall, and numbers must not repeat.
+            if not disk.is_empty():
+                disk = self._set_aside("an older copy of the journal, or another one, is in its place")
+            disk.begin_with(self._on_disk, _NOTHING, epoch=self._epoch, last_number=self._last_number)
+        disk.merge(self._memory)
+        if self._vm_id and not disk.vm_id():
+            disk.set_vm_id(self._vm_id)
+        restored = disk.restore()
+        self._included(restored)
+        return restored
+
+    def _goes_on(self, disk: Store) -> bool:
+        """Whether ``disk`` is the journal that was open here, with all that was written to it."""
+        return disk.epoch() == self._epoch and disk.last_number() >= self._last_number
+
+    def _put_back(self, *, linked: bool) -> None:
+        """Put a copy of the open file where the journal belongs; what is there now is set aside."""
+        assert self._disk is not None  # noqa: S101 - callers have looked
+        path = self._take_lock()
+        copy = path.with_name(path.name + ".new")
+        copy.unlink(missing_ok=True)
+        try:
+            try:
+                self._disk.copy_to(str(copy))
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+                self._meet(error)
+                return
+            copy.chmod(0o600)
+            aside = replace_with(path, copy)
+        finally:
+            copy.unlink(missing_ok=True)
+        self._drop_disk()
+        self._use(on_disk(path))
+        if linked:
+            self._log.warning(
+                "journal file has a second name (hard link): copied, so that nobody else changes it",
+                extra=facts(path=path, set_aside=aside),
+            )
+            return
+        self._errors += 1
+        self._log.error(
+            "journal files were removed or replaced: written again from the open journal, nothing is lost",
+            extra=facts(path=path, set_aside=aside),
+        )
 
     def _meet(self, error: Exception, entry: Entry = _NOTHING) -> None:
-        """Make the best of ``error``, met by writing ``entry``: a fresh file if the old one is damaged, else memory."""
+        """Make the best of ``error``, met by writing ``entry``: a new file if the old one is damaged, else memory."""
         if self._disk is None or not is_damage(error):
             self._failed(error)
             self._memory.record(entry)
             return
         try:
-            self._disk = self._fresh(error)
-            self._disk.begin_with(self._whole, entry)
+            self._use(self._new_file(error))
+            assert self._disk is not None  # noqa: S101 - just opened
+            before = self._on_disk or Restored()
+            self._disk.begin_with(before, entry, epoch=self._epoch, last_number=self._last_number)
+            if self._vm_id:
+                self._disk.set_vm_id(self._vm_id)
+            self._epoch = self._disk.epoch()
         except (sqlite3.Error, OSError) as failure:
             self._failed(failure)
             self._memory.record(entry)
-        self._includes_disk = True  # there is nothing in it that is not known here
 
     def _failed(self, error: Exception) -> None:
         """Go on in memory."""
         self._errors += 1
         self._tried = None
-        if not self._trouble_told:
-            self._log.error(
-                "the journal cannot be written: going on in memory until it can",
-                extra=facts(path=self._path, error=reason(error)),
-            )
-        self._trouble_told = True
+        if not self._trouble_reported:
+            message = "journal cannot be used, and events are kept in memory until it can"
+            self._log.error(message, extra=facts(path=self._path, error=reason(error)))
+        self._trouble_reported = True
         self._drop_disk()
+        # Where nobody can write, nobody needs to be kept from it, and the file system can be unmounted.
+        if self._path is not None and is_read_only(self._path):
+            self._release()
 
-    def _fresh(self, error: Exception) -> Store:
+    def _new_file(self, error: Exception) -> Store:
         """Rename a file that is damaged or not ours, so that nothing of it is lost, and return a new one."""
-        assert self._path is not None  # noqa: S101 - there is a file
         self._errors += 1
-        if self._disk is not None:
-            self._disk.close()
-            self._disk = None
+        return self._set_aside(reason(error))
+
+    def _set_aside(self, why: str) -> Store:
+        assert self._path is not None  # noqa: S101 - there is a file
+        self._drop_disk()
         aside = set_aside(self._path)
         self._log.error(
-            "the journal is damaged or not ours: set aside, a fresh one begun",
-            extra=facts(path=self._path, set_aside=aside, error=reason(error)),
+            "journal is damaged or not ours: set aside, and a new one begun",
+            extra=facts(path=self._path, set_aside=aside, error=why),
         )
-        return on_disk(self._path)
+        disk = on_disk(self._path)
+        self._use(disk)
+        return disk
+
+    def _begin_own(self, owner: str) -> Store:
+        """Begin a journal of this VM's own; that of the VM whose image this one was made from keeps its history."""
+        assert self._path is not None  # noqa: S101 - there is a file
+        self._drop_disk()
+        aside = set_aside(self._path)
+        self._log.warning(
+            "journal belongs to another VM: set aside, and a new one begun",
+            extra=facts(path=self._path, set_aside=aside, vm_id=self._vm_id, journal_vm_id=owner),
+        )
+        disk = on_disk(self._path)
+        disk.set_vm_id(self._vm_id)
+        self._use(disk)
+        self._included(Restored())
+        return disk
 
     def _drop_disk(self) -> None:
-        for held in (self._disk, self._guard):
-            if held is not None:
-                with contextlib.suppress(sqlite3.Error):
-                    held.close()
-        self._disk = self._guard = None
+        if self._disk is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._disk.close()
+        self._disk = None
+
+    def _release(self) -> None:
+        if self._writer_lock is not None:
+            self._writer_lock.release()
+        self._writer_lock = None

@@ -1,89 +1,67 @@
 """The journal's tables: SQL over one SQLite connection, on disk or in memory.
 
-Knows rows and transactions. Knows nothing of files, failures and what to do about them (``journal.journal``).
+Knows rows and transactions. It must not know files, failures, or what to do about them (``journal.journal``).
+
+Each table and what is written to it:
+
+======================  ===================================================================================
+``transitions``         one row for each transition: columns are :data:`TRANSITION_COLUMNS`, which are named
+                        after the fields of :class:`Measurement`; ``record`` is what followers read
+``lives``               one row for each event: a :class:`Lifecycle` as JSON by ``journal.codec``
+``spans``               :class:`SpanFacts` that wait for delivery, as JSON
+``approval_requests``   the fields of :class:`ApprovalRequest`, when it was sent, and its result
+``heartbeat``           the last :class:`ClockSample` of this run, as JSON
+``sums``                :class:`Statistics` of the transitions that have been removed, as JSON
+``properties``          the journal's epoch, and the id of the VM that it belongs to
+======================  ===================================================================================
 """
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.lifecycle import (
     REMEMBERED_ENDS,
-    Approver,
     Change,
     Lifecycle,
     Lifecycles,
-    State,
-    Transition,
 )
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.core.statistics import (
-    LATENCY_BOUNDS,
-    NOTICE_BOUNDS,
-    PAUSE_BOUNDS,
-    PHASE_BOUNDS,
-    Histogram,
-    Measurement,
-    Statistics,
-    measure,
+from azure_scheduled_events_exporter.core.statistics import Measurement, Statistics, measure
+from azure_scheduled_events_exporter.errors import CodecError
+
+from .codec import (
+    decode,
+    decode_record,
+    decode_statistics,
+    encode,
+    encode_record,
+    encode_statistics,
 )
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from .recovery import merged_life, merged_row, written_key
+from .schema import MIGRATIONS, SCHEMA_VERSION
 
-APPLICATION_ID = 0x41534545  # "ASEE", so that a foreign SQLite file is told from ours
-SCHEMA_VERSION = 2
+APPLICATION_ID = 0x41534545
+"""``ASEE``, to tell our SQLite files from those of other programs."""
+
 RECENT = 20
-"""How many ended lives the exporter keeps at hand to show; the journal has them all."""
+"""How many ended events the exporter keeps at hand to show; the journal has them all."""
 
-# Each entry leads from the version before it to its own; a journal of an older version goes through the rest.
-_MIGRATIONS: Mapping[int, str] = {
-    1: """
-    CREATE TABLE lives (
-        event_id TEXT PRIMARY KEY,
-        first_seen REAL NOT NULL,
-        ended REAL,
-        life TEXT NOT NULL
-    ) WITHOUT ROWID;
-    CREATE INDEX lives_ended ON lives (ended);
-    CREATE TABLE transitions (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        wall REAL NOT NULL,
-        event_id TEXT NOT NULL,
-        event_type TEXT NOT NULL,
-        source TEXT NOT NULL,
-        scope TEXT NOT NULL,
-        transition TEXT NOT NULL,
-        notice REAL,
-        latency REAL,
-        approved_by TEXT NOT NULL,
-        scheduled REAL,
-        started REAL,
-        said TEXT NOT NULL
-    );
-    CREATE INDEX transitions_wall ON transitions (wall);
-    CREATE TABLE spans (span_id TEXT PRIMARY KEY, seq INTEGER NOT NULL, span TEXT NOT NULL) WITHOUT ROWID;
-    CREATE INDEX spans_seq ON spans (seq);
-    CREATE TABLE asks (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        wall REAL NOT NULL,
-        event_id TEXT NOT NULL,
-        who TEXT NOT NULL,
-        answer TEXT
-    );
-    CREATE TABLE sums (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-    """,
-    2: """
-    ALTER TABLE transitions ADD COLUMN pause REAL;
-    CREATE TABLE signs (one INTEGER PRIMARY KEY CHECK (one = 1), reading TEXT NOT NULL);
-    """,
-}
-_COLUMNS = ", ".join(column.name for column in fields(Measurement))
-_ROW = f"event_id, wall, said, {_COLUMNS}"
-_MARKS = ", ".join("?" for _ in _ROW.split(","))
+PAGE = 500
+"""How many transitions are read at once."""
+
+_MEASURED = tuple(column.name for column in fields(Measurement))
+TRANSITION_COLUMNS = ("event_id", "wall", "record", *_MEASURED)
+"""``wall`` is the time of the transition, Unix seconds; ``record`` is its JSON for followers."""
+
+_INSERT_TRANSITION = (
+    f"INSERT INTO transitions ({', '.join(TRANSITION_COLUMNS)}) "
+    f"VALUES ({', '.join(f':{name}' for name in TRANSITION_COLUMNS)})"
+)
+_DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +81,39 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """An operator's wish to approve an event, laid into the journal for the exporter to find; ``seq`` is its number."""
+    """An operator's request to approve an event. The fields are columns of ``approval_requests``.
 
-    seq: int
+    Attributes:
+        number: identifies the request.
+        event_id: upper case.
+        operator: login name.
+        created: Unix seconds.
+        not_before: the NotBefore that the operator saw; the request holds for no other. None if there was none.
+        expires: Unix seconds after which the operator waits no longer.
+    """
+
+    number: int
     event_id: str
-    who: str
+    operator: str
+    created: float
+    not_before: float | None = None
+    expires: float | None = None
+
+
+_REQUEST_COLUMNS = tuple(column.name for column in fields(ApprovalRequest))
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedSpan:
+    """A span that waits for delivery; ``number`` changes when the span is replaced by a newer form of it."""
+
+    number: int
+    span: SpanFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a journal knows of the time before; ``recent`` are the lives that ended last, the newest last."""
+    """What a journal knows of the time before; ``recent`` are the events that ended last, the newest last."""
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     statistics: Statistics = field(default_factory=Statistics)
@@ -120,30 +121,48 @@ class Restored:
 
 
 class Store:
-    """The tables over ``connection``, made or brought up to date. Every method is one transaction.
+    """The tables over ``connection``, created or migrated. Every method is one transaction.
 
-    All methods raise sqlite3.Error and then leave the tables as they were.
+    All methods raise sqlite3.Error and then leave the tables as they were; those that read or write values raise
+    ``CodecError`` and ``DamagedTextError`` too.
 
     Args:
         connection: to the file or memory.
-        may_migrate: False for a reader beside an exporter that is of the version before: what readers ask for
-            (:meth:`history`, :meth:`current`, :meth:`told`) is the same in every version.
+        may_migrate: False for a reader, which may run beside an exporter of an older version: :meth:`history`,
+            :meth:`current`, :meth:`transitions`, :meth:`last_number` and :meth:`epoch` read every schema.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, may_migrate: bool = True) -> None:
         self._db = connection
-        if not may_migrate:
-            return
-        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-        for step in range(version + 1, SCHEMA_VERSION + 1):
-            connection.executescript(
-                f"BEGIN IMMEDIATE; {_MIGRATIONS[step]} PRAGMA application_id = {APPLICATION_ID};"
+        self.version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        if may_migrate:
+            self._migrate()
+        self._record = "record" if self.version > 2 else "said"  # noqa: PLR2004 - the schema that renamed it
+
+    def _migrate(self) -> None:
+        for step in range(self.version + 1, SCHEMA_VERSION + 1):
+            self._db.executescript(
+                f"BEGIN IMMEDIATE; {MIGRATIONS[step]} PRAGMA application_id = {APPLICATION_ID};"
                 f"PRAGMA user_version = {step}; COMMIT;"
             )
+        self.version = SCHEMA_VERSION
+        columns = {row[1] for row in self._db.execute("PRAGMA table_info(transitions)")}
+        missing = [name for name in TRANSITION_COLUMNS if name not in columns]
+        if columns and missing:
+            raise CodecError(f"bug: table transitions has no column {missing[0]}; journal.schema lacks a migration")
 
     def close(self) -> None:
         """Close the connection; on disk that folds the write-ahead log into the file."""
         self._db.close()
+
+    def copy_to(self, path: str) -> None:
+        """Write everything to a new file, also if the file that is open has no name any more."""
+        target = sqlite3.connect(path)
+        try:
+            target.execute("PRAGMA synchronous = FULL")
+            self._db.backup(target)
+        finally:
+            target.close()
 
     def record(self, entry: Entry) -> None:
         """Write ``entry``."""
@@ -151,226 +170,229 @@ class Store:
             self._insert(entry)
 
     def restore(self) -> Restored:
-        """Return the open lives, how the last ones ended, and the sum of all transitions."""
+        """Return the current events, how the last ones ended, and the sum of all transitions."""
+        lives = self.ended_lives()
+        ended = {life.event_id: life.outcome for life in lives if life.outcome}
+        statistics = self._base().plus(self._measured())
+        return Restored(Lifecycles(self.current(), ended), statistics, lives[-RECENT:])
+
+    def current(self) -> dict[str, Lifecycle]:
+        """Return the current events by EventId, the oldest first."""
+        rows = self._db.execute("SELECT life FROM lives WHERE ended IS NULL ORDER BY first_seen")
+        return {life.event_id: life for life in (decode(Lifecycle, row[0]) for row in rows)}
+
+    def ended_lives(self) -> tuple[Lifecycle, ...]:
+        """Return the events that ended last, as many as are remembered, the newest last."""
         rows = self._db.execute(
             "SELECT life FROM lives WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,)
         )
-        lives = [_load_life(row[0]) for row in rows]
-        ended = {life.event_id: life.outcome for life in reversed(lives) if life.outcome}
-        recent = tuple(reversed(lives[:RECENT]))
-        return Restored(Lifecycles(self.current(), ended), self._base().plus(self._measured()), recent)
-
-    def current(self) -> dict[str, Lifecycle]:
-        """Return the open lives by EventId, the oldest first."""
-        rows = self._db.execute("SELECT life FROM lives WHERE ended IS NULL ORDER BY first_seen")
-        return {life.event_id: life for life in (_load_life(row[0]) for row in rows)}
+        return tuple(decode(Lifecycle, row[0]) for row in rows)[::-1]
 
     def history(self) -> Iterator[Lifecycle]:
-        """Yield every life, the oldest first."""
+        """Yield every event, the oldest first."""
         for row in self._db.execute("SELECT life FROM lives ORDER BY first_seen"):
-            yield _load_life(row[0])
+            yield decode(Lifecycle, row[0])
 
-    def told(self, after: int = 0) -> list[tuple[int, Record]]:
-        """Return every transition behind number ``after``, with its number, the oldest first."""
-        rows = self._db.execute("SELECT seq, said FROM transitions WHERE seq > ? ORDER BY seq", (after,))
-        return [(seq, json.loads(said)) for seq, said in rows]
+    def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
+        """Return at most ``limit`` transitions behind number ``after``, each with its number, the oldest first."""
+        rows = self._db.execute(
+            f"SELECT seq, {self._record} FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
+        )
+        return [(seq, decode_record(text)) for seq, text in rows]
 
-    def last_told(self) -> int:
+    def last_number(self) -> int:
         """Return the number of the newest transition that was ever written; 0 before the first."""
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'transitions'").fetchone()
         return int(row[0]) if row else 0
 
-    def ask(self, event_ids: Iterable[str], who: str, wall: float) -> list[int]:
-        """Lay down an operator's wish to approve these events; return the number of each."""
+    def epoch(self) -> str:
+        """Return what tells this journal's numbers from those of another journal; ``""`` before schema 3."""
+        return self._property("epoch") if self.version > 2 else ""  # noqa: PLR2004 - the schema that has it
+
+    def vm_id(self) -> str:
+        """Return the id of the VM that this journal belongs to; ``""`` while that is not known."""
+        return self._property("vm_id")
+
+    def set_vm_id(self, vm_id: str) -> None:
+        """Make this the journal of one VM."""
         with self._db:
-            insert = "INSERT INTO asks (wall, event_id, who) VALUES (?, ?, ?) RETURNING seq"
-            return [int(self._db.execute(insert, (wall, name, who)).fetchone()[0]) for name in event_ids]
+            self._db.execute("REPLACE INTO properties VALUES ('vm_id', ?)", (vm_id,))
 
-    def open_asks(self) -> list[ApprovalRequest]:
-        """Return the wishes that nobody has answered."""
-        return [
-            ApprovalRequest(*row)
-            for row in self._db.execute("SELECT seq, event_id, who FROM asks WHERE answer IS NULL")
-        ]
-
-    def answer(self, answers: Mapping[int, str]) -> None:
-        """Answer wishes, by their numbers."""
+    def request_approval(
+        self, event: Mapping[str, float | None], operator: str, created: float, expires: float
+    ) -> list[int]:
+        """Queue requests to approve events, given with the NotBefore that was shown; return their numbers."""
+        insert = (
+            "INSERT INTO approval_requests (event_id, operator, created, not_before, expires) "
+            "VALUES (?, ?, ?, ?, ?) RETURNING number"
+        )
         with self._db:
-            self._db.executemany("UPDATE asks SET answer = ? WHERE seq = ?", [(a, seq) for seq, a in answers.items()])
+            return [
+                int(self._db.execute(insert, (event_id, operator, created, not_before, expires)).fetchone()[0])
+                for event_id, not_before in event.items()
+            ]
 
-    def answers(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the answers that have come to these wishes."""
+    def open_requests(self) -> list[ApprovalRequest]:
+        """Return the requests that have no result."""
+        columns = ", ".join(_REQUEST_COLUMNS)
+        rows = self._db.execute(f"SELECT {columns} FROM approval_requests WHERE result IS NULL ORDER BY number")
+        return [ApprovalRequest(**dict(zip(_REQUEST_COLUMNS, row, strict=True))) for row in rows]
+
+    def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
+        """Take note that requests are about to be sent (None: were not); return those that are not withdrawn."""
+        with self._db:
+            update = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL RETURNING number"
+            return {int(row[0]) for number in numbers for row in self._db.execute(update, (wall, number)).fetchall()}
+
+    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+        """End requests without a result, so that they are not sent (again); those that are being sent only if asked."""
+        condition = "" if sent_too else " AND sent IS NULL"
+        update = f"UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL{condition}"
+        with self._db:
+            self._db.executemany(update, [(result, number) for number in numbers])
+
+    def set_results(self, results: Mapping[int, str]) -> None:
+        """Write the results of requests, by their numbers."""
+        update = "UPDATE approval_requests SET result = ? WHERE number = ?"
+        with self._db:
+            self._db.executemany(update, [(result, number) for number, result in results.items()])
+
+    def results(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the results that there are for these requests."""
         wanted = set(numbers)
-        rows = self._db.execute("SELECT seq, answer FROM asks WHERE answer IS NOT NULL")
-        return {seq: answer for seq, answer in rows if seq in wanted}
+        rows = self._db.execute("SELECT number, result FROM approval_requests WHERE result IS NOT NULL")
+        return {number: result for number, result in rows if number in wanted}
 
     def prune(self, before: float) -> None:
-        """Forget what ended before ``before`` (wall-clock seconds); the sums keep counting it."""
+        """Remove what ended before ``before`` (Unix seconds), at most a day's worth; the sums keep counting it."""
         with self._db:
-            old = self._measured("WHERE wall < ?", (before,))
-            base = self._base().plus(old)
-            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(base),))
+            oldest = self._db.execute(
+                "SELECT min(wall) FROM "
+                "(SELECT min(wall) AS wall FROM transitions UNION ALL SELECT min(ended) AS wall FROM lives)"
+            ).fetchone()[0]
+            if oldest is None or oldest >= before:
+                return
+            before = min(before, oldest + _DAY)
+            base = self._base().plus(self._measured("WHERE wall < ?", (before,)))
+            self._write_base(base)
             self._db.execute("DELETE FROM transitions WHERE wall < ?", (before,))
             self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
-            self._db.execute("DELETE FROM asks WHERE wall < ?", (before,))
+            self._db.execute("DELETE FROM approval_requests WHERE created < ?", (before,))
 
     def keep_newest(self, count: int) -> None:
-        """Forget all but the ``count`` newest transitions, and ended lives without any; the sums keep counting."""
+        """Remove all but the ``count`` newest transitions, and ended events without any; the sums keep counting."""
         with self._db:
             newest = "SELECT seq FROM transitions ORDER BY seq DESC LIMIT 1 OFFSET ?"
             row = self._db.execute(newest, (count,)).fetchone()
             if row is None:
                 return
-            base = self._base().plus(self._measured("WHERE seq <= ?", row))
-            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(base),))
+            self._write_base(self._base().plus(self._measured("WHERE seq <= ?", row)))
             self._db.execute("DELETE FROM transitions WHERE seq <= ?", row)
-            told = "SELECT event_id FROM transitions"
-            self._db.execute(f"DELETE FROM lives WHERE ended IS NOT NULL AND event_id NOT IN ({told})")
+            left = "SELECT event_id FROM transitions"
+            self._db.execute(f"DELETE FROM lives WHERE ended IS NOT NULL AND event_id NOT IN ({left})")
 
-    def spans(self, limit: int) -> list[SpanFacts]:
-        """Return undelivered spans, the newest first: they tell of what is about to happen; -1 stands for all."""
-        rows = self._db.execute("SELECT span FROM spans ORDER BY seq DESC LIMIT ?", (limit,))
-        return [_load_span(row[0]) for row in rows]
+    def queued_spans(self, limit: int) -> list[QueuedSpan]:
+        """Return spans that wait for delivery, the newest first, since those are about to happen; -1 means all."""
+        rows = self._db.execute("SELECT seq, span FROM spans ORDER BY seq DESC LIMIT ?", (limit,))
+        return [QueuedSpan(seq, decode(SpanFacts, text)) for seq, text in rows]
 
-    def strike_off(self, delivered: Iterable[SpanFacts]) -> None:
-        """Forget spans that need no delivery any more."""
+    def remove_spans(self, settled: Iterable[QueuedSpan]) -> None:
+        """Remove spans that need no delivery any more, but not what has replaced one of them meanwhile."""
         with self._db:
-            self._db.executemany("DELETE FROM spans WHERE span_id = ?", [(span.span_id,) for span in delivered])
+            self._db.executemany(
+                "DELETE FROM spans WHERE span_id = ? AND seq = ?",
+                [(queued.span.span_id, queued.number) for queued in settled],
+            )
 
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""
         return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
 
-    def sign(self, reading: ClockSample | None) -> None:
-        """Lay down what the clocks say now, as the last sign of life of this run; None takes it away."""
+    def record_heartbeat(self, sample: ClockSample | None) -> None:
+        """Write what the clocks say now, so that the next run can measure a pause; None removes it."""
         with self._db:
-            if reading is None:
-                self._db.execute("DELETE FROM signs")
+            if sample is None:
+                self._db.execute("DELETE FROM heartbeat")
             else:
-                self._db.execute("REPLACE INTO signs VALUES (1, ?)", (json.dumps(reading._asdict()),))
+                self._db.execute("REPLACE INTO heartbeat VALUES (1, ?)", (encode(sample),))
 
-    def last_sign(self) -> ClockSample | None:
-        """Return the last sign of life."""
-        row = self._db.execute("SELECT reading FROM signs").fetchone()
-        return ClockSample(**json.loads(row[0])) if row else None
+    def last_heartbeat(self) -> ClockSample | None:
+        """Return the last heartbeat."""
+        row = self._db.execute("SELECT sample FROM heartbeat").fetchone()
+        return decode(ClockSample, row[0]) if row else None
 
-    def take_over(self, other: "Store") -> None:
-        """Add everything that ``other`` holds, in one transaction; a transition that is here already stays once."""
-        rows = other._db.execute(f"SELECT {_ROW} FROM transitions ORDER BY seq").fetchall()  # noqa: SLF001 - the same class
+    def merge(self, other: "Store") -> None:
+        """Add what ``other`` kept while this store was out of reach, by the rules of ``journal.recovery``."""
+        mine = {life.event_id: life for life in self.history()}
+        theirs = list(other.history())
         with self._db:
-            have = set(self._db.execute("SELECT event_id, transition FROM transitions"))
-            event_id, transition = (_ROW.split(", ").index(name) for name in ("event_id", "transition"))
-            self._insert_rows(
-                row
-                for row in rows
-                if row[transition] == Transition.RESCHEDULED or (row[event_id], row[transition]) not in have
-            )
-            self._insert(Entry(lives=list(other.history()), spans=other.spans(-1)[::-1]))
+            have: dict[str, set[str]] = {}
+            for event_id, transition, wall in self._db.execute("SELECT event_id, transition, wall FROM transitions"):
+                have.setdefault(event_id, set()).update({transition, written_key(transition, wall)})
+            columns = ", ".join(TRANSITION_COLUMNS)
+            rows = other._db.execute(f"SELECT {columns} FROM transitions ORDER BY seq").fetchall()  # noqa: SLF001 - the same class
+            for values in rows:
+                row = dict(zip(TRANSITION_COLUMNS, values, strict=True))
+                added = merged_row(row, mine.get(row["event_id"]), have.get(row["event_id"], set()))
+                if added is not None:
+                    self._db.execute(_INSERT_TRANSITION, added)
+            lives = [merged_life(mine.get(life.event_id), life) for life in theirs]
+            self._insert(Entry(lives=lives, spans=[queued.span for queued in reversed(other.queued_spans(-1))]))
 
     def is_empty(self) -> bool:
         """Return whether nothing was ever written here."""
         tables = ("transitions", "lives", "sums")
         return not any(self._db.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in tables)
 
-    def begin_with(self, whole: Restored, entry: Entry) -> None:
-        """Begin with ``whole`` in place of a lost past, and with the lives and spans of ``entry``, which it counts."""
+    def begin_with(self, whole: Restored, entry: Entry, *, epoch: str = "", last_number: int = 0) -> None:
+        """Begin with ``whole`` in place of a lost file, and then ``entry``, which ``whole`` does not count yet.
+
+        Numbers go on behind ``last_number`` in the same ``epoch``, so that followers miss and repeat nothing.
+        """
         with self._db:
-            self._db.execute("REPLACE INTO sums VALUES ('tally', ?)", (_dump_tally(whole.statistics),))
-            self._insert(Entry(lives=[*entry.lives, *whole.lifecycles.current.values()], spans=entry.spans))
+            if epoch:
+                self._db.execute("REPLACE INTO properties VALUES ('epoch', ?)", (epoch,))
+            self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'transitions'")
+            self._db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('transitions', ?)", (last_number,))
+            self._write_base(whole.statistics)
+            self._insert(Entry(lives=[*whole.recent, *whole.lifecycles.current.values()]))
+            self._insert(entry)
 
     def _insert(self, entry: Entry) -> None:
-        self._insert_rows(
-            (c.lifecycle.event_id, c.at.wall, json.dumps(change_record(c)), *astuple(measure(c))) for c in entry.changes
-        )
+        self._db.executemany(_INSERT_TRANSITION, map(_transition_row, entry.changes))
         self._db.executemany(
-            "REPLACE INTO lives VALUES (?, ?, ?, ?)",
+            "REPLACE INTO lives (event_id, first_seen, ended, life) VALUES (?, ?, ?, ?)",
             [
-                (life.event_id, life.first_seen.wall, life.ended_at and life.ended_at.wall, _dump(life))
+                (life.event_id, life.first_seen.wall, life.ended_at and life.ended_at.wall, encode(life))
                 for life in entry.lives
             ],
         )
         self._db.executemany(
-            "REPLACE INTO spans VALUES (?, (SELECT coalesce(max(seq), 0) + 1 FROM spans), ?)",
-            [(span.span_id, _dump(span)) for span in entry.spans],
+            "REPLACE INTO spans (span_id, seq, span) VALUES (?, (SELECT coalesce(max(seq), 0) + 1 FROM spans), ?)",
+            [(span.span_id, encode(span)) for span in entry.spans],
         )
 
-    def _insert_rows(self, rows: Iterable[Sequence[object]]) -> None:
-        self._db.executemany(f"INSERT INTO transitions ({_ROW}) VALUES ({_MARKS})", rows)
-
     def _measured(self, where: str = "", values: Sequence[float] = ()) -> Iterator[Measurement]:
-        rows = self._db.execute(f"SELECT {_COLUMNS} FROM transitions {where}", values)
-        return (Measurement(*row) for row in rows)
+        rows = self._db.execute(f"SELECT {', '.join(_MEASURED)} FROM transitions {where}", values)
+        return (Measurement(**dict(zip(_MEASURED, row, strict=True))) for row in rows)
 
     def _base(self) -> Statistics:
-        row = self._db.execute("SELECT value FROM sums WHERE name = 'tally'").fetchone()
-        return _load_tally(row[0]) if row else Statistics()
+        row = self._db.execute("SELECT value FROM sums WHERE name = 'statistics'").fetchone()
+        return decode_statistics(row[0]) if row else Statistics()
+
+    def _write_base(self, statistics: Statistics) -> None:
+        self._db.execute("REPLACE INTO sums VALUES ('statistics', ?)", (encode_statistics(statistics),))
+
+    def _property(self, name: str) -> str:
+        row = self._db.execute("SELECT value FROM properties WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else ""
 
 
-def _dump(value: Lifecycle | SpanFacts) -> str:
-    return json.dumps(asdict(value), separators=(",", ":"))
-
-
-def _load_life(text: str) -> Lifecycle:
-    values = json.loads(text)
-    event = values["event"]
-    event["resources"] = tuple(event["resources"])
-
-    def instant(name: str) -> Timestamp | None:
-        return Timestamp(**values[name]) if values[name] is not None else None
-
-    def approver(name: str) -> Approver | None:
-        return Approver(values[name]) if values[name] is not None else None
-
-    return Lifecycle(
-        event=ScheduledEvent(**event),
-        state=State(values["state"]),
-        scope=Scope(values["scope"]),
-        first_seen=Timestamp(**values["first_seen"]),
-        not_before=values["not_before"],
-        notice_seconds=values["notice_seconds"],
-        asked_by=approver("asked_by"),
-        approved_by=approver("approved_by"),
-        approved_at=instant("approved_at"),
-        started_at=instant("started_at"),
-        proven_by_boot=values["proven_by_boot"],
-        outcome=Transition(values["outcome"]) if values["outcome"] else None,
-        ended_at=instant("ended_at"),
-        told=values["told"],
-        vm_name=values["vm_name"],
-        observed_pause=values.get("observed_pause"),  # not there before schema 2
-    )
-
-
-def _load_span(text: str) -> SpanFacts:
-    values = json.loads(text)
-    attributes = {key: tuple(v) if isinstance(v, list) else v for key, v in values.pop("attributes").items()}
-    return SpanFacts(**values, attributes=attributes)
-
-
-_HISTOGRAMS: Mapping[str, tuple[float, ...]] = {
-    "notice": NOTICE_BOUNDS,
-    "approval_latency": LATENCY_BOUNDS,
-    "phases": PHASE_BOUNDS,
-    "pauses": PAUSE_BOUNDS,
-}
-
-
-def _dump_tally(statistics: Statistics) -> str:
-    values: dict[str, Any] = {"transitions": [[*key, count] for key, count in statistics.transitions.items()]}
-    for name in _HISTOGRAMS:
-        values[name] = [[*key, asdict(histogram)] for key, histogram in getattr(statistics, name).items()]
-    return json.dumps(values, separators=(",", ":"))
-
-
-def _load_tally(text: str) -> Statistics:
-    values = json.loads(text)
-    # Sums that an older version wrote may lack a histogram or have other bounds.
-    histograms = {
-        name: {
-            tuple(key): Histogram(tuple(h["bounds"]), tuple(h["counts"]), h["total"]).over(bounds)
-            for *key, h in values.get(name, ())
-        }
-        for name, bounds in _HISTOGRAMS.items()
+def _transition_row(change: Change) -> dict[str, Any]:
+    """The values of :data:`TRANSITION_COLUMNS` for one transition."""
+    return {
+        "event_id": change.lifecycle.event_id,
+        "wall": change.at.wall,
+        "record": encode_record(change_record(change)),
+        **asdict(measure(change)),
     }
-    transitions = {tuple(key): count for *key, count in values["transitions"]}
-    return Statistics(transitions, **histograms)

@@ -32,7 +32,7 @@ class PauseTracker:
         self._clock = clock
         self._journal = journal
         self._detector = PauseDetector(clock, wait)
-        last = journal.last_sign()
+        last = journal.last_heartbeat()
         # Until a document shows which events it belongs to. Till then its sign stays, for a run after this one.
         self._before_this_run = between_runs(last, clock.reading()) if last else None
         self._signed = None if last is None else -math.inf
@@ -81,13 +81,13 @@ class PauseTracker:
             return
         reading = self._clock.reading() if self._started else None
         if reading is None or self._signed is None or reading.monotonic - self._signed >= _SIGN_SECONDS:
-            self._journal.sign(reading)
+            self._journal.record_heartbeat(reading)
             self._signed = None if reading is None else reading.monotonic
 
     def record_heartbeat(self, known: Lifecycles) -> None:
         """Leave a last sign of life: a VM that goes down in order may end the exporter before it sees the start."""
         if self._before_this_run is None and _own(known):
-            self._journal.sign(self._clock.reading())
+            self._journal.record_heartbeat(self._clock.reading())
 
 
 def _own(known: Lifecycles) -> list[Lifecycle]:

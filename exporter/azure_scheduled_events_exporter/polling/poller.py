@@ -27,12 +27,12 @@ from azure_scheduled_events_exporter.core.lifecycle import (
     refused,
 )
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
-from azure_scheduled_events_exporter.core.statistics import measure
+from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import RECENT, Entry
+from azure_scheduled_events_exporter.journal.store import RECENT, ApprovalRequest, Entry
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
@@ -43,6 +43,12 @@ from .snapshot import Deliveries, Polls, Snapshot
 
 FIRST_TIMEOUT_SECONDS = 130.0
 """The first request of a service enables Scheduled Events, which takes IMDS up to two minutes."""
+
+CLOCK_TOLERANCE_SECONDS = 300.0
+"""A wall clock that differs more than this from that of IMDS is not trusted to remove history."""
+
+OWNER_WAIT_SECONDS = 120.0
+"""How long the events of a journal are kept open until IMDS has said whether it is this VM's journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,9 @@ class Poller:
         self._log = log
         self._event_log = EventLog(log)
         self._approved = False
-        self._deadline = clock.now().monotonic
+        self._began = clock.now()
+        self._held = False
+        self._deadline = self._began.monotonic
         # A user who polls less often than that has decided that it is often enough.
         self._watched_within = max(WATCHED_WITHIN_SECONDS, 2 * settings.interval)
         self._body: bytes | None = None
@@ -103,6 +111,7 @@ class Poller:
         self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
             delivery.identity = Instance(settings.vm_name)
+        self._wait = wait
         self._pauses = PauseTracker(clock, wait, journal)
         restored = journal.restore()
         self._known: Lifecycles = restored.lifecycles
@@ -145,7 +154,7 @@ class Poller:
         return self._clock.now().monotonic - self._deadline
 
     def poll(self) -> Outcome:
-        """ApprovalRequest IMDS once, take in what it says, and publish.
+        """Poll IMDS once, take in what it says, and publish.
 
         Raises:
             Stopped: the process is to end.
@@ -218,14 +227,19 @@ class Poller:
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
         pause = self._pauses.pause(now, self._watched, self._watched_within)
         # The objects themselves: an unchanged body was not parsed again.
-        if document is self._document and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
+        held = self._journal.awaits_vm_id and now.since(self._began) < OWNER_WAIT_SECONDS
+        is_same = document is self._document and held == self._held
+        if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
             self._watched = now
             known = record_pause(self._known, pause) if self._pauses.concern_us else self._known
             if known is not self._known:
                 self.snapshot = self._with(known, ())
             return
         context = ObservationContext(now, vm_name, watched, self._clock.booted_at(), pause)
-        known, changes = observe(self._known, document, context)
+        # The events in the journal may be another VM's: until that is known, none of them is taken to be over.
+        seen = replace(document, unreadable=("it is not known yet whose journal this is",)) if held else document
+        known, changes = observe(self._known, seen, context)
+        self._held = held
         before, self._document, self._watched = self._document, document, now
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
         self._event_log.oddities(document)
@@ -260,9 +274,10 @@ class Poller:
     def _approve(self) -> None:
         """Send what is due in one request. The journal has the wish before it, and the answer after it."""
         vm_name = self.snapshot.vm_name
-        due, answers = self._approvals.due(self._known, vm_name, self._journal.open_asks(), self._clock.now())
+        due, answers = self._approvals.due(self._known, vm_name, self._open_requests(), self._clock.now())
         if answers:
-            self._journal.answer(answers)
+            self._journal.set_request_results(answers)
+        due = self._still_wanted(due)
         if due:
             event_ids = {who: [one.life.event_id for one in due if one.approver is who] for who in Approver}
             known = self._known
@@ -293,7 +308,7 @@ class Poller:
         self._approved = True
         self._log.info("approval accepted", extra=request_facts(due))
         self.snapshot = self._with(known, changes)
-        self._journal.answer({one.ask: ACCEPTED for one in due if one.ask is not None})
+        self._journal.set_request_results({one.ask: ACCEPTED for one in due if one.ask is not None})
 
     def _not_approved(self, due: Sequence[Due], error: ImdsError) -> None:
         """IMDS refused, or nobody knows what it did: then the wish stands, and an early start was its answer."""
@@ -306,8 +321,26 @@ class Poller:
             # What was asked before without an answer may have been heard; a refusal now says nothing of that.
             names = [one.life.event_id for one in due if one.life.asked_by is None]
             self.snapshot = self._with(refused(self._known, names), ())
-        if not throttled:  # which says nothing of the wish: it is sent again
-            self._journal.answer({one.ask: f"{what}: {error}" for one in due if one.ask is not None})
+        requests = [one.ask for one in due if one.ask is not None]
+        if throttled:  # IMDS did not look at them: they are sent again, unless the operator withdraws them
+            self._journal.mark_sent(requests, None)
+        else:
+            self._journal.set_request_results(dict.fromkeys(requests, f"{what}: {error}"))
+
+    def _open_requests(self) -> list[ApprovalRequest]:
+        """The operators' requests that still hold; those that have expired get that as their result."""
+        wall = self._clock.now().wall
+        requests = self._journal.open_requests()
+        expired = [request.number for request in requests if not request.created - 60 <= wall <= (request.expires or 0)]
+        if expired:
+            self._journal.withdraw_requests(expired, "expired before it could be sent", sent_too=True)
+        return [request for request in requests if request.number not in expired]
+
+    def _still_wanted(self, due: Sequence[Due]) -> list[Due]:
+        """Leave out requests that their operator has withdrawn; from here on the others are on their way."""
+        requests = [one.ask for one in due if one.ask is not None]
+        standing = self._journal.mark_sent(requests, self._clock.now().wall) if requests else set()
+        return [one for one in due if one.ask is None or one.ask in standing]
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
         """The current lives that are not yet in the journal as they are; one that came back keeps its ended row."""
@@ -328,7 +361,9 @@ class Poller:
         ]
 
     def _keep_journal(self, now: Timestamp) -> None:
-        """Take the disk again if it was lost, and forget what is old."""
+        """Keep the journal on its disk, this VM's own, and free of what is old."""
+        self._journal.check_file()
+        self._learn_owner()
         found = self._journal.try_disk_again(now)
         if found is not None:
             self._known = merge_recovered(self._known, found.lifecycles)
@@ -337,7 +372,20 @@ class Poller:
             # The next document is looked at anew, with the lives that the disk remembered.
             self._document = self._watched = None
             self.snapshot = replace(self.snapshot, statistics=found.statistics)
-        self._journal.prune(now)
+        self._journal.prune(now, lambda: self._clock_confirmed(now))
+
+    def _learn_owner(self) -> None:
+        """Forget what the journal of another VM told, whose image this VM was made from."""
+        if self._identity is None or not self._journal.claim(self._identity.vm_id):
+            return
+        self._known, self._document, self._watched = Lifecycles(), None, None
+        self._pauses = PauseTracker(self._clock, self._wait, self._journal)
+        self.snapshot = replace(self.snapshot, current={}, statistics=Statistics(), recent=())
+
+    def _clock_confirmed(self, now: Timestamp) -> bool:
+        """Whether IMDS' own clock, by the Date header of its last answer, agrees with this machine's."""
+        answered = self._client.server_time()
+        return answered is not None and abs(answered - now.wall) <= CLOCK_TOLERANCE_SECONDS
 
     def _publish(self, outcome: Outcome, failure: str, began: Timestamp, ended: Timestamp) -> None:
         before = self.snapshot.polls

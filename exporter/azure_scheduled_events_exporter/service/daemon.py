@@ -56,7 +56,12 @@ class Exporter:
     """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`."""
 
     def __init__(
-        self, config: Config, log: logging.Logger, clock: Clock | None = None, budget: RateLimiter | None = None
+        self,
+        config: Config,
+        log: logging.Logger,
+        clock: Clock | None = None,
+        budget: RateLimiter | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self._log = log
         self._ending = threading.Event()
@@ -69,7 +74,7 @@ class Exporter:
         clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
         self._polling_client, self._identity_client = clients
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
-        self.journal = Journal(path, config.journal_retention, log)
+        self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log)
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)

@@ -1,25 +1,25 @@
 """Delivery of spans: from the journal to an OpenTelemetry collector, until it has accepted them.
 
-One thread of its own, so that no collector can hold a poll. OpenTelemetry's SDK makes the spans and its exporter
-speaks OTLP/HTTP, so all standard ``OTEL_*`` variables hold; what an answer means is decided here, because the exporter
-takes redirects and partial successes for success, and gives up after seconds where a journal can wait for days.
-
-Everything of OpenTelemetry is imported when the first span is due, and not at all without tracing.
+Decides when to send, how much, and when to try again; runs in a thread of its own, so that no collector can delay a
+poll. Must not know OpenTelemetry: ``tracing.otlp`` does, and is imported only when tracing is on.
 """
 
 import logging
+import math
 import random
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from azure_scheduled_events_exporter.logs import facts
 
 BATCH = 128
@@ -33,6 +33,7 @@ _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0
 _PROTOCOL = "http/protobuf"
+_LATIN_1 = 0xFF
 RETRYABLE = {
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -47,11 +48,13 @@ class ExportResult:
     """What became of a batch.
 
     Attributes:
-        settled: whether the batch is done with, one way or the other; if not, it is to be sent again.
-        rejected: how many of its spans the collector refused.
+        settled: whether the collector has answered for good; if not, the batch is to be sent again.
+        rejected: how many of its spans the collector rejected.
         unsampled: how many were not sent, because the configured sampler does not want them.
         reason: for people; ``""`` when all is well.
-        retry_after: seconds that the collector asked to be left alone.
+        retry_after: seconds that the collector asks to wait.
+        too_large: whether the collector may accept the same spans in smaller batches.
+        unsendable: whether nothing was sent, because a span in the batch cannot be encoded.
     """
 
     settled: bool
@@ -59,6 +62,8 @@ class ExportResult:
     unsampled: int = 0
     reason: str = ""
     retry_after: float = 0.0
+    too_large: bool = False
+    unsendable: bool = False
 
 
 class Sender(Protocol):
@@ -69,12 +74,12 @@ class Sender(Protocol):
 
 
 class SpanDelivery:
-    """Delivers the journal's spans in a thread of its own.
+    """Delivers the journal's spans in a thread of its own. Only an answer of the collector removes a span.
 
     Args:
         journal: holds the spans until they are delivered.
         sender: speaks to the collector.
-        log: where trouble with the collector is told.
+        log: where trouble with the collector is reported.
     """
 
     def __init__(self, journal: Journal, sender: Sender, log: logging.Logger) -> None:
@@ -82,114 +87,171 @@ class SpanDelivery:
         self._sender = sender
         self._log = log
         self._news = threading.Event()
-        self._end_asked = threading.Event()
+        self._stopping = threading.Event()
         self._ended = threading.Event()
-        self._last_words: Sequence[SpanFacts] = ()
+        self._open_spans: Sequence[SpanFacts] = ()
         self._deadline = 0.0
         self._trouble = ""
+        self._batch_size = BATCH
+        self._unsendable: set[int] = set()  # numbers of queued spans; they stay in the journal
         self.identity: Instance | None = None
         self.exported = 0
         self.failed = 0
 
     def wake(self) -> None:
-        """Say that there are new spans: they are tried at once, even while a retry waits."""
+        """Report new spans: they are sent at once, even while a retry waits."""
         self._news.set()
 
     def run(self) -> None:
         """Deliver until :meth:`stop`."""
         pause = _FIRST_RETRY_SECONDS
-        while not self._end_asked.is_set():
+        while not self._stopping.is_set():
             self._news.clear()
-            if self._end_asked.is_set():  # between the two lines above, so that its news are cleared
+            if self._stopping.is_set():  # between the two lines above, so that its news are cleared
                 break
-            batch = self._journal.spans(BATCH)
+            batch = self._next_batch()
             if not batch:
-                self._news.wait(_LOOK_AGAIN_SECONDS)  # a journal that could not be read says nothing of itself
+                self._news.wait(_LOOK_AGAIN_SECONDS)  # a journal that could not be read reports nothing by itself
                 continue
-            verdict = self._deliver(batch, None)
-            if verdict.settled:
+            result = self._deliver(batch, None)
+            if result.settled or self._divided(batch, result):
                 pause = _FIRST_RETRY_SECONDS
                 continue
-            self._end_asked.wait(verdict.retry_after)  # the silence that the collector asked for
-            # Half of it is chance, so that a fleet does not knock in step. New spans end it: they cannot wait.
+            self._stopping.wait(result.retry_after)
+            # Half of it is random, so that the VMs of a fleet do not retry together. New spans end it: they are urgent.
             self._news.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             pause = min(pause * 2, _LAST_RETRY_SECONDS)
-        self._say_last_words()
+        self._send_open_spans()
         self._ended.set()
 
-    def stop(self, last_words: Sequence[SpanFacts], seconds: float) -> None:
-        """Tell ``last_words`` and what else fits into ``seconds``, then end. What is not told stays in the journal."""
-        self._last_words = last_words
+    def stop(self, open_spans: Sequence[SpanFacts], seconds: float) -> None:
+        """Send ``open_spans`` and what else fits into ``seconds``, then end. What is not sent stays in the journal."""
+        self._open_spans = open_spans
         self._deadline = time.monotonic() + seconds
-        self._end_asked.set()
+        self._stopping.set()
         self._news.set()
         self._ended.wait(seconds)
 
-    def _say_last_words(self) -> None:
-        """The open spans as they stand; they are not in the journal, since the next start will tell them whole."""
-        queued = self._journal.spans(BATCH)
-        left = self._deadline - time.monotonic()
-        if self._last_words and left > 0:
-            verdict = self._sender.send(self._last_words, self.identity, left)
-            self._count(len(self._last_words), verdict)
-        left = self._deadline - time.monotonic()
-        if queued and left > 0:
-            self._deliver(queued, left)
+    def _next_batch(self) -> list[QueuedSpan]:
+        queued = self._journal.queued_spans(self._batch_size + len(self._unsendable))
+        return [span for span in queued if span.number not in self._unsendable][: self._batch_size]
 
-    def _deliver(self, batch: Sequence[SpanFacts], timeout: float | None) -> ExportResult:
-        verdict = self._sender.send(batch, self.identity, timeout)
-        self._tell(verdict)
-        if verdict.settled:
-            self._journal.strike_off(batch)
-            self._count(len(batch), verdict)
-        return verdict
+    def _send_open_spans(self) -> None:
+        """Send the open spans as they stand; they are not in the journal, since the next start will send them whole."""
+        batch = self._next_batch()
+        left = self._deadline - time.monotonic()
+        if self._open_spans and left > 0:
+            result = self._sender.send(self._open_spans, self.identity, left)
+            self._count(len(self._open_spans), result)
+        left = self._deadline - time.monotonic()
+        if batch and left > 0:
+            self._deliver(batch, left)
 
-    def _count(self, spans: int, verdict: ExportResult) -> None:
-        if verdict.settled:
-            sent = spans - verdict.unsampled
-            rejected = min(sent, max(0, verdict.rejected))
+    def _deliver(self, batch: Sequence[QueuedSpan], timeout: float | None) -> ExportResult:
+        result = self._sender.send([queued.span for queued in batch], self.identity, timeout)
+        if result.too_large and len(batch) == 1:
+            result = replace(result, settled=True, rejected=1)
+        if not (result.too_large or result.unsendable) or result.settled or len(batch) == 1:
+            self._report(result)
+        if result.settled:
+            self._journal.remove_spans(batch)
+            self._count(len(batch), result)
+            if not result.rejected:
+                self._batch_size = min(BATCH, self._batch_size * 2)
+        return result
+
+    def _divided(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
+        """Return whether to go on at once, with less: one span in the batch must not hold up the others."""
+        if not (result.too_large or result.unsendable):
+            return False
+        if len(batch) == 1:
+            self._unsendable.add(batch[0].number)
+        self._batch_size = max(1, len(batch) // 2)
+        return True
+
+    def _count(self, spans: int, result: ExportResult) -> None:
+        if result.settled:
+            sent = spans - result.unsampled
+            rejected = min(sent, max(0, result.rejected))
             self.failed += rejected
             self.exported += sent - rejected
 
-    def _tell(self, verdict: ExportResult) -> None:
+    def _report(self, result: ExportResult) -> None:
         """Log trouble when it begins, changes and ends."""
-        if verdict.reason and verdict.reason != self._trouble:
-            what = "the collector refused spans" if verdict.settled else "the collector cannot take spans yet"
-            self._log.warning(what, extra=facts(error=verdict.reason, rejected=verdict.rejected or None))
-        elif self._trouble and not verdict.reason:
-            self._log.info("the collector takes spans again", extra=facts(queued=self._journal.spans_queued()))
-        self._trouble = verdict.reason
+        if result.reason and result.reason != self._trouble:
+            message = "collector rejected spans" if result.settled else "spans cannot be delivered yet"
+            self._log.warning(message, extra=facts(error=result.reason, rejected=result.rejected or None))
+        elif self._trouble and not result.reason:
+            self._log.info("collector accepts spans again", extra=facts(queued=self._journal.spans_queued()))
+        self._trouble = result.reason
 
 
 def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
     """Return whether there is a collector to send to, by the flag or OpenTelemetry's own variables.
 
     Raises:
-        UsageError: there is one, and the variables name a protocol that is not spoken here.
+        UsageError: there is one, and the variables are such that nothing could ever be sent.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     if environment.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
         return False
-    variables = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    if not endpoint and not any(environment.get(name, "").strip() for name in variables):
+    if not endpoint and not _variable("ENDPOINT", environment)[1]:
         return False
     _check_protocol(environment)
+    _check_endpoint(endpoint, environment)
+    _check_timeout(environment)
+    _check_headers(environment)
     return True
 
 
-def _check_protocol(environment: Mapping[str, str]) -> None:
-    """Refuse what the exporter would not heed: it speaks one protocol, whatever the variables say.
+def _variable(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the variable that holds and its value: the one for traces wins, and an empty one counts as unset.
 
-    The variable for traces wins over the one for everything, and an empty one counts as unset.
     https://opentelemetry.io/docs/specs/otel/protocol/exporter/
     """
-    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        protocol = environment.get(name, "").strip()
-        if protocol and protocol.lower() != _PROTOCOL:
-            raise UsageError(
-                f"environment variable {name}: {protocol!r} is not spoken here: unset it or write {_PROTOCOL}, "
-                "and let the endpoint name the collector's port for that, usually 4318"
-            )
-        if protocol:
-            return
+    names = (f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}")
+    return next(((each, text) for each in names if (text := environment.get(each, "").strip())), (names[1], ""))
+
+
+def _check_protocol(environment: Mapping[str, str]) -> None:
+    """Refuse what the exporter would ignore: it speaks one protocol, whatever the variables say."""
+    name, protocol = _variable("PROTOCOL", environment)
+    if protocol and protocol.lower() != _PROTOCOL:
+        raise UsageError(
+            f"environment variable {name}: {protocol!r} is not supported: unset it or set it to {_PROTOCOL}, "
+            "and use the collector's port for that in the endpoint, usually 4318"
+        )
+
+
+def _check_endpoint(endpoint: str | None, environment: Mapping[str, str]) -> None:
+    name, address = ("--otlp.endpoint", endpoint) if endpoint else _variable("ENDPOINT", environment)
+    where = name if endpoint else f"environment variable {name}"
+    try:
+        parts = urlsplit(address)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise UsageError(f"{where}: not an address of a collector: write http://HOST:4318 or https://HOST:PORT")
+
+
+def _check_timeout(environment: Mapping[str, str]) -> None:
+    name, timeout = _variable("TIMEOUT", environment)
+    try:
+        is_time = not timeout or 0 < float(timeout) < math.inf
+    except ValueError:
+        is_time = False
+    if not is_time:
+        raise UsageError(f"environment variable {name}: {timeout!r} is not a number of seconds above 0, such as 10")
+
+
+def _check_headers(environment: Mapping[str, str]) -> None:
+    """Refuse headers that HTTP cannot carry. Their values are secrets, so a message names the variable only."""
+    name, headers = _variable("HEADERS", environment)
+    text = unquote(headers)
+    if any(ord(character) > _LATIN_1 or ord(character) < ord(" ") for character in text):
+        raise UsageError(
+            f"environment variable {name}: holds a character that no HTTP header can carry: "
+            "use printable characters of Latin-1"
+        )

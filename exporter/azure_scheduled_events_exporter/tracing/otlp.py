@@ -1,15 +1,19 @@
-"""The wire to a collector: OpenTelemetry's SDK and its OTLP/HTTP exporter, and what an answer of it means.
+"""The HTTP client of a collector: OpenTelemetry's SDK and OTLP/HTTP exporter, and what an answer means.
 
-Imported only when a span is due: it brings some 15 MiB into memory.
+Must not decide what becomes of the spans afterwards (``tracing.delivery``). Imported only when tracing is on: it takes
+some 15 MiB of memory.
 """
 
 import contextlib
 import logging
+import socket
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from io import BytesIO
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,22 +41,21 @@ _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024
 
 
-class _RefusedError(Exception):
-    """Keeps the exporter from sleeping over an answer; what that means is the session's verdict."""
-
-
 class OtlpSender:
-    """Sends spans to ``endpoint`` (base address), or where the ``OTEL_*`` variables say when it is None."""
+    """Sends spans to ``endpoint`` (base address), or to the address in the ``OTEL_*`` variables when it is None."""
 
     def __init__(self, endpoint: str | None) -> None:
-        # Its own words about every failed request would stand in the log at each retry; ours stand there once.
+        # Its messages about every failed request would fill the log at each retry; delivery logs a failure once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         url = None if endpoint is None else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
-        self._session = _JudgingSession()
-        self._exporter = OTLPSpanExporter(endpoint=url, session=self._session)
+        self._adapter = CollectorAdapter()
+        session = requests.Session()
+        session.mount("http://", self._adapter)
+        session.mount("https://", self._adapter)
+        self._exporter = OTLPSpanExporter(endpoint=url, session=session)
         self._ids = _Ids()
         self._identity: Instance | None = None
-        # Made at once, so that an impossible OTEL_* variable is heard of at start and not in mid event.
+        # Made at once, so that an impossible OTEL_* variable is reported at the start and not during an event.
         self._provider = self._provider_for(None)
 
     def send(self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None) -> ExportResult:
@@ -71,12 +74,11 @@ class OtlpSender:
         return self._export([], timeout)
 
     def _export(self, spans: Sequence[ReadableSpan], timeout: float | None) -> ExportResult:
-        self._session.patience = timeout
-        self._session.verdict = None
-        with contextlib.suppress(_RefusedError):
-            self._exporter.export(spans)
-        return self._session.verdict or ExportResult(
-            settled=True, rejected=len(spans), reason="OpenTelemetry's exporter could not encode or send them"
+        self._adapter.timeout = timeout
+        self._adapter.result = None
+        self._exporter.export(spans)
+        return self._adapter.result or ExportResult(
+            settled=False, unsendable=True, reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans"
         )
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
@@ -92,9 +94,9 @@ class OtlpSender:
             flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT)
             parent = trace.SpanContext(self._ids.trace, int(facts.parent_id, 16), is_remote=True, trace_flags=flags)
             context = trace.set_span_in_context(trace.NonRecordingSpan(parent), context)
-        delivery = self._provider.get_tracer(_SERVICE, __version__)
+        tracer = self._provider.get_tracer(_SERVICE, __version__)
         attributes: dict[str, Any] = dict(facts.attributes)
-        span = delivery.start_span(facts.name, context, attributes=attributes, start_time=_nanoseconds(facts.start))
+        span = tracer.start_span(facts.name, context, attributes=attributes, start_time=_nanoseconds(facts.start))
         span.end(_nanoseconds(facts.end))
         return span if isinstance(span, ReadableSpan) else None
 
@@ -112,31 +114,92 @@ class _Ids(IdGenerator):
         return self.span
 
 
-class _JudgingSession(requests.Session):
-    """The exporter's session: shows it nothing but an unconditional yes, and keeps what every other answer means.
+class CollectorAdapter(requests.adapters.HTTPAdapter):
+    """The transport adapter of the exporter's session: sends one request, and decides what the answer means.
 
-    Left alone, the exporter takes redirects for success and sleeps between retries of its own.
+    OpenTelemetry's exporter takes redirects and partial successes for success, and repeats a request for seconds, where
+    a journal can wait for days. So it gets 200 for what the collector has accepted, and 400, which it neither repeats
+    nor follows, for everything else, an answer that never came included. :attr:`result` holds what was decided.
+
+    https://requests.readthedocs.io/en/latest/user/advanced/#transport-adapters
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.patience: float | None = None
-        self.verdict: ExportResult | None = None
+        super().__init__(pool_connections=1, pool_maxsize=1)
+        self.timeout: float | None = None  # seconds for the whole exchange; None as the exporter is configured
+        self.result: ExportResult | None = None
+        self._connection: Any = None
 
-    def request(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - handed on as they come
-        """Send, and judge before the exporter can."""
-        kwargs |= {"allow_redirects": False, "stream": True}
-        if self.patience is not None:
-            kwargs["timeout"] = self.patience
+    def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
+        """Send ``request`` and return an answer for the exporter; never raises for a network or collector."""
+        seconds = self.timeout or kwargs.get("timeout")
+        deadline = _Deadline(seconds, self._cut_off)
         try:
-            with super().request(*args, **kwargs) as response:
-                self.verdict = _judge(response)
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            self.verdict = ExportResult(settled=False, reason=f"no answer: {type(error).__name__}")
-            raise _RefusedError from None
-        if response.status_code != HTTPStatus.OK:
-            raise _RefusedError
-        return response
+            with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": seconds}) as response:
+                result = _judge(response)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            result = ExportResult(settled=False, reason=f"no answer: {type(error).__name__}")
+        if deadline.passed:
+            result = ExportResult(settled=False, reason="no answer: it took too long")
+        self.result = result
+        reply = requests.Response()
+        reply.status_code = HTTPStatus.OK if result.settled and not result.rejected else HTTPStatus.BAD_REQUEST
+        reply.request, reply.url, reply.raw = request, request.url or "", BytesIO()
+        return reply
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+        """Return the pool for a request, with connections that can be cut off."""
+        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+        if pool.num_connections == 0:
+            pool.ConnectionCls = _watched(pool.ConnectionCls, self)
+        return pool
+
+    def watch(self, connection: object) -> None:
+        """Take note of the connection that is being used."""
+        self._connection = connection
+
+    def _cut_off(self) -> None:
+        """End the exchange, whatever it waits for, also in the middle of a TLS handshake."""
+        opened = getattr(self._connection, "sock", None)
+        if opened is not None:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(opened, socket.SHUT_RDWR)
+
+
+def _watched(connection_class: Any, adapter: CollectorAdapter) -> Any:  # noqa: ANN401 - a class that requests chose
+    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, that reports itself to ``adapter``."""
+
+    class Connection(connection_class):  # type: ignore[misc]
+        def connect(self) -> None:
+            adapter.watch(self)
+            super().connect()
+
+    return Connection
+
+
+class _Deadline:
+    """Calls ``cut_off`` after so many seconds, unless the block has ended by then.
+
+    The time limits of sockets start again with each byte, so a collector that sends byte by byte meets none of them.
+    """
+
+    def __init__(self, seconds: float | None, cut_off: Callable[[], None]) -> None:
+        self.passed = False
+        self._cut_off = cut_off
+        self._timer = None if seconds is None else threading.Timer(seconds, self._pass)
+
+    def __enter__(self) -> None:
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _pass(self) -> None:
+        self.passed = True
+        self._cut_off()
 
 
 def _judge(response: requests.Response) -> ExportResult:
@@ -145,9 +208,10 @@ def _judge(response: requests.Response) -> ExportResult:
         return _partial_success(response)
     reason = f"{_without_secrets(response)} answered {status}"
     if status in RETRYABLE:
-        return ExportResult(
-            settled=False, reason=reason, retry_after=_retry_after(response.headers.get("Retry-After", ""))
-        )
+        retry_after = _retry_after(response.headers.get("Retry-After", ""))
+        return ExportResult(settled=False, reason=reason, retry_after=retry_after)
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return ExportResult(settled=False, reason=reason, too_large=True)
     return ExportResult(settled=True, rejected=ALL, reason=reason)
 
 

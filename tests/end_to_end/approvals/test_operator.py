@@ -355,7 +355,8 @@ def test_needs_write_access(
     # An interpreter that has become somebody else, since not every folder on the way to the command is open to all.
     code = (
         "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; "
-        "from azure_scheduled_events_exporter import approve_command, cli, events_command, otlp; "
+        "from azure_scheduled_events_exporter.commands import approve, cli, events; "
+        "from azure_scheduled_events_exporter.tracing import otlp; "
         f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(cli.main(sys.argv[1:]))"
     )
     done = subprocess.run(

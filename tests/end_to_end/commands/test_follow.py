@@ -366,10 +366,10 @@ def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow
     [
         (
             ("--follow", "--since", "last"),
-            "--since: 'last' is no number: take the 'seq' of the last line that was handled",
+            "--since: 'last' is not a position: use the 'cursor' or the 'seq' of the last line that you handled",
         ),
-        (("--since", "3"), "events: --since and --mine go with --follow"),
-        (("--mine",), "events: --since and --mine go with --follow"),
+        (("--since", "3"), "events: --since and --mine need --follow"),
+        (("--mine",), "events: --since and --mine need --follow"),
     ],
 )
 def test_usage(flags: tuple[str, ...], complaint: str) -> None:

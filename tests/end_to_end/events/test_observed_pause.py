@@ -419,4 +419,4 @@ class TestRestart:
 
     def sign(self, guest: Guest) -> ClockSample | None:
         """Return what the journal holds."""
-        return read_only(guest.folder).last_sign()
+        return read_only(guest.folder).last_heartbeat()

@@ -114,7 +114,7 @@ class Machine:
     def spans(self) -> dict[str, SpanFacts]:
         """The journalled spans by name, none of them delivered yet."""
         assert self.exporter
-        spans = self.exporter.journal.spans(-1)
+        spans = [queued.span for queued in self.exporter.journal.queued_spans(-1)]
         assert len(spans) == len({span.name for span in spans})
         return {span.name: span for span in spans}
 
@@ -124,7 +124,7 @@ class Machine:
 
     def journalled(self) -> list[tuple[str, str]]:
         """EventId and transition of every row of the journal, as another process reads it."""
-        return [(str(r["event_id"]), str(r["transition"])) for _, r in read_only(self.folder).told()]
+        return [(str(r["event_id"]), str(r["transition"])) for _, r in read_only(self.folder).transitions(0, -1)]
 
 
 @pytest.fixture

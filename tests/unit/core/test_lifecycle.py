@@ -319,7 +319,7 @@ def test_known_state_is_left_alone() -> None:
 
 
 def test_rejoined_record() -> None:
-    """Lives from an older record are known again, but what was seen since then counts."""
+    """Events from an older record are known again, as old as it says; what has ended since then stays ended."""
     old, new = Watch(), Watch()
     older = [replace(SCHEDULED, event_id=event_id) for event_id in "ABC"]
     old.sees(at(0), *older, replace(SCHEDULED, event_id="D"))
@@ -329,7 +329,7 @@ def test_rejoined_record() -> None:
     both = merge_recovered(new.known, old.known)
     assert set(both.current) == {"A", "B"}
     assert both.current["A"].first_seen == at(0)
-    assert both.current["B"].first_seen == at(2)
+    assert both.current["B"].first_seen == at(0)
     assert both.ended == {"C": Transition.CANCELLED, "D": Transition.CANCELLED}
     new.known = both
     assert new.sees(at(4), replace(SCHEDULED, event_id="A"), replace(SCHEDULED, event_id="D")) == ["cancelled"]

@@ -28,7 +28,11 @@ class TestFile:
         after = start(folder)
         assert after.known == before.known
         assert after.statistics == before.statistics
-        assert {span.name for span in after.journal.spans(-1)} == {"detected", "scheduled", "scheduled_event"}
+        assert {queued.span.name for queued in after.journal.queued_spans(-1)} == {
+            "detected",
+            "scheduled",
+            "scheduled_event",
+        }
         assert after.journal.spans_queued() == 4
 
     def test_all_is_committed_before_record_returns(self, folder: Path, start: Open) -> None:
@@ -128,7 +132,7 @@ class TestRetention:
         recorder.sees("OLD", "OPEN")
         recorder.after(5).sees("OPEN")
         statistics = recorder.statistics
-        recorder.after(91 * DAY).journal.prune(recorder.now)
+        recorder.after(91 * DAY).journal.prune(recorder.now, lambda: True)
         assert recorder.journal.restore().statistics == statistics
         assert [life.event_id for life in recorder.journal._store.history()] == ["OPEN"]
         if on_disk:
@@ -140,7 +144,7 @@ class TestRetention:
         recorder = start(folder)
         recorder.sees("A")
         recorder.after(5).sees()
-        recorder.after(89 * DAY).journal.prune(recorder.now)
+        recorder.after(89 * DAY).journal.prune(recorder.now, lambda: True)
         assert history(folder) == ["A"]
 
     def test_a_disk_that_was_away_for_longer(self, tmp_path: Path, start: Open) -> None:
@@ -150,7 +154,7 @@ class TestRetention:
         recorder.sees("A")
         recorder.after(5).sees()
         statistics = recorder.statistics
-        recorder.after(91 * DAY).journal.prune(recorder.now)
+        recorder.after(91 * DAY).journal.prune(recorder.now, lambda: True)
         (tmp_path / "state").unlink()
         assert recorder.tries_disk()
         assert recorder.statistics == statistics

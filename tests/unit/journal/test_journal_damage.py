@@ -11,7 +11,8 @@ import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.journal.store import SCHEMA_VERSION
+from azure_scheduled_events_exporter.journal.schema import SCHEMA_VERSION
+from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from support.journal_recorder import Open, Recorder, bit_rot, history
 
 
@@ -170,16 +171,18 @@ class TestDamageWhileRunning:
         recorder = self.begin(start, folder)
         recorder.after(5).sees("A", "C")
         assert recorder.journal.state.errors == 1
-        assert "detected" in {span.name for span in recorder.journal.spans(-1)}
+        assert "detected" in {queued.span.name for queued in recorder.journal.queued_spans(-1)}
         self.check(recorder, start, folder)
 
     @pytest.mark.parametrize(
         "meet",
         [
-            lambda recorder: recorder.journal.prune(recorder.now),
-            lambda recorder: recorder.journal.strike_off([SpanFacts("f" * 32, "f" * 16, "", "x", 0.0, 1.0)]),
+            lambda recorder: recorder.journal.prune(recorder.now, lambda: True),
+            lambda recorder: recorder.journal.remove_spans(
+                [QueuedSpan(1, SpanFacts("f" * 32, "f" * 16, "", "x", 0.0, 1.0))]
+            ),
         ],
-        ids=["prune", "strike_off"],
+        ids=["prune", "remove_spans"],
     )
     def test_found_otherwise(self, meet: Callable[[Recorder], None], folder: Path, start: Open) -> None:
         """Damage that retention or delivery meets makes no counter fall either."""
@@ -195,5 +198,5 @@ class TestDamageWhileRunning:
     def test_reading_spans_never_raises(self, folder: Path, start: Open) -> None:
         """Delivery goes on without what cannot be read."""
         recorder = self.begin(start, folder)
-        recorder.journal.spans(10)
+        recorder.journal.queued_spans(10)
         recorder.journal.spans_queued()

@@ -87,8 +87,8 @@ class TestDiskTrouble:
         assert recorder.is_up()
         assert recorder.statistics == statistics
         assert [each.message for each in caplog.records] == [
-            "the journal cannot be written: going on in memory until it can",
-            "the journal is on disk again",
+            "journal cannot be used, and events are kept in memory until it can",
+            "journal is on disk again",
         ]
         recorder.after(1).sees("A")
         recorder.journal.close()
@@ -113,7 +113,7 @@ class TestDiskTrouble:
         assert recorder.tries_disk()
         events.append("AFTER")
         recorder.after(1).sees(*events)
-        spans = recorder.journal.spans(-1)
+        spans = [queued.span for queued in recorder.journal.queued_spans(-1)]
         assert [span.attributes["azure.scheduled_event.id"] for span in spans] == events[::-1]
         recorder.journal.close()
 

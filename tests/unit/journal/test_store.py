@@ -28,7 +28,8 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.files import read_only
-from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, SCHEMA_VERSION, Entry, Restored, Store
+from azure_scheduled_events_exporter.journal.schema import SCHEMA_VERSION
+from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, Entry, QueuedSpan, Restored, Store
 from support.paths import DATA
 
 PATIENCE = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
@@ -86,13 +87,22 @@ def in_order(changes: list[Change]) -> list[Change]:
 
 
 def key_of(change: Change) -> tuple[str, str]:
-    """What an event does once in its life, but for a new NotBefore."""
-    return change.lifecycle.event_id, str(change.transition)
+    """What an event does once in its life: an end is one, whatever it is called, and each new NotBefore is another."""
+    transition = change.transition
+    if transition in {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}:
+        return change.lifecycle.event_id, "end"
+    moment = change.at.wall if transition is Transition.RESCHEDULED else ""
+    return change.lifecycle.event_id, f"{transition} {moment}"
 
 
 def kept(store: Store) -> list[Record]:
     """Return every transition as it was told."""
-    return [record for _, record in store.told()]
+    return [record for _, record in store.transitions(0, -1)]
+
+
+def spans_of(store: Store) -> list[SpanFacts]:
+    """Return every span that waits, the newest first."""
+    return [queued.span for queued in store.queued_spans(-1)]
 
 
 def fresh() -> Store:
@@ -143,7 +153,7 @@ class TestRoundTrip:
         """A span read back is equal, with texts, numbers and lists among its attributes."""
         with closing(fresh()) as store:
             store.record(Entry(spans=spans))
-            assert store.spans(-1) == spans[::-1]
+            assert spans_of(store) == spans[::-1]
 
     @PATIENCE
     @given(CHANGES)
@@ -205,21 +215,22 @@ class TestSpans:
         """A backlog cannot hold up what was seen just now."""
         for name in "abcde":
             store.record(Entry(spans=[span(name)]))
-        assert [each.name for each in store.spans(2)] == ["e", "d"]
+        assert [each.span.name for each in store.queued_spans(2)] == ["e", "d"]
         assert store.spans_queued() == 5
 
     def test_struck_off(self, store: Store) -> None:
         """A delivered span waits no longer; one that is gone already is no error."""
         store.record(Entry(spans=[span("a"), span("b")]))
-        store.strike_off([span("a"), span("never there")])
-        assert [each.name for each in store.spans(-1)] == ["b"]
+        waiting = store.queued_spans(-1)
+        store.remove_spans([waiting[-1], QueuedSpan(99, span("never there"))])
+        assert [each.name for each in spans_of(store)] == ["b"]
         assert store.spans_queued() == 1
 
     def test_told_again(self, store: Store) -> None:
         """The same span again is one span, as it was told last, and new."""
         store.record(Entry(spans=[span("a"), span("b")]))
         store.record(Entry(spans=[span("a", 7.0)]))
-        assert store.spans(-1) == [span("a", 7.0), span("b")]
+        assert spans_of(store) == [span("a", 7.0), span("b")]
 
 
 class TestPrune:
@@ -252,13 +263,13 @@ class TestSign:
 
     def test_the_last_one_stands(self, store: Store) -> None:
         """A sign replaces the one before, comes back as it was, and is gone when it is taken away."""
-        assert store.last_sign() is None
+        assert store.last_heartbeat() is None
         for wall in (1.0, 2.0):
-            store.sign(ClockSample(wall, 3.0, 4.0, "boot-1"))
-        assert store.last_sign() == ClockSample(2.0, 3.0, 4.0, "boot-1")
+            store.record_heartbeat(ClockSample(wall, 3.0, 4.0, "boot-1"))
+        assert store.last_heartbeat() == ClockSample(2.0, 3.0, 4.0, "boot-1")
         assert store.is_empty()
-        store.sign(None)
-        assert store.last_sign() is None
+        store.record_heartbeat(None)
+        assert store.last_heartbeat() is None
 
 
 class TestTakeOver:
@@ -271,11 +282,11 @@ class TestTakeOver:
         half = len(changes) // 2
         first, then = changes[:half], changes[half:]
         have = set(map(key_of, first))
-        new = [one for one in then if one.transition is Transition.RESCHEDULED or key_of(one) not in have]
+        new = [one for one in then if key_of(one) not in have]
         with closing(fresh()) as disk, closing(fresh()) as memory:
             disk.record(Entry(changes=first))
             memory.record(Entry(changes=then))
-            disk.take_over(memory)
+            disk.merge(memory)
             assert kept(disk) == [change_record(change) for change in (*first, *new)]
             assert disk.restore().statistics == Statistics().plus(map(measure, (*first, *new)))
 
@@ -285,9 +296,9 @@ class TestTakeOver:
         with closing(fresh()) as memory:
             memory.record(Entry(lives=[life("A", ended=9.0), life("C")], spans=[span("x")]))
             memory.record(Entry(spans=[span("y")]))
-            store.take_over(memory)
+            store.merge(memory)
         assert list(store.history()) == [life("A", ended=9.0), life("B"), life("C")]
-        assert [each.name for each in store.spans(-1)] == ["y", "x", "old"]
+        assert [each.name for each in spans_of(store)] == ["y", "x", "old"]
 
 
 class TestSchema:
@@ -331,9 +342,9 @@ class TestSchema:
             assert [one.event_id for one in before.recent] == ["DONE"]
             (started,) = before.lifecycles.current.values()
             assert (started.event_id, started.state, started.observed_pause) == ("OPEN", State.STARTED, None)
-            assert store.last_sign() is None
-            assert [seq for seq, _ in store.told()] == [4, 5, 6, 7, 8]
-            assert {one.name for one in store.spans(-1)} == {"detected", "scheduled", "approval"}
+            assert store.last_heartbeat() is None
+            assert [seq for seq, _ in store.transitions(0, -1)] == [4, 5, 6, 7, 8]
+            assert {one.name for one in spans_of(store)} == {"detected", "scheduled", "approval"}
             counted = {key[0::3]: count for key, count in before.statistics.transitions.items() if count}
             assert counted == {
                 ("Freeze", "detected"): 2,
@@ -358,8 +369,8 @@ class TestSchema:
         with closing(read_only(first_schema)) as store:
             assert [one.event_id for one in store.history()] == ["DONE", "OPEN"]
             assert set(store.current()) == {"OPEN"}
-            assert len(store.told()) == 5
-            assert store.last_told() == 8
+            assert len(store.transitions(0, -1)) == 5
+            assert store.last_number() == 8
         assert first_schema.read_bytes() == before
 
 
@@ -373,6 +384,6 @@ def test_what_is_kept_in_memory_is_bounded_and_counts_on() -> None:
                 store.record(Entry(changes, [change.lifecycle for change in changes]))
         before = store.restore().statistics
         store.keep_newest(30)
-        assert len(store.told()) == 30
+        assert len(store.transitions(0, -1)) == 30
         assert len(list(store.history())) == 10
         assert store.restore().statistics == before

@@ -150,7 +150,7 @@ class TestDelivery:
                 eventually(lambda number=number: delivery.failed == number, "counted")  # type: ignore[misc]
         assert journal.spans_queued() == 0
         assert delivery.exported == 0
-        assert [record.message for record in caplog.records] == ["the collector refused spans"]
+        assert [record.message for record in caplog.records] == ["collector rejected spans"]
 
     @pytest.mark.parametrize(
         ("verdict", "exported", "failed"),
@@ -180,8 +180,8 @@ class TestDelivery:
         with running(delivery, script):
             eventually(lambda: delivery.exported == 1, "exported")
         assert [record.message for record in caplog.records] == [
-            "the collector cannot take spans yet",
-            "the collector takes spans again",
+            "spans cannot be delivered yet",
+            "collector accepts spans again",
         ]
 
 
@@ -209,7 +209,7 @@ class TestEnd:
         with running(delivery, script):
             eventually(lambda: script.sent, "the first try")
             delivery.stop([span("open")], 5.0)
-        assert [each.name for each in journal.spans(-1)] == ["queued"]
+        assert [each.span.name for each in journal.queued_spans(-1)] == ["queued"]
 
     @pytest.mark.parametrize("pause", [0.0, 300.0], ids=["backoff", "Retry-After"])
     def test_no_pause_holds_it_up(self, journal: Journal, pause: float) -> None:
@@ -294,12 +294,12 @@ GENERAL, SPECIFIC = "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PR
     ],
 )
 def test_another_protocol(endpoint: str | None, variables: dict[str, str], name: str, protocol: str) -> None:
-    """A protocol that is not spoken here is refused with the variable, its value, and what to do."""
+    """A protocol that is not supported is refused with the variable, its value, and what to do."""
     with pytest.raises(UsageError) as refused:
         is_on(endpoint, variables)
     assert str(refused.value) == (
-        f"environment variable {name}: {protocol!r} is not spoken here: unset it or write http/protobuf, "
-        "and let the endpoint name the collector's port for that, usually 4318"
+        f"environment variable {name}: {protocol!r} is not supported: unset it or set it to http/protobuf, "
+        "and use the collector's port for that in the endpoint, usually 4318"
     )
 
 

@@ -1,0 +1,170 @@
+"""Values as JSON text and back, tied to their classes by the names of the fields.
+
+A class that is written here needs no code of its own: every field is stored under its name and read back by its type
+hint. A field that is added later needs a default, which is what older text then means; a field that is renamed or
+removed needs a migration in ``journal.store``.
+
+Two failures are kept apart. ``DamagedTextError`` means that the text is not JSON, so something else than this
+module wrote to the file. ``CodecError`` means that the text is intact and this module or the class is wrong. Only
+the first one is a reason to set a journal aside.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
+from enum import Enum
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from azure_scheduled_events_exporter.core.statistics import (
+    LATENCY_BOUNDS,
+    NOTICE_BOUNDS,
+    PAUSE_BOUNDS,
+    PHASE_BOUNDS,
+    Histogram,
+    Statistics,
+)
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
+
+_Value = TypeVar("_Value")
+
+HISTOGRAMS: Mapping[str, tuple[float, ...]] = {
+    "notice": NOTICE_BOUNDS,
+    "approval_latency": LATENCY_BOUNDS,
+    "phases": PHASE_BOUNDS,
+    "pauses": PAUSE_BOUNDS,
+}
+"""The histograms of :class:`Statistics` by their field, with the bounds that they have in this version."""
+
+
+def encode(value: object) -> str:
+    """Return a dataclass or named tuple as JSON text.
+
+    Raises:
+        CodecError: it holds something that has no JSON form.
+    """
+    try:
+        fields = value._asdict() if hasattr(value, "_asdict") else asdict(value)  # type: ignore[call-overload]
+        return _text(fields)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CodecError(f"bug: {type(value).__name__} cannot be written to the journal: {error}") from error
+
+
+def decode(kind: type[_Value], text: str) -> _Value:
+    """Return the value of class ``kind`` that :func:`encode` wrote as ``text``.
+
+    Raises:
+        DamagedTextError: the text is not JSON.
+        CodecError: the text is JSON, and does not fit the class.
+    """
+    values = _parsed(text)
+    try:
+        value: _Value = _decoder(cast("Any", kind))(values)
+    except Exception as error:
+        raise CodecError(
+            f"bug: {kind.__name__} cannot be read from the journal: {type(error).__name__}: {error}; "
+            "the file is left as it is"
+        ) from error
+    return value
+
+
+def encode_statistics(statistics: Statistics) -> str:
+    """Return counters and histograms as JSON text. Their keys are tuples, so each entry is ``[*key, value]``.
+
+    Raises:
+        CodecError: they hold something that has no JSON form.
+    """
+    try:
+        values: dict[str, Any] = {"transitions": [[*key, count] for key, count in statistics.transitions.items()]}
+        for name in HISTOGRAMS:
+            values[name] = [[*key, asdict(histogram)] for key, histogram in getattr(statistics, name).items()]
+        return _text(values)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CodecError(f"bug: statistics cannot be written to the journal: {error}") from error
+
+
+def decode_statistics(text: str) -> Statistics:
+    """Return what :func:`encode_statistics` wrote; an older version may lack a histogram or have other bounds.
+
+    Raises:
+        DamagedTextError: the text is not JSON.
+        CodecError: the text is JSON, and does not fit.
+    """
+    values = _parsed(text)
+    try:
+        histograms: dict[str, Any] = {
+            name: {tuple(key): _decoder(Histogram)(histogram).over(bounds) for *key, histogram in values.get(name, ())}
+            for name, bounds in HISTOGRAMS.items()
+        }
+        transitions: dict[Any, int] = {tuple(key): count for *key, count in values["transitions"]}
+        return Statistics(transitions, **histograms)
+    except Exception as error:
+        raise CodecError(f"bug: statistics cannot be read from the journal: {type(error).__name__}: {error}") from error
+
+
+def encode_record(record: Mapping[str, object]) -> str:
+    """Return a record of ``core.records`` as JSON text.
+
+    Raises:
+        CodecError: it holds something that has no JSON form.
+    """
+    try:
+        return json.dumps(record)
+    except (TypeError, ValueError) as error:
+        raise CodecError(f"bug: a transition cannot be written to the journal: {error}") from error
+
+
+def decode_record(text: str) -> dict[str, object]:
+    """Return what :func:`encode_record` wrote.
+
+    Raises:
+        DamagedTextError: the text is not a JSON object.
+    """
+    record = _parsed(text)
+    if not isinstance(record, dict):
+        raise DamagedTextError("a transition is not a JSON object")
+    return record
+
+
+def _text(values: object) -> str:
+    return json.dumps(values, separators=(",", ":"))
+
+
+def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise DamagedTextError(f"a row does not hold JSON: {error}") from error
+
+
+@cache
+def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint has no type of its own
+    """Return what turns parsed JSON into a value of the type ``hint``."""
+    if is_dataclass(hint) or hasattr(hint, "_fields"):
+        return _fields_decoder(hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in {Union, UnionType}:
+        return _union_decoder([argument for argument in arguments if argument is not NoneType])
+    if origin is tuple:
+        item = _decoder(arguments[0])
+        return lambda values: tuple(map(item, values))
+    if origin is not None and issubclass(origin, Mapping):
+        value = _decoder(arguments[1])
+        return lambda values: {key: value(each) for key, each in values.items()}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
+    return lambda value: value
+
+
+def _fields_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a dataclass or named tuple
+    decoders = {name: _decoder(hint) for name, hint in get_type_hints(kind).items()}
+    return lambda values: kind(**{name: decoders[name](value) for name, value in values.items()})
+
+
+def _union_decoder(kinds: list[Any]) -> Callable[[Any], Any]:
+    """``X | None``, or plain values among which only the list has a form of its own: the tuple."""
+    if len(kinds) == 1:
+        only = _decoder(kinds[0])
+        return lambda value: None if value is None else only(value)
+    return lambda value: tuple(value) if isinstance(value, list) else value

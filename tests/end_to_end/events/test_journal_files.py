@@ -1,0 +1,464 @@
+"""Journal files that are removed, replaced, linked, locked or brought from elsewhere under a running exporter."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from end_to_end.commands.test_follow import FAST, Follower, event, settled
+from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually
+from trials.clock import WallClock
+from trials.disk import Foreign
+from trials.trial import polls_on
+
+NOBODY = 65534
+VM_IDS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222")
+
+
+def vm(number: int = 0) -> Scenario:
+    """Return a scenario in which nothing happens by itself, on a VM with the id of that number."""
+    return Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0", vm_id=VM_IDS[number]),), ())
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """Return a simulator whose events are placed by hand."""
+    with Simulator(vm()) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return the folder of the journal."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def run(state: Path, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> Callable[..., Exporter]:
+    """Start exporters that keep a journal, and wait until each has polled."""
+
+    def start(*flags: str, url: str = "", path: Path = state, **env: str) -> Exporter:
+        exporter = start_exporter(url or simulator.url, *FAST, "--journal.path", str(path), *flags, **env)
+        exporter.shows("a poll", lambda scrape: scrape.value("up"))
+        return exporter
+
+    return start
+
+
+@pytest.fixture
+def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callable[..., Follower]]:
+    """Start followers, ``follow(*flags)``, that end with the test."""
+    with ExitStack() as stack:
+        count = 0
+
+        def start(*flags: str) -> Follower:
+            nonlocal count
+            count += 1
+            return stack.enter_context(Follower(simulator.url, state, tmp_path / f"follower-{count}", *flags))
+
+        yield start
+
+
+def rows(path: Path) -> list[tuple[str, str]]:
+    """Return EventId and transition of every row of a journal."""
+    with closing(read_only(path)) as store:
+        return [(str(record["event_id"]), str(record["transition"])) for _, record in store.transitions(0, -1)]
+
+
+def history(path: Path) -> set[str]:
+    """Return the EventIds of a journal."""
+    with closing(read_only(path)) as store:
+        return {life.event_id for life in store.history()}
+
+
+def refused(url: str, path: Path) -> bool:
+    """Return whether an exporter on this journal is refused, because another one writes it."""
+    command = [COMMAND, "run", "--imds.endpoint", url, "--web.listen-address", "127.0.0.1:0"]
+    done = subprocess.run(
+        [*command, "--journal.path", str(path)],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=PATIENCE,
+    )
+    return done.returncode == 1 and "another exporter writes the journal" in done.stderr
+
+
+def counted(exporter: Exporter, **transitions: int) -> Scrape:
+    """Return the metrics once exactly these transitions are counted."""
+
+    def look(scrape: Scrape) -> Scrape | None:
+        have = {name: count for name, count in scrape.transitions().items() if count}
+        assert Counter(have) <= Counter(transitions), have
+        return scrape if have == transitions else None
+
+    found = exporter.shows(f"{transitions}", look)
+    assert found
+    return found
+
+
+class TestDamage:
+    """The journal is set aside while followers read it."""
+
+    def test_a_follower_is_not_left_behind(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+    ) -> None:
+        """A follower reads on in the new journal, which has the transition that met the damage, numbered on."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        follower = follow("--since", "0")
+        follower.wait_for(("A", "detected"))
+        Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own
+        simulator.set_document([event("A"), event("B")])
+        counted(exporter, detected=2)
+        simulator.set_document([event("A"), event("B"), event("C")])
+        counted(exporter, detected=3)
+        follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
+        assert [line["seq"] for line in follower.told] == [1, 2, 3]
+        assert rows(state) == [("B", "detected"), ("C", "detected")]
+        again = follow("--since", follower.told[1]["cursor"])
+        again.wait_for(("C", "detected"))
+        assert exporter.scrape().value("journal_up") == 1
+
+
+class TestPosition:
+    """What ``--since`` carries."""
+
+    def test_a_cursor_knows_its_journal(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+    ) -> None:
+        """With the cursor of a journal that is gone, a follower begins with the first transition of the new one."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        follower = follow("--since", "0")
+        follower.wait_for(("A", "detected"))
+        cursor = follower.told[0]["cursor"]
+        follower.kill()
+        exporter.kill()
+        shutil.rmtree(state)
+        simulator.set_document([event("A"), event("B"), event("C")])
+        counted(run(), detected=3)
+        follow("--since", cursor).wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
+
+    def test_a_number_of_this_journal(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
+    ) -> None:
+        """A cursor of the journal as it is begins right behind it, as its number does."""
+        exporter = run()
+        simulator.set_document([event("A"), event("B")])
+        counted(exporter, detected=2)
+        whole = follow("--since", "0")
+        whole.wait_for(("A", "detected"), ("B", "detected"))
+        first = whole.told[0]
+        for since in (first["cursor"], str(first["seq"])):
+            follow("--since", since).wait_for(("B", "detected"))
+
+
+class TestDiskIsBack:
+    """The disk was out of reach at the start, and what it knows is older."""
+
+    def test_what_the_disk_knows_wins(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
+    ) -> None:
+        """Each transition is counted once, an event ends once, and is as old and as approved as the disk says."""
+        exporter = run()
+        simulator.set_document([event("E1"), event("E2"), event("E3")])
+        counted(exporter, detected=3)
+        command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "E1", "--yes"]
+        simulator.set_document([event("E1"), event("E2"), event("E3")])
+        subprocess.run(command, check=False, capture_output=True, env=environment(), timeout=2 * PATIENCE)
+        approved = exporter.scrape().total("event_approved") == 1
+        simulator.set_document([event("E1"), event("E3")])
+        counted(exporter, detected=3, cancelled=1, **({"approved": 1} if approved else {}))
+        first_seen = exporter.scrape().value("event_first_seen_timestamp_seconds", event_id="E1")
+        exporter.kill()
+        state.rename(tmp_path / "away")
+        state.write_text("a file in the way")
+        eventually(lambda: time.time() > (first_seen or 0) + 2, "a later moment")
+        simulator.set_document([event("E1"), event("E2"), event("E3")])
+        exporter = run(path=state / "journal.sqlite")
+        counted(exporter, detected=3)
+        simulator.set_document([event("E1")])
+        eventually(lambda: exporter.scrape().transitions().get("cancelled") == 2, "two ends in memory")
+        state.unlink()
+        (tmp_path / "away").rename(state)
+        exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
+        polls_on(exporter, 4)
+        scrape = exporter.scrape()
+        # E2 was called off before, and again in memory; E3 in memory only.
+        twice = [row for row, count in Counter(rows(state)).items() if count > 1]
+        assert twice == []
+        ends = Counter(event_id for event_id, transition in rows(state) if transition in {"cancelled", "lost"})
+        assert all(count == 1 for count in ends.values()), ends
+        assert scrape.value("event_first_seen_timestamp_seconds", event_id="E1") == first_seen
+        assert scrape.total("event_approved") == approved
+        assert scrape.transitions() == Counter(transition for _, transition in rows(state))
+        exporter.kill()
+        assert run().scrape().transitions() == scrape.transitions()
+
+
+class TestOneWriter:
+    """Nobody else may write while the exporter runs, wherever it keeps its entries."""
+
+    def test_the_lock_is_kept_in_memory(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+        """While a disk error keeps the journal in memory, a second exporter is still refused."""
+        exporter = run()
+        with closing(sqlite3.connect(state / "journal.sqlite", isolation_level=None)) as backup:
+            backup.execute("BEGIN IMMEDIATE")
+            simulator.set_document([event("A")])
+            exporter.shows("the trouble", lambda scrape: scrape.value("journal_up") == 0)
+            assert refused(simulator.url, state)
+        exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
+        assert rows(state) == [("A", "detected")]
+
+    def test_a_link_is_no_second_journal(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
+    ) -> None:
+        """A second exporter on a symbolic link to the journal is refused, whichever part of the path is the link."""
+        run()
+        (tmp_path / "folder-link").symlink_to(state)
+        (tmp_path / "file-link.sqlite").symlink_to(state / "journal.sqlite")
+        for path in ("folder-link", "file-link.sqlite"):
+            assert refused(simulator.url, tmp_path / path), path
+
+    def test_root_leaves_nothing_in_the_way(
+        self, simulator: Simulator, follow: Callable[..., Follower], state: Path
+    ) -> None:
+        """A follower creates nothing, and what ``approve`` creates as root belongs to the owner of the folder."""
+        if os.geteuid() != 0:
+            pytest.fail("this test needs root, to make a folder of somebody else")
+        state.mkdir(mode=0o700)
+        os.chown(state, NOBODY, NOBODY)
+        simulator.set_document([event("A")])
+        follow().wait_for(("A", "detected"))
+        assert list(state.iterdir()) == []
+        command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "A", "--yes"]
+        subprocess.run(command, check=False, capture_output=True, env=environment(), timeout=2 * PATIENCE)
+        assert {path.stat().st_uid for path in state.iterdir()} == {NOBODY}
+
+
+def everything(folder: Path) -> None:
+    """Remove the journal, its logs and its lock."""
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def the_folder(folder: Path) -> None:
+    """Remove the folder too."""
+    shutil.rmtree(folder)
+
+
+def the_logs(folder: Path) -> None:
+    """Remove the write-ahead log and its index."""
+    for suffix in ("-wal", "-shm"):
+        (folder / f"journal.sqlite{suffix}").unlink()
+
+
+def replaced(folder: Path) -> None:
+    """Put an older copy of the journal in its place."""
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as journal, closing(sqlite3.connect(folder / "x")) as copy:
+        journal.backup(copy)
+    (folder / "x").replace(folder / "journal.sqlite")
+
+
+def linked(folder: Path) -> None:
+    """Give the journal a second name, as some backups do."""
+    os.link(folder / "journal.sqlite", folder / "journal.sqlite.backup")
+
+
+class TestRemoved:
+    """Somebody removes or replaces the files of a journal that is open."""
+
+    @pytest.mark.parametrize("remove", [everything, the_folder, the_logs, replaced, linked], ids=lambda f: f.__name__)
+    def test_nothing_is_lost(
+        self,
+        remove: Callable[[Path], None],
+        run: Callable[..., Exporter],
+        follow: Callable[..., Follower],
+        simulator: Simulator,
+        state: Path,
+    ) -> None:
+        """The journal is written again at the next poll, with its whole history, and a restart repeats nothing."""
+        exporter = run()
+        simulator.set_document([event("OLD"), event("A")])
+        counted(exporter, detected=2)
+        simulator.set_document([event("A")])
+        counted(exporter, detected=2, cancelled=1)
+        follower = follow()
+        settled(follower)
+        before = (state / "journal.sqlite").stat().st_ino
+        remove(state)
+        eventually(
+            lambda: (state / "journal.sqlite").exists() and (state / "journal.sqlite").stat().st_ino != before,
+            "the journal written again",
+        )
+        if remove is not linked:
+            exporter.shows("the error", lambda scrape: scrape.value("journal_errors_total") == 1)
+        simulator.set_document([event("A"), event("B")])
+        scrape = counted(exporter, detected=3, cancelled=1)
+        assert scrape.value("journal_up") == 1
+        follower.wait_for(("B", "detected"))
+        everything_known = [("OLD", "detected"), ("A", "detected"), ("OLD", "cancelled"), ("B", "detected")]
+        assert rows(state) == everything_known
+        exporter.kill()
+        counted(run(), detected=3, cancelled=1)
+        assert rows(state) == everything_known
+
+
+class TestAnotherVm:
+    """The journal came with a captured image."""
+
+    def test_it_is_set_aside(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+        """Another VM reports nothing of the first one's events, says so, and keeps the history aside."""
+        first = run()
+        simulator.set_document([event("THEIRS", not_before="Mon, 11 Apr 2022 22:26:58 GMT")])
+        counted(first, detected=1)
+        first.kill()
+        with Simulator(vm(1)) as other:
+            other.set_document([])
+            clone = run(url=other.url)
+            line = clone.wait_for_line("journal belongs to another VM: set aside.*").group()
+            polls_on(clone, 4)
+            assert clone.scrape().transitions() == {}
+            assert not clone.lines("event lost")
+            assert not clone.lines("event completed")
+            other.set_document([event("OURS")])
+            counted(clone, detected=1)
+        (aside,) = [path for path in state.glob("*.set-aside-*") if path.name[-4:] not in {"-wal", "-shm"}]
+        assert str(aside) in line
+        assert history(aside) == {"THEIRS"}
+        assert history(state) == {"OURS"}
+
+    def test_the_same_vm_keeps_it(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+        """A restart on the same VM keeps its journal."""
+        exporter = run()
+        simulator.set_document([event("OURS")])
+        counted(exporter, detected=1)
+        exporter.kill()
+        counted(run(), detected=1)
+        assert not list(state.glob("*.set-aside-*"))
+
+
+class TestClock:
+    """The clock is wrong at the start."""
+
+    def test_history_is_not_removed(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
+    ) -> None:
+        """With a clock that is 100 days ahead nothing is pruned, since IMDS' own clock does not confirm it."""
+        exporter = run()
+        simulator.set_document([event("OLD")])
+        counted(exporter, detected=1)
+        simulator.set_document([])
+        counted(exporter, detected=1, cancelled=1)
+        exporter.kill()
+        clock = WallClock(tmp_path / "faketime")
+        clock.set(100 * 86_400)
+        exporter = run(**clock.environment)
+        polls_on(exporter, 4)
+        exporter.kill()
+        assert history(state) == {"OLD"}
+
+    def test_a_day_at_once(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+        """With a clock that is right, what is older than the retention goes, at most a day's worth at a time."""
+        exporter = run()
+        simulator.set_document([event("OLD"), event("NEWER")])
+        counted(exporter, detected=2)
+        simulator.set_document([])
+        counted(exporter, detected=2, cancelled=2)
+        exporter.kill()
+        with closing(sqlite3.connect(state / "journal.sqlite")) as connection, connection:
+            now = time.time()
+            for event_id, days in (("OLD", 200), ("NEWER", 150)):
+                connection.execute(
+                    "UPDATE transitions SET wall = ? WHERE event_id = ?", (now - days * 86_400, event_id)
+                )
+                connection.execute("UPDATE lives SET ended = ? WHERE event_id = ?", (now - days * 86_400, event_id))
+        exporter = run()
+        eventually(lambda: history(state) == {"NEWER"}, "the oldest day removed")
+        polls_on(exporter, 4)
+        assert history(state) == {"NEWER"}
+        counted(exporter, detected=2, cancelled=2)
+
+
+def many(path: Path, count: int) -> None:
+    """Add transitions, each of an event of its own, to a journal that has one."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute("SELECT * FROM transitions").fetchone())
+        text = "record" if "record" in row else "said"
+        del row["seq"]
+        names = ", ".join(row)
+        marks = ", ".join(f":{name}" for name in row)
+        connection.executemany(
+            f"INSERT INTO transitions ({names}) VALUES ({marks})",  # noqa: S608 - names of columns
+            ({**row, text: row[text].replace('"A"', f'"N{number}"')} for number in range(count)),
+        )
+
+
+class TestFollowers:
+    """Followers across gaps of the exporter."""
+
+    def test_nothing_handled_comes_again(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
+    ) -> None:
+        """While the exporter is down, a follower with ``--since`` reports only what is new, and that once."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        first = follow("--since", "0")
+        first.wait_for(("A", "detected"))
+        cursor = first.told[0]["cursor"]
+        first.kill()
+        follower = follow("--since", cursor)
+        settled(follower)
+        exporter.kill()
+        asked = len(simulator.requests)
+        eventually(lambda: len(simulator.requests) > asked + 8, "polls of the follower's own")
+        assert follower.told == []
+        simulator.set_document([event("A"), event("B")])
+        follower.wait_for(("B", "detected"))
+        exporter = run()
+        counted(exporter, detected=2)
+        simulator.set_document([event("A"), event("B"), event("C")])
+        follower.wait_for(("B", "detected"), ("C", "detected"))
+
+    def test_there_and_back(self, follow: Callable[..., Follower], simulator: Simulator) -> None:
+        """A follower that polls by itself reports each of three reschedules, also the one that goes back."""
+        moments = ["Mon, 11 Apr 2072 22:26:58 GMT", "Mon, 11 Apr 2072 23:26:58 GMT"]
+        simulator.set_document([event("A", not_before=moments[0])])
+        follower = follow()
+        follower.wait_for(("A", "detected"))
+        expected = [("A", "detected")]
+        for number in (1, 0, 1):
+            simulator.set_document([event("A", not_before=moments[number])])
+            expected.append(("A", "rescheduled"))
+            follower.wait_for(*expected)
+
+    def test_a_long_history_is_streamed(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+    ) -> None:
+        """``--since 0`` over 60,000 transitions takes no more memory than over one."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        exporter.kill()
+        many(state / "journal.sqlite", 60_000)
+        run()
+        follower = follow("--since", "0")
+        eventually(lambda: follower.log.count("\n") == 60_001, "every line", 2 * PATIENCE)
+        peak = psutil.Process(follower.process.pid).memory_info().rss
+        assert peak < 64 << 20, f"{peak >> 20} MiB"
