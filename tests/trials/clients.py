@@ -208,7 +208,7 @@ def run(order: Order) -> Row:
     crowd_of = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     return Row(
         "clients",
-        f"{EVENTS} current events; {crowd_of} clients at a time, which connect again whenever they are closed "
+        f"{EVENTS} current events; {crowd_of} clients at a time, which connect again 1 to 10 s after they are closed "
         f"({connections.total():,} connections), over HTTP and TLS, with and without users, {seconds:g} s each, "
         f"seed {order.seed}",
         f"{SCRAPERS} scrapers among them, a new connection for each scrape, all answered: {'; '.join(figures)}",

@@ -43,7 +43,7 @@ MALFORMED = (
     b"POST /metrics HTTP/1.1\r\nHost: trial\r\nContent-Length: 1000000\r\n\r\n" + b"b" * 1_000_000,
 )
 _RESET = struct.pack("ii", 1, 0)
-_SHORTEST, _LONGEST = 0.2, 2.0  # seconds until a client that was closed comes again
+_SHORTEST, _LONGEST = 1.0, 10.0  # seconds until a client that was closed connects again
 
 
 class Crowd:
@@ -134,6 +134,7 @@ class Crowd:
 
     async def again(self, one: Callable[[], Awaitable[None]]) -> None:
         """Be such a client for ever."""
+        await asyncio.sleep(self._chance.uniform(0, _SHORTEST))
         while True:
             with suppress(OSError, asyncio.IncompleteReadError, ValueError):
                 await one()

@@ -22,7 +22,7 @@ from .messages import Request, Response, head, parse_request, plain
 if TYPE_CHECKING:
     from .tls import Tls
 
-_PIECE = 32 * 1024  # bytes of a body handed to the transport at once: what a client that never reads costs
+_PIECE = 16 * 1024  # bytes of a body handed to the transport at once: what a client that never reads costs
 _HEADER_END = re.compile(rb"\n\r?\n")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")  # before a request; RFC 9112, 2.2 says to ignore them
 _FIRST_PRINTABLE = 0x21  # a request cannot begin with a byte below it; the first byte of a TLS handshake is 0x16
@@ -43,7 +43,7 @@ class Limits:
     connections: int = 512  # half of the usual limit of 1024 descriptors; fewer if RLIMIT_NOFILE is lower
     header_bytes: int = 16 * 1024  # more than any scraper, proxy or browser sends
     header_lines: int = 100  # parsing takes time per line: 16 KiB of short lines would take 20 times as long
-    unsent_bytes: int = 16 * 1024 * 1024  # of all responses that clients do not read; shared bodies count once
+    unsent_bytes: int = 8 * 1024 * 1024  # of all responses that clients do not read; shared bodies count once
     backlog: int = 4096  # connections that the kernel keeps; a client beyond them waits one second or three
 
 
@@ -88,7 +88,7 @@ class ServerState:
         loop: where everything runs.
         inbox: the buffer into which every connection reads.
         access: who may connect.
-        respond: returns head and body for a request; the second argument is a refusal, if there is one.
+        respond: returns head and body for a request, given a refusal, if there is one, and whether to close afterwards.
         unread: called when a client does not read its response as fast as it is written.
         moved: called when a connection has made progress.
         leave: called when a connection has ended.
@@ -99,7 +99,7 @@ class ServerState:
     loop: asyncio.AbstractEventLoop
     inbox: memoryview
     access: AccessControl
-    respond: Callable[[Request, Response | None], tuple[h11.Response, bytes]]
+    respond: Callable[[Request, Response | None, bool], tuple[h11.Response, bytes]]
     unread: Callable[[], None]
     moved: Callable[["Connection"], None]
     leave: Callable[["Connection"], None]
@@ -362,22 +362,19 @@ class Connection(asyncio.BufferedProtocol):
             check.cancel()
 
     def _respond(self, request: Request, refusal: Response | None) -> None:
-        head, body = self.state.respond(request, refusal)
+        self._closing = self._unread or self._last or self._eof
+        head, body = self.state.respond(request, refusal, self._closing)
         self._send(head, b"" if request.method == "HEAD" else body)
 
     def _refuse(self, status: int) -> None:
         """Send an error and close. Without a parsed request, its first bytes tell whether it is HEAD."""
         response = plain(status)
-        self._unread = True
+        self._unread = self._closing = True
         is_head = self._received.partition(b" ")[0] == b"HEAD"
-        self._send(head(response, self.state.access.headers), b"" if is_head else response.body)
+        self._send(head(response, self.state.access.headers, close=True), b"" if is_head else response.body)
 
     def _send(self, head: h11.Response, body: bytes) -> None:
         """Write as much as the client takes; the rest follows when it reads."""
-        self._closing = self._unread or self._last or self._eof
-        if self._closing:
-            fields = [*head.headers.raw_items(), (b"Connection", b"close")]
-            head = h11.Response(status_code=head.status_code, headers=fields, reason=head.reason)
         if head.status_code in {204, 304}:
             body = b""
         data = self._http.send(head)

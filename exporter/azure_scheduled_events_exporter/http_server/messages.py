@@ -64,8 +64,8 @@ def plain(status: int, *headers: tuple[str, str]) -> Response:
     return Response(status, f"{_EXPLANATIONS[status]}\n".encode(), "text/plain; charset=utf-8", headers)
 
 
-def head(response: Response, extra: tuple[tuple[str, str], ...] = ()) -> h11.Response:
-    """Return the head to send. Headers in ``extra`` replace those of the same name.
+def head(response: Response, extra: tuple[tuple[str, str], ...] = (), *, close: bool = False) -> h11.Response:
+    """Return the head to send. Headers in ``extra`` replace those of the same name; ``close`` ends the connection.
 
     Raises:
         ValueError: the status is unknown.
@@ -80,6 +80,8 @@ def head(response: Response, extra: tuple[tuple[str, str], ...] = ()) -> h11.Res
         *response.headers,
     ]
     headers = [*((name, value) for name, value in headers if name.lower() not in replaced), *extra]
+    if close:
+        headers.append(("Connection", "close"))
     reason = HTTPStatus(response.status).phrase
     return h11.Response(status_code=response.status, headers=headers, reason=reason)
 

@@ -244,7 +244,7 @@ class Server:
             connection.expire()
         self._sweep = loop.call_later(self._sweep_seconds(), self._expire, loop) if self._connections else None
 
-    def _respond(self, request: Request, refusal: Response | None) -> tuple[h11.Response, bytes]:
+    def _respond(self, request: Request, refusal: Response | None, close: bool) -> tuple[h11.Response, bytes]:  # noqa: FBT001 - ServerState's signature
         """Return head and body for ``request``; whatever its handler does, there is a response."""
         handler, extra = self._routes.get(request.path), self._access.headers
         if refusal is not None:
@@ -256,7 +256,7 @@ class Server:
         else:
             try:
                 response = handler(request)
-                answer = head(response, extra)
+                answer = head(response, extra, close=close)
             except Exception as error:  # noqa: BLE001 - the server outlives any handler
                 self._log_handler(request.path, error)
                 response = plain(500)
@@ -264,7 +264,7 @@ class Server:
                 if self._failing.pop(request.path, None):
                     self._log.info("%s answers again", request.path)
                 return answer, response.body
-        return head(response, extra), response.body
+        return head(response, extra, close=close), response.body
 
     def _log_handler(self, path: str, error: Exception) -> None:
         """Log a handler when it begins to fail, or fails in another way, not at every request."""
