@@ -10,7 +10,7 @@ import pytest
 from freezegun import api as freezer
 
 from azure_scheduled_events_exporter.commands.events import COLUMNS, event_row
-from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, ObservationContext, approve, observe
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
@@ -44,12 +44,16 @@ def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
     time.tzset()
 
 
-def announced(not_before: datetime, known: Lifecycles | None = None, **fields: object) -> Lifecycles:
-    """Return what is known once IMDS shows an event with this NotBefore, seen at the moment of the real clock."""
+def announcement(not_before: datetime) -> Document:
+    """Return the document that announces an event. To be read before freezegun begins: it makes local time UTC."""
     when = not_before.strftime("%a, %d %b %Y %H:%M:%S GMT")
-    document = parse_document(body(entry(**{"NotBefore": when, "Resources": ["vm_0"], **fields})))
-    found, _ = observe(known or Lifecycles(), document, ObservationContext(system_clock().now(), "vm_0"))
-    return found
+    return parse_document(body(entry(NotBefore=when, Resources=["vm_0"])))
+
+
+def seen(document: Document) -> Lifecycles:
+    """Return what is known once IMDS shows ``document`` at the moment of the real clock."""
+    known, _ = observe(Lifecycles(), document, ObservationContext(system_clock().now(), "vm_0"))
+    return known
 
 
 @pytest.mark.parametrize(("_zone", "moment"), BORDERS, indirect=["_zone"])
@@ -57,9 +61,10 @@ def announced(not_before: datetime, known: Lifecycles | None = None, **fields: o
 def test_countdown_across_a_change_of_local_time(moment: str) -> None:
     """Exposition, API, page and table count down to NotBefore in UTC, whatever local time and calendar do."""
     not_before = datetime.fromisoformat(moment) + timedelta(seconds=NOTICE)
+    document = announcement(not_before)
     with freezegun.freeze_time(moment) as clock:
         assert isinstance(clock, freezer.FrozenDateTimeFactory)
-        known = announced(not_before)
+        known = seen(document)
         (life,) = known.current.values()
         snapshot = Snapshot(vm_name="vm_0", current=known.current)
         exposition = Exposition(lambda: snapshot, time.time)
@@ -79,11 +84,11 @@ def test_countdown_across_a_change_of_local_time(moment: str) -> None:
 @pytest.mark.parametrize("step", [-3600, 3600], ids=["back", "forward"])
 def test_latency_after_a_step_of_the_clock(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """How long an approval took is measured without the step by which the wall clock was set right meanwhile."""
+    document = announcement(datetime(2026, 11, 21, 14, tzinfo=UTC))
     with freezegun.freeze_time("2026-11-21T12:00:00Z") as clock:
         assert isinstance(clock, freezer.FrozenDateTimeFactory)
         monkeypatch.setattr(time, "monotonic", freezer.real_monotonic)  # a step moves the wall clock only
-        not_before = datetime(2026, 11, 21, 14, tzinfo=UTC)
-        known = announced(not_before)
+        known = seen(document)
         clock.tick(step)
         known, (change,) = approve(known, list(known.current), Approver.OPERATOR, system_clock().now())
         statistics = Statistics().plus([measure(change)])
