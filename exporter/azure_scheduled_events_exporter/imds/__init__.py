@@ -1,4 +1,4 @@
-"""The wire to the Azure Instance Metadata Service: where it is, one request at a time, never over its limit.
+"""The client of the Azure Instance Metadata Service: its address, one request at a time, within its rate limit.
 
-Knows nothing of what an answer means for an event.
+Must not know what an answer means for an event. Used by ``service`` and the commands; the poller is handed a client.
 """

@@ -1,4 +1,4 @@
-"""One running exporter: its threads, its signals, its rights, and what the service manager is told.
+"""One running exporter: threads, signals, privileges, and notifications to the service manager.
 
-The only package that puts the others together.
+The only package that connects the others. Must not decide what an event means.
 """

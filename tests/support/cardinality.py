@@ -1,6 +1,6 @@
 """How many series an exporter costs: counted in the exposition of real ones, on the simulator.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.cardinality``; it prints the tables of docs/fleet.md, and with
+Run: ``PYTHONPATH=tests .venv/bin/python -m support.cardinality``; it prints the tables of docs/fleet.md, and with
 ``--update`` writes them there. Nothing here depends on the speed of the machine.
 """
 
@@ -30,10 +30,11 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine
+from support.paths import ROOT
 from support.programs import Exporter, Scrape
 
-PAGE = Path(__file__).parent.parent / "docs" / "fleet.md"
-BEGIN, END = "<!-- written by benchmarks/cardinality.py -->\n", "<!-- end -->\n"
+PAGE = ROOT / "docs" / "fleet.md"
+BEGIN, END = "<!-- written by tests/support/cardinality.py -->\n", "<!-- end -->\n"
 VM, PEER = "vmss_0", "vmss_1"
 INTERVAL = 5  # seconds between scrapes
 FLEETS = (1, 100, 10_000)

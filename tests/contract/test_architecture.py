@@ -1,0 +1,48 @@
+"""The map in CONTRIBUTING.md, and what may import what outside the package."""
+
+import ast
+import re
+import tomllib
+
+from support.paths import ROOT
+
+PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
+MAP = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## The map")[2].partition("\n## ")[0]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def layers() -> list[list[str]]:
+    """Return the layers that import-linter holds, the highest first; a layer's members do not know each other."""
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    (found,) = [each["layers"] for each in contracts if each["type"] == "layers"]
+    return [[name.strip() for name in layer.split(":")] for layer in found]
+
+
+def summary(name: str) -> str:
+    """Return the first line of the docstring of a package or module."""
+    path = PACKAGE / name / "__init__.py"
+    source = path if path.exists() else PACKAGE / f"{name}.py"
+    return (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0].replace("``", "`")
+
+
+def test_the_picture_shows_the_layers() -> None:
+    """The picture in CONTRIBUTING.md has the layers of pyproject.toml, in their order."""
+    drawn = MAP.partition("```text\n")[2].partition("```")[0]
+    rows = [re.findall(r"[a-z_]+", line) for line in drawn.splitlines() if not set(line) <= set(" |v")]
+    assert rows == [layer for layer in layers() if layer != ["__main__"]]
+
+
+def test_the_table_says_what_the_docstrings_say() -> None:
+    """Each package and module has one row in CONTRIBUTING.md, with the first line of its docstring."""
+    wanted = [f"| `{name}` | {summary(name)} |" for layer in layers() for name in sorted(layer) if name != "__main__"]
+    assert [line for line in MAP.splitlines() if line.startswith("| `")] == wanted
+
+
+def test_tests_and_benchmarks_do_not_depend_on_each_other() -> None:
+    """Tests import nothing of benchmarks; benchmarks use what is in tests/support, as the tests do."""
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    assert not [path for path in tests if re.search(r"(?m)^\s*(from|import) benchmarks", path.read_text("utf-8"))]
+    benchmarks = sorted((ROOT / "benchmarks").glob("*.py"))
+    assert benchmarks
+    wrong = r"(?m)^\s*(from|import) (unit|wire|end_to_end|contract|fuzz|trials)\b"
+    assert not [path for path in benchmarks if re.search(wrong, path.read_text("utf-8"))]
