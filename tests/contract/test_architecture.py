@@ -22,7 +22,8 @@ def summary(name: str) -> str:
     """Return the first line of the docstring of a package or module."""
     path = PACKAGE / name / "__init__.py"
     source = path if path.exists() else PACKAGE / f"{name}.py"
-    return (ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or "").partition("\n")[0].replace("``", "`")
+    text = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0].replace("``", "`")
 
 
 def test_the_picture_shows_the_layers() -> None:

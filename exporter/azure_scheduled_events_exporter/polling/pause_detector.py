@@ -1,7 +1,7 @@
-"""This process's own rhythm: it notices by how much it is late, since who is late may have stood still.
+"""Detects pauses of this VM from late wake-ups of this process.
 
-Reads clocks and waits, both handed in; what a reading means is ``core.pause``'s, and how much attention is due
-``polling.pause_tracker``'s.
+Reads clocks and waits, both handed in. ``core.pause`` decides what a reading means, and ``polling.pause_tracker`` how
+often to sample.
 """
 
 import threading

@@ -1,0 +1,42 @@
+"""Names and messages use the standard terms, not the ones that this project once made up."""
+
+import re
+
+import pytest
+
+from support.paths import ROOT
+
+# What replaced them stands beside each: the standard term of the field.
+OLD = {
+    r"class House": "ServerState",
+    r"(Open)?Door": "AccessControl, AllowAll",
+    r"Teller": "EventLog",
+    r"Tally|class Measured": "Statistics, Measurement",
+    r"class Pace": "PollSchedule",
+    r"Rhythm|class Attention|PauseWatch": "PauseDetector, SamplingMode, PauseTracker",
+    r"Vantage|class (Instant|Reading)": "ObservationContext, Timestamp, ClockSample",
+    r"leave_sign|lateness|back_in": "record_heartbeat, overdue_seconds, extend_deadline",
+    r"stood_still|rejoined": "record_pause, merge_recovered",
+    r"of_process|settled_metrics|polled_metrics": "process_metrics, state_metrics, poll_metrics",
+    r"Tracer|Verdict": "SpanDelivery, ExportResult",
+    r"[Ww]ould hold": "effective",
+    r"[Tt]he other side": "peer",
+    r"[Ww]ho is late": "delayed",
+    r"[Ss]tranger": "client certificate rejected",
+}
+CLEAN = ("alerts", "dashboards", "deploy", "docs", "exporter")
+KINDS = {".py", ".md", ".yaml", ".yml", ".sh", ".html", ".tpl"}
+
+
+@pytest.mark.parametrize("folder", CLEAN)
+def test_no_word_of_the_old_dialect(folder: str) -> None:
+    """A reader meets the field's own terms in code, messages and pages."""
+    old = re.compile(rf"\b({'|'.join(OLD)})\b")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.suffix in KINDS and "node_modules" not in path.parts
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for match in old.finditer(line)
+    ]
+    assert not found, "write instead: " + "; ".join(OLD.values())
