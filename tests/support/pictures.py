@@ -12,7 +12,9 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+from alerts import resolve
 from support.fleet import Fleet, Group
+from support.paging import write
 from support.paths import ROOT
 
 JSON = ROOT / "dashboards" / "json"
@@ -65,7 +67,9 @@ def main(command: str, folder: Path) -> None:
     """Play the story and have it drawn into ``folder``."""
     with tempfile.TemporaryDirectory() as work:
         policy = ("--approval.policy", "documented")
-        with Fleet(Path(work), (WEB, BATCH), interval="5s", flags=policy) as fleet:
+        write(Path(work), "prometheus/", resolve({"job": "exporter", "evaluation.watcher-interval": "5s"}))
+        rules = Path(work) / "prometheus" / "prometheus-rules.yml"
+        with Fleet(Path(work), (WEB, BATCH), interval="5s", flags=policy, rules=rules) as fleet:
             began = time.time()
 
             def wait_until(moment: float) -> None:
