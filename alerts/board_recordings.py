@@ -23,17 +23,17 @@ EXPORTER_INFO = "azure_scheduled_events:exporter_info"
 BLIND = "azure_scheduled_events:exporter_blind"
 BLIND_SECONDS = "azure_scheduled_events:exporter_blind_seconds"
 BLIND_SHARE = "azure_scheduled_events:exporters_blind:ratio"
-POLLS = "azure_scheduled_events:polls:rate5m"
-FAILED_POLLS = "azure_scheduled_events:exporter_failed_polls:ratio_rate5m"
-THROTTLED_POLLS = "azure_scheduled_events:exporter_throttled_polls:rate5m"
-POLL_DURATION = "azure_scheduled_events:poll_duration_seconds:quantile_mean5m"
-POLL_PACE = "azure_scheduled_events:poll_pace:min_rate5m"
+POLLS = "azure_scheduled_events:polls:rate"
+FAILED_POLLS = "azure_scheduled_events:exporter_failed_polls:ratio"
+THROTTLED_POLLS = "azure_scheduled_events:exporter_throttled_polls:rate"
+POLL_DURATION = "azure_scheduled_events:poll_duration_seconds:quantile"
+POLL_PACE = "azure_scheduled_events:poll_pace:min"
 ANSWER_AGE = "azure_scheduled_events:answer_age_seconds:quantile"
 MEMORY = "azure_scheduled_events:process_resident_memory_bytes:quantile"
-CPU = "azure_scheduled_events:process_cpu_seconds:quantile_rate5m"
+CPU = "azure_scheduled_events:process_cpu_seconds:quantile"
 JOURNAL_OFF = "azure_scheduled_events:exporter_journal_off"
 SPANS_QUEUED = "azure_scheduled_events:spans_queued:sum"
-SPANS = "azure_scheduled_events:spans:rate5m"
+SPANS = "azure_scheduled_events:spans:rate"
 APPROVAL_REQUESTS = "azure_scheduled_events:approval_requests:increase5m"
 
 SILENT_SECONDS = 120
@@ -52,14 +52,15 @@ _BY_TARGET = "on (job, instance)"
 
 def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups; those of exporters are several, because one core evaluates a group."""
-    slow = settings.duration("evaluation.watcher-interval")
+    slow, job = settings.duration("evaluation.watcher-interval"), f'{{job=~"{settings.text("job")}"}}'
+    window = f"{max(60, 4 * settings.number('scrape.interval')):g}s"  # a rate needs several scrapes
     return (
         Group("azure-scheduled-events-board-events", settings.duration("evaluation.interval"), _events(settings)),
         Group("azure-scheduled-events-board-exporters", slow, _exporters(settings)),
-        Group("azure-scheduled-events-board-polls", slow, _polls()),
-        Group("azure-scheduled-events-board-poll-times", slow, _poll_times()),
-        Group("azure-scheduled-events-board-processes", slow, _processes(f'{{job=~"{settings.text("job")}"}}')),
-        Group("azure-scheduled-events-board-delivery", slow, _delivery()),
+        Group("azure-scheduled-events-board-polls", slow, _polls(window)),
+        Group("azure-scheduled-events-board-poll-times", slow, _poll_times(window)),
+        Group("azure-scheduled-events-board-processes", slow, _processes(job, window)),
+        Group("azure-scheduled-events-board-delivery", slow, _delivery(window)),
     )
 
 
@@ -200,36 +201,37 @@ def _reason(job: str) -> str:
     return f"(up{{{job}}} == 0) + 1 or {_BY_TARGET} ({_UP} == 0) + 2 or {_BY_TARGET} 0 * ({silent}) + 3"
 
 
-def _polls() -> tuple[Recording, ...]:
+def _polls(window: str) -> tuple[Recording, ...]:
     polls, every = f"{METRIC}polls_total", f"{METRIC}poll_duration_seconds_count"
     return (
-        Recording(POLLS, f"sum by (job, outcome) (rate({polls}[5m]))", "polls by outcome, of all exporters"),
+        Recording(POLLS, f"sum by (job, outcome) (rate({polls}[{window}]))", "polls by outcome, of all exporters"),
         Recording(
             FAILED_POLLS,
-            f'1 - rate({polls}{{outcome="ok"}}[5m]) / ignoring (outcome) rate({every}[5m]) > 0.001',
+            f'1 - rate({polls}{{outcome="ok"}}[{window}]) / ignoring (outcome) rate({every}[{window}]) > 0.001',
             "the share of polls that failed, of exporters with failed polls",
         ),
         Recording(
             THROTTLED_POLLS,
-            f'rate({polls}{{outcome="throttled"}}[5m]) > 0',
+            f'rate({polls}{{outcome="throttled"}}[{window}]) > 0',
             "polls that IMDS refused because of their number, of exporters with such polls",
         ),
     )
 
 
-def _poll_times() -> tuple[Recording, ...]:
-    seconds, count = (f"rate({METRIC}poll_duration_seconds_{each}[5m])" for each in ("sum", "count"))
+def _poll_times(window: str) -> tuple[Recording, ...]:
+    seconds, count = (f"rate({METRIC}poll_duration_seconds_{each}[{window}])" for each in ("sum", "count"))
     return (
         Recording(POLL_DURATION, _quantiles(f"{seconds} / {count}"), "how long polls take, over the exporters' means"),
         Recording(
             POLL_PACE,
-            f"min by (job) ({count} * {METRIC}poll_interval_seconds)",
+            f"min by (job) ({count} * {METRIC}poll_interval_seconds"
+            f" and {_BY_TARGET} (time() - process_start_time_seconds > {window.removesuffix('s')}))",
             "polls made for each poll that was due, of the slowest exporter",
         ),
     )
 
 
-def _processes(job: str) -> tuple[Recording, ...]:
+def _processes(job: str, window: str) -> tuple[Recording, ...]:
     return (
         Recording(
             ANSWER_AGE,
@@ -237,15 +239,15 @@ def _processes(job: str) -> tuple[Recording, ...]:
             "the age of the last valid answer of IMDS, over the exporters",
         ),
         Recording(MEMORY, _quantiles(f"process_resident_memory_bytes{job}"), "memory, over the exporters"),
-        Recording(CPU, _quantiles(f"rate(process_cpu_seconds_total{job}[5m])"), "CPU time, over the exporters"),
+        Recording(CPU, _quantiles(f"rate(process_cpu_seconds_total{job}[{window}])"), "CPU time, over the exporters"),
     )
 
 
-def _delivery() -> tuple[Recording, ...]:
+def _delivery(window: str) -> tuple[Recording, ...]:
     return (
         Recording(JOURNAL_OFF, f"{METRIC}journal_up == 0", "exporters whose journal is not on disk"),
         Recording(SPANS_QUEUED, f"sum by (job) ({METRIC}spans_queued)", "trace spans that wait for the collector"),
-        Recording(SPANS, f"sum by (job, outcome) (rate({METRIC}spans_total[5m]))", "trace spans by outcome"),
+        Recording(SPANS, f"sum by (job, outcome) (rate({METRIC}spans_total[{window}]))", "trace spans by outcome"),
         Recording(
             APPROVAL_REQUESTS,
             f"sum by (job, outcome) (increase({METRIC}approval_requests_total[5m]))",

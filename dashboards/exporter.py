@@ -77,7 +77,7 @@ def _stat(
 def _answer() -> list[g.Panel]:
     return [
         _stat(
-            "Exporters that cannot see",
+            "Blind exporters",
             "Prometheus cannot scrape them, IMDS does not answer them, or they stopped polling.",
             q.TRUST,
             "suffix: blind",
@@ -203,7 +203,7 @@ def _top(title: str, text: str, width: int, expr: str, unit: str, column: str, e
         transformations=columns({"vm_name": "VM", "Value": column, "instance": "Instance"}, "job", "quantile"),
         options={"sortBy": [{"displayName": column, "desc": True}]},
         defaults={"noValue": empty},
-        overrides=[by_name("VM", links=vm_link("VM"), custom__minWidth=80), by_name(column, custom__width=120)],
+        overrides=[by_name("VM", links=vm_link("VM"), custom__minWidth=80), by_name(column, custom__width=95)],
     )
 
 
@@ -292,7 +292,7 @@ def _delivery() -> list[g.Panel]:
         _graph(
             "Spans by outcome",
             "Trace spans by what the collector answered.",
-            6,
+            5,
             [graph(q.SPANS_BY_OUTCOME, "{{outcome}}")],
             "cps",
             overrides=painted({"exported": FINE, "failed": BLIND}),
@@ -300,14 +300,14 @@ def _delivery() -> list[g.Panel]:
         _graph(
             "Spans queued over time",
             "Trace spans that wait for the collector, of all exporters of the chosen jobs.",
-            6,
+            5,
             [graph(q.SPANS_OVER_TIME, "queued")],
             "none",
         ),
         _graph(
             "Requests to approve",
             "Approvals that exporters requested from IMDS in five minutes, by answer.",
-            6,
+            5,
             [graph(q.REQUESTS, "{{outcome}}")],
             "none",
             overrides=painted(REQUEST_COLORS),
@@ -317,7 +317,7 @@ def _delivery() -> list[g.Panel]:
             g.Table,
             "Versions and policies",
             "How many exporters run which version on which Python, and which approval policy.",
-            (6, 8),
+            (9, 8),
             tables(q.VERSIONS, q.POLICIES),
             links=manual("exporters"),
             transformations=columns(
@@ -340,19 +340,19 @@ def _process() -> list[g.Panel]:
         _quantiles(
             "CPU",
             "CPU time of an exporter: the median, the 99th percentile and the highest.",
-            7,
+            6,
             q.CPU_OVER_TIME,
             "percentunit",
         ),
-        _top("Most CPU", "The ten exporters with the most CPU time.", 5, q.MOST_CPU, "percentunit", "CPU", none),
+        _top("Most CPU", "The ten exporters with the most CPU time.", 6, q.MOST_CPU, "percentunit", "CPU", none),
         _quantiles(
             "Memory",
             "Resident memory of an exporter: the median, the 99th percentile and the highest. It should stay flat.",
-            7,
+            6,
             q.MEMORY_OVER_TIME,
             "bytes",
         ),
         _top(
-            "Most memory", "The ten exporters with the most resident memory.", 5, q.MOST_MEMORY, "bytes", "Memory", none
+            "Most memory", "The ten exporters with the most resident memory.", 6, q.MOST_MEMORY, "bytes", "Memory", none
         ),
     ]

@@ -248,12 +248,12 @@ def _now() -> list[g.Panel]:
                     "Value #E": "on VMs ",
                 }
             ),
-            defaults={"noValue": " "},
+            defaults={"noValue": "No current event is known."},
             overrides=[
                 by_name("Type", custom__width=90),
-                *(colored(name, 72, thresholds=waiting) for name in ("Waiting", "on VMs")),
+                *(colored(name, 72, thresholds=waiting, noValue=" ") for name in ("Waiting", "on VMs")),
                 countdown("Next in", without=" "),
-                *(colored(name, 72, thresholds=started) for name in ("Started", "on VMs ")),
+                *(colored(name, 72, thresholds=started, noValue=" ") for name in ("Started", "on VMs ")),
             ],
         ),
         panel(
@@ -278,13 +278,13 @@ def _now() -> list[g.Panel]:
             ],
             thresholds=steps(NEUTRAL, (0.001, WAITING), (0.5, IMPACT)),
             options={"sortBy": [{"displayName": "Share", "desc": True}]},
-            defaults={"min": 0, "max": 1, "decimals": 0, "noValue": " "},
+            defaults={"min": 0, "max": 1, "decimals": 0, "noValue": "No VM with an exporter is hit."},
             overrides=[
                 by_name("Zone", custom__width=50),
                 by_name("Region", custom__minWidth=80),
                 by_name("Scale set", custom__minWidth=80),
-                colored("Share", 60),
-                colored("Share ", 60),
+                colored("Share", 60, noValue=" "),
+                colored("Share ", 60, noValue=" "),
             ],
         ),
         panel(
@@ -388,6 +388,7 @@ def _history() -> list[g.Panel]:
                     custom__minWidth=180,
                 ),
                 by_name("Events", unit="none", decimals=0, custom__width=80),
+                *(by_name(name, noValue="did not wait") for name in ("Median", "Slowest")),
             ],
         ),
         _by_type(

@@ -112,8 +112,8 @@ APPROVED_BY = texts(
         "operator": ("an operator", APPROVED),
         "elsewhere": ("somebody elsewhere", APPROVED),
         "external": ("somebody elsewhere", APPROVED),
-        "nobody": ("nobody: NotBefore came", IMPACT),
-        "deadline": ("nobody: NotBefore came", IMPACT),
+        "nobody": ("nobody", IMPACT),
+        "deadline": ("nobody", IMPACT),
     }
 )
 REQUEST_COLORS: Mapping[str, str] = {"accepted": APPROVED, "rejected": BLIND, "error": POLLS["http_error"]}

@@ -365,5 +365,6 @@ def _counted() -> list[g.Panel]:
             links=manual("vm"),
             custom={"lineInterpolation": "stepAfter"},
             defaults={"decimals": 0, "color": FIXED, "noValue": "no document in this time"},
+            overrides=painted({"changes of the document": WAITING}),
         ),
     ]

@@ -298,6 +298,6 @@ def test_missing_recording_rules_are_named(tmp_path: Path) -> None:
     with Fleet(tmp_path, (Group("bare", ("1",), ({"type": "Freeze", "announced_at": "1h"},)),)) as fleet:
         stage = Stage(fleet.prometheus, time.time(), {"${vm:regex}": "bare_0", "$vm": "bare_0"})
         eventually(lambda: fleet.prometheus.one("azure_scheduled_events_up"), "a scrape")
-        first = {"fleet": "Can I trust this?", "vm": "Does it see?", "exporter": "Exporters that cannot see"}
+        first = {"fleet": "Can I trust this?", "vm": "Does it see?", "exporter": "Blind exporters"}
         assert {uid: stage.value(uid, title) for uid, title in first.items()} == dict.fromkeys(first, MISSING)
         assert stage.value("fleet", "VMs about to be hit") == UNKNOWN
