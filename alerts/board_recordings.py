@@ -53,7 +53,7 @@ _BY_TARGET = "on (job, instance)"
 def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups; those of exporters are several, because one core evaluates a group."""
     slow, job = settings.duration("evaluation.watcher-interval"), f'{{job=~"{settings.text("job")}"}}'
-    window = f"{max(60, 4 * settings.number('scrape.interval')):g}s"  # a rate needs several scrapes
+    window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
     return (
         Group("azure-scheduled-events-board-events", settings.duration("evaluation.interval"), _events(settings)),
         Group("azure-scheduled-events-board-exporters", slow, _exporters(settings)),
