@@ -29,6 +29,7 @@ WITHOUT_DATA = {
     "vm": {},
     "exporter": {
         "Failed polls A": "no poll failed",
+        "Slowest poll rate A": "no exporter has run for a minute",
         "Throttled polls A": "no poll was throttled",
         "Failed writes of the journal A": "every write succeeded",
         "Spans queued by exporter A": "nothing is traced",
