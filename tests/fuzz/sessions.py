@@ -77,6 +77,7 @@ class _Access:
     headers = (("X-Frame-Options", "deny"),)
 
     def __init__(self, log: logging.Logger) -> None:
+        self.retire: Callable[[bool], None] = lambda _: None
         self._pool = ThreadPoolExecutor(1)
         self._auth = BasicAuth([(b"user", b"$2b$04$right")], _matches, self._pool, log)
 
@@ -85,10 +86,8 @@ class _Access:
         return None if request.path == "/open" else self._auth.judge(request.headers.get("authorization", ""), client)
 
     async def watch(self, retire: Callable[[bool], None]) -> None:
-        """Make all clients come again now and then, half of the times because they are trusted no more."""
-        for distrust in itertools.cycle((False, True)):
-            await asyncio.sleep(0.3)
-            retire(distrust)
+        """Keep ``retire`` for the script."""
+        self.retire = retire
 
     def close(self) -> None:
         """End the thread."""
@@ -129,7 +128,8 @@ class _World:
 
         routes = {path: lambda _, body=body: Response(200, body, "text/plain") for path, body in _PAGES.items()}
         pages = {**routes, "/open": routes["/small"], "/raises": raises}
-        server = Server(ListenAddress("127.0.0.1", 0), pages, _LIMITS, access=_Access(self.log), log=self.log)
+        self._access = _Access(self.log)
+        server = Server(ListenAddress("127.0.0.1", 0), pages, _LIMITS, access=self._access, log=self.log)
         await server.start()
         return server
 
@@ -156,6 +156,8 @@ class _World:
         number, action = step % _CLIENTS, step // _CLIENTS % 12
         if action == 10:
             await asyncio.sleep(argument / 255 * 0.12)
+            if not argument % 8:
+                self._access.retire(argument % 16 == 0)
             return
         client = clients[number]
         if client is None:
