@@ -197,7 +197,7 @@ def run(order: Order) -> Row:
     """Attack one exporter after another, each with another combination of TLS and users."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, DESCRIPTORS) if most > 0 else DESCRIPTORS, most))
-    counts, seconds = (SHORT, 3.0) if order.short else (FULL, 60.0)
+    counts, seconds = (SHORT, 3.0) if order.short else (FULL, 20.0)
     figures = []
     connections: Counter[str] = Counter()
     for name in COMBINATIONS if not order.short else COMBINATIONS[::3]:

@@ -575,8 +575,8 @@ class TestLimits:
             for number, client in enumerate(clients):
                 client.sendall(request(f"/?{number}"))
                 assert client.recv(1, socket.MSG_PEEK)
-            assert sum(len(one.body) for one in running.server._connections) <= 8_000_000
             assert read_answer(clients[-1]) == bodies[-1]
+            assert sum(len(one.body) for one in running.server._connections) <= 8_000_000
 
     def test_stop_closes_at_once(self) -> None:
         """Stop waits for nobody: idle, trickling and never-reading clients are closed at once."""
