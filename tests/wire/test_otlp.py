@@ -1,6 +1,7 @@
 """OTLP over real HTTP: what a collector receives, what its answers mean, and which variables hold."""
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.collector import ACCEPT, HANG, Collector, Reply
-from support.programs import eventually
+from support.programs import PATIENCE, eventually
 
 LOG = logging.getLogger("tests.otlp")
 TRACE = "c7061bacafdc4513b24baa5f13a16123"
@@ -276,6 +277,20 @@ class TestVariables:
         assert len(spans) == 2 * len(kept)
 
 
+def trickle(listener: socket.socket, ending: threading.Event) -> None:
+    """Answer one request with a byte every fifth of a second, until the client or the test has had enough."""
+    client, _ = listener.accept()
+    with client:
+        client.recv(1 << 16)
+        for byte in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000:
+            if ending.wait(0.2):
+                return
+            try:
+                client.sendall(bytes([byte]))
+            except OSError:
+                return
+
+
 class TestAnswers:
     """What an answer means."""
 
@@ -378,6 +393,50 @@ class TestAnswers:
             delivery.stop([CHILD], 1.2)
             assert time.monotonic() - began < 9.0
             assert journal.spans_queued() == 1
+
+    def test_a_limit(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+        """A batch that is too large for the collector is sent in smaller ones, and every span arrives."""
+        collector.limit = 5
+        spans = [replace(CHILD, span_id=f"{number:016x}") for number in range(1, 77)]
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, *spans)
+            eventually(lambda: delivery.exported == len(spans), "all exported")
+        assert delivery.failed == 0
+        assert len(collector.spans()) == len(spans)
+        assert not caplog.records
+
+    def test_one_span_too_large(self, collector: Collector) -> None:
+        """A single span that is too large is rejected for good, and does not hold up the others."""
+        collector.limit = 0
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.failed == 2, "both rejected")
+            assert journal.spans_queued() == 0
+
+    def test_a_trickle(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A collector that sends its answer byte by byte is given up when the time for the whole exchange is over."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ending = threading.Event()
+            thread = threading.Thread(target=trickle, args=(listener, ending), daemon=True)
+            thread.start()
+            began = time.monotonic()
+            result = OtlpSender(f"http://127.0.0.1:{listener.getsockname()[1]}").send([ROOT], IDENTITY, None)
+            assert time.monotonic() - began < 8
+            ending.set()
+            thread.join(PATIENCE)
+        assert not result.settled
+        assert "no answer" in result.reason
+
+    def test_a_mistake_here_settles_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Spans that could not be sent for a reason on this machine stay in the journal."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem")
+        with delivering(OtlpSender("https://127.0.0.1:9")) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            result = OtlpSender("https://127.0.0.1:9").send([ROOT], IDENTITY, 2.0)
+            assert not result.settled
+            assert journal.spans_queued() == 1
+        assert delivery.failed == 0
 
     def test_odd_text(self, collector: Collector) -> None:
         """No text that IMDS can send keeps a span from its collector."""

@@ -4,13 +4,17 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.journal.files import read_only, writable
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.gate import Gate, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch
@@ -394,3 +398,95 @@ def test_operators_wish_survives_a_kill(state: Path, start_exporter: Callable[..
         assert operator.returncode == 0
         assert again.scrape().value("approval_latency_seconds_count", approved_by="operator") == 1
         assert approved(simulator) == [("Reboot", "vmss_0")]
+
+
+def queued(state: Path) -> list[str]:
+    """Return the EventIds of the approval requests that have no result."""
+    with closing(read_only(state)) as store:
+        return [request.event_id for request in store.open_requests()]
+
+
+@contextmanager
+def stopped(exporter: Exporter) -> Iterator[None]:
+    """Let the exporter stand still for the length of the block."""
+    exporter.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        exporter.process.send_signal(signal.SIGCONT)
+
+
+def nothing_was_sent(simulator: Simulator, exporter: Exporter) -> None:
+    """Let the exporter poll a while, and see that it has asked for nothing."""
+    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > polls + 4)
+    assert [seen for seen in simulator.requests if seen.method == "POST"] == []
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_request_is_withdrawn(
+    number: int, status: int, simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """``approve`` that ends before its request was sent withdraws it, and the exporter never sends it."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
+    with stopped(exporter):
+        operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+        eventually(lambda: queued(state) == [event_id], "the request")
+        operator.send_signal(number)
+        said, _ = operator.communicate(timeout=2 * PATIENCE)
+        assert operator.returncode == status
+        assert said.splitlines()[-1] == f"{event_id}: withdrawn before it was sent"
+        assert queued(state) == []
+    nothing_was_sent(simulator, exporter)
+
+
+def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """A request that a killed ``approve`` left behind is not fulfilled once its operator would have given up."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    now = time.time()
+    with closing(writable(state)) as store:
+        store.request_approval({event_id: None}, "ada", now - 60, now - 30)
+    eventually(lambda: queued(state) == [], "a result")
+    nothing_was_sent(simulator, exporter)
+
+
+def test_requests_hold_for_what_was_shown(state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """An event whose NotBefore has moved since the operator saw it is not approved, and the operator learns why."""
+    with Simulator(Scenario("quiet", "Nothing happens.", VMS, ())) as simulator:
+        moments = [formatdate(time.time() + hours * 3600, usegmt=True) for hours in (1, 2)]
+        event: dict[str, object] = {
+            "EventId": "MOVED",
+            "EventType": "Reboot",
+            "EventStatus": "Scheduled",
+            "EventSource": "Platform",
+        }
+        event |= {"ResourceType": "VirtualMachine", "Resources": ["vmss_0"], "Description": ""}
+        simulator.set_document([{**event, "NotBefore": moments[0], "DurationInSeconds": -1}])
+        exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--journal.path", str(state))
+        exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
+        command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "MOVED", "--yes"]
+        with stopped(exporter):
+            operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+            eventually(lambda: queued(state) == ["MOVED"], "the request")
+            simulator.set_document([{**event, "NotBefore": moments[1], "DurationInSeconds": -1}])
+        said, _ = operator.communicate(timeout=2 * PATIENCE)
+        assert operator.returncode == 1
+        assert said.splitlines()[-1].startswith("MOVED: not approved: NotBefore was ")
+        nothing_was_sent(simulator, exporter)
+
+
+def test_a_question_keeps_no_exporter_from_starting(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """While the operator thinks, an exporter can start; the approval then goes through it."""
+    event_ids(simulator)
+    exporters: list[Exporter] = []
+    status, said = on_terminal(
+        simulator.url, state, b"y\n", lambda: exporters.append(start(start_exporter, simulator.url, state))
+    )
+    assert status == 0, said
+    exporters[0].shows("approved", lambda scrape: scrape.total("event_approved") == 2)
+    assert exporters[0].scrape().value("approval_requests_total", outcome="accepted") == 1

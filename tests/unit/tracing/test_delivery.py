@@ -319,3 +319,25 @@ def test_another_protocol(endpoint: str | None, variables: dict[str, str], name:
 def test_a_protocol_that_does_no_harm(variables: dict[str, str], *, on: bool) -> None:
     """The one protocol may be named, the variable for traces wins, and without tracing nobody looks at either."""
     assert is_on(None, variables) is on
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "variables", "complaint"),
+    [
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "0"}, "OTEL_EXPORTER_OTLP_TIMEOUT: '0' is not a number of"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "soon"}, "TRACES_TIMEOUT: 'soon' is not a number of"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=\u20ac"}, "OTEL_EXPORTER_OTLP_HEADERS: holds a character"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=%E2%82%AC"}, "no HTTP header can carry"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=b%0D%0Ac"}, "no HTTP header can carry"),
+        ("localhost:4318", {}, "--otlp.endpoint: not an address of a collector"),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://c:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT: not an address"),
+        (None, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://[::1"}, "TRACES_ENDPOINT: not an address"),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99999"}, "not an address"),
+    ],
+)
+def test_what_can_never_be_sent(endpoint: str | None, variables: dict[str, str], complaint: str) -> None:
+    """Settings with which no request could ever be sent are refused, in one line, without the secrets in headers."""
+    with pytest.raises(UsageError) as refused:
+        is_on(endpoint, variables)
+    assert complaint in str(refused.value)
+    assert "\u20ac" not in str(refused.value)
