@@ -20,7 +20,7 @@ from pathlib import Path
 from trials.trial import FAILURES, Order, Row
 
 # In the order in which they begin: the longest first, so that the others run beside it.
-TRIALS = ("imds", "kills", "collector", "approvals", "disk", "power", "clock", "suspended", "clients")
+TRIALS = ("imds", "kills", "collector", "approvals", "disk", "journal", "power", "clock", "suspended", "clients")
 BEGIN, END = "<!-- torture: begin -->", "<!-- torture: end -->"
 HEAD = ["| trial | what was done | what came of it |", "| --- | --- | --- |"]
 

@@ -17,3 +17,8 @@ def test_power() -> None:
 def test_disk() -> None:
     """A disk that is full, read-only, damaged, somebody else's or locked stops no poll, and loses nothing."""
     assert "none lost or twice" in row("disk")
+
+
+def test_journal() -> None:
+    """Whatever is done to the journal's files, each transition is there once, in order, also for followers."""
+    assert "each once in the journal" in row("journal")
