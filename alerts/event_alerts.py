@@ -1,46 +1,21 @@
-"""What Azure does to VMs, one alert per event: in one group, so that no page waits for a second evaluation."""
+"""One alert per event, and no second one for the same event.
+
+Each fires straight from what exporters show, in one evaluation. It stays while the event is remembered
+(``event_recordings``). Its labels are the event's id and type only, since everything else may change.
+"""
 
 from types import MappingProxyType
 
-from .event_recordings import ANNOUNCED, DURATION, LEFT, event_recordings
-from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
+from azure_scheduled_events_exporter.core.event_types import EventType
+
+from .event_recordings import event_recordings
+from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, Recording, expression
+from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed
 from .settings import Settings
 
-_WHO = "{{ $labels.resources }}{{ with $labels.scale_set }} of scale set {{ . }}{{ end }}"
-_WHEN = (
-    "It {{ if gt $value 0.0 }}begins in {{ $value | humanizeDuration }}, or sooner if approved"
-    "{{ else if eq $value 0.0 }}has begun{{ else }}may begin at any moment{{ end }}."
-)
 _EVENT = "Event {{ $labels.event_id }}."
-_KNOWN = "Preempt|Terminate|Redeploy|Reboot|Freeze"
-_REQUESTED = ("Terminate", "Redeploy", "Reboot")
-
-_LOSSES = {
-    "Preempt": "The VM is deleted or deallocated: memory and ephemeral disks are lost, and nothing stops it.",
-    "Terminate": "The VM is deleted: memory, ephemeral disks and the disks set to be deleted with it are lost.",
-    "Redeploy": "The VM starts anew on another host: memory and ephemeral disks (temporary and local) are lost.",
-    "Reboot": "The VM restarts: memory is lost, disks are kept.",
-    "Freeze": "The VM is paused: memory, files and connections are kept, but nothing answers meanwhile.",
-}
-_VERBS = {
-    "Preempt": "is evicted",
-    "Terminate": "is deleted",
-    "Redeploy": "is moved to another host",
-    "Reboot": "is rebooted",
-    "Freeze": "is paused",
-}
-_SUMMARIES = {
-    "Preempt": "Azure evicts a Spot VM.",
-    "Terminate": "A VM is being deleted.",
-    "Redeploy": "Azure moves a VM to another host.",
-    "Reboot": "Azure reboots a VM.",
-    "Freeze": "Azure pauses a VM.",
-}
-_REQUESTED_SUMMARIES = {
-    "Terminate": "A user has a VM deleted.",
-    "Redeploy": "A user has a VM moved to another host.",
-    "Reboot": "A user has a VM rebooted.",
-}
+_BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)
+_WITHOUT_NOTICE = f'event_type=~"{EventType.REBOOT}|{EventType.REDEPLOY}"'
 
 
 def event_group(settings: Settings) -> Group:
@@ -48,83 +23,106 @@ def event_group(settings: Settings) -> Group:
     rules: tuple[Recording | Alert, ...] = (
         *event_recordings(settings),
         _preempt(settings),
-        *(rule for event_type in _REQUESTED for rule in _by_source(event_type, settings)),
+        *(rule for event_type in _BY_SOURCE for rule in _by_source(event_type, settings)),
         *_freezes(settings),
-        _without_notice(),
+        _without_notice(settings),
         _unknown_type(settings),
     )
     return Group("azure-scheduled-events", settings.duration("evaluation.interval"), rules)
 
 
-def _soon(selector: str, settings: Settings) -> str:
-    """The rows that are no degraded host, which is told by an alert of its own."""
-    return f"{LEFT}{{{selector}}} <= {settings.number('degraded-host.notice')}"
+def _lines(*parts: str) -> str:
+    return "\n".join(parts)
 
 
-def _alert(event_type: str, text: str, severity: str, summary: str, addition: str = "") -> Alert:
-    description = f"{_WHO} {_VERBS[event_type]}. {_WHEN} {_LOSSES[event_type]} {addition}{_EVENT}"
-    return Alert(PREFIX + event_type, text, severity, summary, description, Dashboard.VM)
+def far(event_type: str, settings: Settings) -> str:
+    """Return the events so far ahead that they mean a degraded host, which has an alert of its own."""
+    return f"{not_before(event_type, settings)} - time() > {settings.number('degraded-host.notice')}"
+
+
+def _soon(event_type: str, settings: Settings) -> str:
+    return _lines(current(event_type), "unless on (event_id)", far(event_type, settings))
+
+
+def _alert(event_type: EventType, text: str, severity: str, summary: str, cause: str = "") -> Alert:
+    name = f"{PREFIX}{event_type}{'Requested' if cause else ''}"
+    description = f"{VMS} will be {event_type.facts.participle}{cause}. {TIME} {event_type.facts.loss} {_EVENT}"
+    return Alert(name, text, severity, summary, description, Dashboard.VM)
 
 
 def _preempt(settings: Settings) -> Alert:
     text = _soon('event_type="Preempt"', settings)
-    return _alert("Preempt", text, settings.text("preempt.severity"), _SUMMARIES["Preempt"])
+    return _alert(EventType.PREEMPT, text, settings.text("preempt.severity"), "Azure evicts a Spot VM.")
 
 
-def _by_source(event_type: str, settings: Settings) -> tuple[Alert, Alert]:
-    """What Azure does on its own pages; what a user asked for is no surprise."""
-    text = _soon(f'event_type="{event_type}",event_source!="User"', settings)
-    if event_type != "Terminate":  # told by WithoutNotice instead, so that one event is one page
-        text += f"\nand on (event_id) {ANNOUNCED}"
-    asked = _soon(f'event_type="{event_type}",event_source="User"', settings)
+_SUMMARIES = {
+    EventType.TERMINATE: ("A VM will be deleted.", "A user deletes a VM."),
+    EventType.REDEPLOY: ("Azure moves a VM to another host.", "A user moves a VM to another host."),
+    EventType.REBOOT: ("Azure reboots a VM.", "A user reboots a VM."),
+}
+
+
+def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]:
+    """What Azure does on its own is critical. What a user requested is not: somebody knows already."""
+    matcher = f'event_type="{event_type}"'
+    soon, by_user = _soon(matcher, settings), requested(matcher, settings)
+    platform = _lines(soon, "unless on (event_id)", by_user, "unless on (event_id)", unattributed(matcher, settings))
+    if event_type is not EventType.TERMINATE:  # WithoutNotice has the others, so that one event is one page
+        platform = _lines(platform, "and on (event_id)", announced(matcher, settings))
+    summary, summary_requested = _SUMMARIES[event_type]
     severity = settings.text(f"{event_type.lower()}.severity")
+    user = _lines(soon, "and on (event_id)", by_user)
     return (
-        _alert(event_type, text, severity, _SUMMARIES[event_type]),
-        Alert(
-            f"{PREFIX}{event_type}Requested",
-            asked,
-            settings.text("requested.severity"),
-            _REQUESTED_SUMMARIES[event_type],
-            f"{_WHO} {_VERBS[event_type]} as a user asked. {_WHEN} {_LOSSES[event_type]} {_EVENT}",
-            Dashboard.VM,
-        ),
+        _alert(event_type, platform, severity, summary),
+        _alert(event_type, user, settings.text("requested.severity"), summary_requested, ", as a user requested"),
     )
 
 
 def _freezes(settings: Settings) -> tuple[Alert, Alert]:
-    freeze, short = _soon('event_type="Freeze"', settings), settings.number("freeze.short")
-    long = expression(f"""
-        {freeze}
-        unless on (event_id) {DURATION} < {short}
+    matcher = 'event_type="Freeze"'
+    freeze = _soon(matcher, settings)
+    short = expression(f"""
+        (
+          max by (event_id) ({DURATION}{{{matcher}}})
+          or on (event_id)
+          max by (event_id) (last_over_time({LENGTH}{{{matcher}}}[{settings.duration("longest")}]))
+        ) < {settings.number("freeze.short")}
     """)
-    brief = expression(f"""
-        {freeze}
-        and on (event_id) {DURATION} < {short}
-    """)
+    kept = EventType.FREEZE.facts.loss
     return (
-        _alert("Freeze", long, settings.text("freeze.severity"), _SUMMARIES["Freeze"]),
+        _alert(
+            EventType.FREEZE,
+            _lines(freeze, "unless on (event_id)", short),
+            settings.text("freeze.severity"),
+            "Azure pauses a VM.",
+        ),
         Alert(
             f"{PREFIX}ShortFreeze",
-            brief,
+            _lines(freeze, "and on (event_id)", short),
             "info",
-            "Azure pauses a VM for some seconds.",
-            f"{_WHO} is paused for less than {settings.duration('freeze.short')}. {_WHEN} {_LOSSES['Freeze']} {_EVENT}",
+            "Azure pauses a VM for a few seconds, or not at all.",
+            f"{VMS} will be paused for less than {settings.duration('freeze.short')}. {TIME} {IMPACT}{kept} {_EVENT}",
             Dashboard.VM,
         ),
     )
 
 
-def _without_notice() -> Alert:
+def _without_notice(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}WithoutNotice",
-        expression(f"""
-            {LEFT}{{event_type=~"Reboot|Redeploy",event_source!="User"}} == 0
-            unless on (event_id) {ANNOUNCED}
-        """),
+        _lines(
+            current(_WITHOUT_NOTICE),
+            "unless on (event_id)",
+            requested(_WITHOUT_NOTICE, settings),
+            "unless on (event_id)",
+            unattributed(_WITHOUT_NOTICE, settings),
+            "unless on (event_id)",
+            announced(_WITHOUT_NOTICE, settings),
+        ),
         "critical",
         "A VM went down without notice, as it does when its host fails.",
-        f"{_WHO} is down: the first word of the {{{{ $labels.event_type }}}} was that it has begun. "
-        f"Memory is lost; after a Redeploy ephemeral disks are lost too. {_EVENT}",
+        f"{VMS} is down: the {{{{ $labels.event_type }}}} had already started when it was first reported. "
+        f"Memory is lost. After a Redeploy, ephemeral disks are lost too. {_EVENT}",
         Dashboard.VM,
         labels=MappingProxyType({"event_status": "Started"}),
     )
@@ -133,9 +131,9 @@ def _without_notice() -> Alert:
 def _unknown_type(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}UnknownType",
-        _soon(f'event_type!~"{_KNOWN}"', settings),
+        _soon(f'event_type!~"{"|".join(EventType)}"', settings),
         "warning",
         "Azure announces an event of a type that these rules do not know.",
-        f"{_WHO} is about to meet a {{{{ $labels.event_type }}}}. {_WHEN} What will be lost is not known. {_EVENT}",
+        f"{VMS}: Azure announces a {{{{ $labels.event_type }}}}. {TIME} What it does is not known. {_EVENT}",
         Dashboard.VM,
     )

@@ -1,141 +1,221 @@
-"""One row per event, whatever the number of exporters that report it.
+"""What the rules remember: the recordings about events and about the VMs that events touch.
 
-Every VM of a placement group reports every event of the group, each exporter polls and is scraped at its own
-moment, and the VM an event is about goes away in the middle of it. So the rows must not depend on who answers just
-now: an event is over when an exporter that knew it answers without it, not when everybody who knew it fell silent.
+No alert needs a recording to fire for the first time. Recordings keep an alert firing while the exporters that
+reported its event do not answer, end it when one of them answers without the event, and feed the dashboards. A
+recording reads scraped series, its own past, and at most one other level of recordings.
 """
 
-from azure_scheduled_events_exporter.metrics.collector import SPECS
-
 from .rule import Group, Recording, expression
+from .series import (
+    ANNOUNCED,
+    APPROVED,
+    DELETING,
+    DURATION,
+    EVENT,
+    INFO,
+    INSTANCE,
+    LENGTH,
+    NOT_BEFORE,
+    OVER,
+    PLANNED,
+    SEEN,
+    SHOWN,
+    STARTED,
+    UP,
+    VM,
+    VM_EVENT,
+    VM_SURVIVED,
+    WARNED,
+    identified,
+    seeing,
+)
 from .settings import Settings
 
-INFO = "azure_scheduled_events_event_info"
-EVENT = "azure_scheduled_events:event"
-LEFT = "azure_scheduled_events:event_seconds_left"
-ANNOUNCED = "azure_scheduled_events:event_announced"
-STARTED = "azure_scheduled_events:event_started"
-DURATION = "azure_scheduled_events:event_duration_seconds"
-NOT_BEFORE = "azure_scheduled_events:event_not_before_timestamp_seconds"
-OVER = "azure_scheduled_events:event_over"
-REMEMBERED = "azure_scheduled_events:event_remembered"
-LIVE = "azure_scheduled_events:event_live"
-
-# What is left are the target's own labels, which Prometheus keeps unique: unlike ``on (job, instance)``, this cannot
-# find two partners, and a rule that does would fail as a whole.
-SAME_TARGET = f"ignoring ({', '.join(sorted({*SPECS['event_info'].labels, *SPECS['instance_info'].labels}))})"
-
-
-def event_recordings(settings: Settings) -> tuple[Recording, ...]:
-    """Return the rules, in the order in which they need each other."""
-    memory = settings.duration("memory")
-    return (
-        Recording(
-            LIVE,
-            f"count by (event_id, event_type, event_source, event_status, resources) ({INFO})",
-            "what exporters show just now: how many of them say the same of an event",
-        ),
-        Recording(
-            REMEMBERED,
-            f"max by (event_id) (last_over_time({LIVE}[{memory}])) unless on (event_id) {OVER}",
-            "recent events that nobody has called over: a missed scrape and a rebooting VM end no event",
-        ),
-        Recording(EVENT, _event(), "one row per event: how many exporters report it"),
-        Recording(
-            STARTED,
-            expression(f"""
-                max by (event_id) ({LIVE}{{event_status="Started"}})
-                or on (event_id)
-                ({STARTED} and on (event_id) {EVENT})
-            """),
-            "current events that have started; nothing un-starts",
-        ),
-        Recording(
-            ANNOUNCED,
-            expression(f"""
-                max by (event_id) ({LIVE}{{event_status!="Started"}})
-                or on (event_id)
-                (last_over_time({ANNOUNCED}[1h]) and on (event_id) {EVENT})
-            """),
-            "current events that were seen before they started",
-        ),
-        Recording(
-            NOT_BEFORE,
-            expression(f"""
-                (
-                  max by (event_id) (azure_scheduled_events_event_not_before_timestamp_seconds)
-                  or on (event_id)
-                  ({NOT_BEFORE} and on (event_id) {REMEMBERED})
-                )
-                unless on (event_id) {STARTED}
-            """),
-            "when a scheduled event may begin",
-        ),
-        Recording(
-            DURATION,
-            expression(f"""
-                max by (event_id) (azure_scheduled_events_event_duration_seconds{{event_type="Freeze"}})
-                or on (event_id)
-                ({DURATION} and on (event_id) {EVENT})
-            """),
-            "the announced length of a Freeze; absent when unknown",
-        ),
-        Recording(
-            LEFT,
-            expression(f"""
-                {EVENT} * 0 + on (event_id) group_left () ({NOT_BEFORE} - time())
-                or
-                ({EVENT} and on (event_id) {STARTED}) * 0
-                or
-                {EVENT} * 0 - 1
-            """),
-            "the row with the time left to NotBefore, negative once overdue; 0 started, -1 unknown",
-        ),
-    )
+_OWN = f'{INFO}{{scope="self"}}'
 
 
 def memory_group(settings: Settings) -> Group:
-    """Return the group that says which events are over.
+    """Return the group that says which events are over."""
+    return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (_over(settings),))
 
-    It may be an evaluation behind the rows, which then end that much later: so a page need not wait for it.
+
+def event_recordings(settings: Settings) -> tuple[Recording, ...]:
+    """Return what is recorded about events: first what exporters show now, then what is remembered."""
+    return (
+        Recording(
+            SHOWN,
+            f"count by (event_id, event_type, event_source, event_status) ({INFO})",
+            "how many exporters show the event now",
+        ),
+        Recording(
+            SEEN,
+            f"max by (event_id, event_type) {seeing(INFO)} * 0 + time()",
+            "when an exporter that reaches IMDS last showed the event",
+        ),
+        Recording(
+            WARNED,
+            expression(f"""
+                group by (event_id, event_type) (
+                  {INFO}{{event_status!="Started"}}
+                  or on (event_id)
+                  {ANNOUNCED} == 1
+                  or on (event_id)
+                  {APPROVED} == 1
+                )
+            """),
+            "events that somebody saw, or approved, before they started",
+        ),
+        Recording(
+            PLANNED,
+            expression(f"""
+                (
+                  min by (event_id, event_type) {seeing(NOT_BEFORE)}
+                  or on (event_id)
+                  min by (event_id, event_type) ({NOT_BEFORE})
+                )
+                unless on (event_id) {INFO}{{event_status="Started"}}
+            """),
+            "NotBefore of events that have not started",
+        ),
+        Recording(
+            LENGTH,
+            f"max by (event_id, event_type) ({DURATION})",
+            "the announced length of the impact; absent when unknown",
+        ),
+        Recording(EVENT, _event(settings), "1 for each current event, also while no exporter answers"),
+        Recording(
+            STARTED,
+            expression(f"""
+                group by (event_id, event_type) (
+                  {INFO}{{event_status="Started"}} unless on (event_id) {OVER}
+                  or on (event_id)
+                  (
+                    last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("longest")}])
+                    and on (event_id) last_over_time({SHOWN}[{settings.duration("memory")}])
+                    unless on (event_id) {OVER}
+                  )
+                )
+            """),
+            "1 for each current event that has started",
+        ),
+    )
+
+
+def vm_group(settings: Settings) -> Group:
+    """Return the group of the VMs that events touch."""
+    deleting, day = f'event_type=~"{DELETING}"', "1d"
+    rules = (
+        Recording(
+            VM_EVENT,
+            expression(f"""
+                max by (event_id, event_type, event_status, job, instance) ({_OWN})
+                * on (job, instance) group_left ({VM})
+                topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
+                or on (event_id, job, instance)
+                max by (event_id, event_type, event_status, job, instance) ({_OWN})
+            """),
+            "1 while the exporter of a VM shows an event of this VM",
+        ),
+        Recording(
+            VM_SURVIVED,
+            expression(f"""
+                group by (job, instance) (
+                  last_over_time({VM_EVENT}{{{deleting}}}[{day}]) and on (job, instance) {UP} == 1
+                )
+                unless on (job, instance) {INFO}{{scope="self",{deleting}}}
+            """),
+            "VMs whose exporter answers although a Preempt or Terminate of them has left",
+        ),
+    )
+    return Group("azure-scheduled-events-vms", settings.duration("evaluation.interval"), rules)
+
+
+def _over(settings: Settings) -> Recording:
+    """Who reported an event and now answers without it has seen its end.
+
+    An answer without the event counts after two evaluations, so that an event that a faulty answer hid for a moment
+    does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
     """
-    memory = settings.duration("memory")
-    over = Recording(
+    memory, pause = settings.duration("memory"), settings.several("evaluation.interval", 2)
+    return Recording(
         OVER,
         expression(f"""
-            max by (event_id) (
-              last_over_time({INFO}[{memory}])
-              and on (job, instance)
-              azure_scheduled_events_last_success_timestamp_seconds > 0
-            )
-            unless on (event_id) {LIVE}
+            (
+              (
+                max by (event_id) (last_over_time({INFO}[{memory}]) and on (job, instance) {UP} == 1)
+                or on (event_id)
+                max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
+              )
+              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])")}
+            ) * 0 + time()
         """),
-        "recent events that an exporter with eyes knew and does not show any more",
+        "events that are over: an exporter that showed the event answers without it",
     )
-    return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (over,))
 
 
-def _event() -> str:
-    """A row keeps the labels that it began with as long as its event is reported so.
+def remembered(settings: Settings) -> str:
+    """Return the events that are shown, or were lately, and that nobody has seen the end of.
 
-    The scale set is named if any reporter knows it at the beginning. Learnt later, or forgotten by an exporter that
-    comes back from the very reboot that it reports, it would make a second row, and that a second page. It is looked
-    up for new rows only: that join is the dearest of all rules.
+    In this order: seen later than its end was, if that was seen; shown by a blind exporter; started, and the VM is
+    away.
     """
+    memory, longest = settings.duration("memory"), settings.duration("longest")
+    started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
     return expression(f"""
-        {EVENT} * 0
-        + on (event_id, event_type, event_source, resources) group_left ()
-        sum without (event_status) ({LIVE})
-        or on (event_id)
         (
-          count by (event_id, event_type, event_source, resources, scale_set) (
-            ({INFO} unless on (event_id, event_type, event_source, resources) {EVENT})
-            * {SAME_TARGET} group_left (scale_set)
-            azure_scheduled_events_instance_info{{scale_set!=""}}
+          (
+            max by (event_id, event_type) (last_over_time({SEEN}[{memory}]))
+            unless on (event_id)
+            max by (event_id) (last_over_time({OVER}[{memory}]))
+            > on (event_id)
+            max by (event_id) (last_over_time({SEEN}[{memory}]))
+            or on (event_id)
+            max by (event_id, event_type) (
+              last_over_time({SHOWN}[{memory}]) unless on (event_id) last_over_time({OVER}[{memory}])
+            )
+            or on (event_id)
+            max by (event_id, event_type) (
+              last_over_time({started}[{longest}])
+              and on (job, instance) up
+              unless on (job, instance) {UP} == 1
+              unless on (event_id) last_over_time({OVER}[{longest}])
+            )
           )
-          or on (event_id)
-          sum without (event_status) ({LIVE})
+          unless on (event_id)
+          (
+            last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
+            and on (vm_id) {seeing(f'{INSTANCE}{{vm_id!=""}}')}
+            unless on (event_id) {INFO}
+            unless on (event_id) last_over_time({SEEN}[{settings.several("evaluation.interval", 4)}])
+          )
         )
-        or on (event_id)
-        ({EVENT} and on (event_id) {REMEMBERED})
     """)
+
+
+def _event(settings: Settings) -> str:
+    """Return the rows.
+
+    A row keeps the labels that it began with: those that most exporters showed when the event appeared.
+    """
+    memory = settings.duration("memory")
+    new = f"({INFO} unless on (event_id) last_over_time({EVENT}[{memory}]))"
+    return (
+        expression(f"""
+        group by (event_id, event_type, event_source, resources, scale_set) (
+          topk by (event_id) (1, count_over_time({EVENT}[{memory}]))
+          or on (event_id)
+          topk by (event_id) (1,
+            count by (event_id, event_type, event_source, resources, scale_set) (
+              max by (event_id, event_type, event_source, resources, job, instance) ({new})
+              * on (job, instance) group_left (scale_set)
+              topk by (job, instance) (1, {INSTANCE}{{scale_set!=""}} and on (job, instance) {new})
+            )
+            or on (event_id)
+            count by (event_id, event_type, event_source, resources) ({new})
+          )
+        )
+        and on (event_id)
+    """)
+        + "\n"
+        + remembered(settings)
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
+from .descriptions import plain
 from .rule import Alert, Group
 from .rules import annotations, groups
 from .settings import Settings
@@ -94,7 +95,8 @@ def _built(alert: Alert, settings: Settings) -> dict[str, Any]:
     query = core.Target(
         expr=alert.expression, refId="A", instant=True, datasource=settings.text("grafana.datasource"), intervalFactor=1
     )
-    texts = {name: _template(text) for name, text in annotations(alert, settings).items()}
+    texts = {**annotations(alert, settings), "description": plain(alert.description)}
+    texts = {name: _template(text) for name, text in texts.items() if name != "vms"}
     built: dict[str, Any] = core.AlertRulev9(
         title=alert.name,
         uid=_uid(alert),

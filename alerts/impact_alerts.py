@@ -1,225 +1,124 @@
-"""What is wrong with how an event goes, and how much of a scale set or zone it hits."""
+"""How much of a scale set or a zone events hit at the same time. VMs are counted, not scrape targets."""
 
-from types import MappingProxyType
-
-from .event_recordings import EVENT, INFO, LEFT, NOT_BEFORE, SAME_TARGET, STARTED
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
+from .series import (
+    INFO,
+    OVER,
+    SCALE_SET,
+    SCALE_SET_VMS,
+    VM,
+    VM_EVENT,
+    VM_HIT,
+    ZONE,
+    ZONE_VMS,
+    identified,
+    not_before,
+    requested,
+    seeing,
+)
 from .settings import Settings
 
-NOTICE = "azure_scheduled_events:event_notice_seconds"
-SEVERE = "azure_scheduled_events:event_severe"
-HIT = "azure_scheduled_events:vm_hit"
-SCALE_SET_VMS = "azure_scheduled_events:scale_set_vms"
-ZONE_VMS = "azure_scheduled_events:zone_vms"
-SCALE_SET_HIT = "azure_scheduled_events:scale_set_hit:ratio"
-ZONE_HIT = "azure_scheduled_events:zone_hit:ratio"
-
-_INSTANCE = "azure_scheduled_events_instance_info"
-_FIRST_SEEN = "azure_scheduled_events_event_first_seen_timestamp_seconds"
-_WHO = (
-    "The {{ $labels.event_type }} of {{ $labels.resources }}{{ with $labels.scale_set }} of scale set {{ . }}{{ end }}"
-)
-_EVENT = "Event {{ $labels.event_id }}."
-_SCHEDULED = MappingProxyType({"event_status": "Scheduled"})
-_STARTED = MappingProxyType({"event_status": "Started"})
-
-
-def life_group(settings: Settings) -> Group:
-    """Return the group of single events that need a closer look."""
-    rules: tuple[Recording | Alert, ...] = (
-        _notice(settings),
-        _overdue(settings),
-        _started_too_long(settings),
-        _short_notice(settings),
-        _degraded_host(settings),
-    )
-    return Group("azure-scheduled-events-lives", settings.duration("evaluation.interval"), rules)
+_SEVERE = 'event_type!="Freeze"'
 
 
 def impact_groups(settings: Settings) -> tuple[Group, Group]:
-    """Return the groups of scale sets and zones: their sizes, which change slowly, and how much of them is hit."""
-    rules: tuple[Recording | Alert, ...] = (*_hits(settings), _scale_set_hit(settings), _zone_hit(settings))
+    """Return the groups of places: their sizes, which change slowly, and how much of them is hit."""
+    rules: tuple[Recording | Alert, ...] = (
+        Recording(VM_HIT, _hit_before(settings), "1 for each VM that events hit and that does not answer now"),
+        _scale_set_hit(settings),
+        _zone_hit(settings),
+    )
     return (
-        Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places()),
+        Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _sizes(settings)),
         Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules),
     )
 
 
-def approval_groups(settings: Settings) -> tuple[Group, Group]:
-    """Return the groups of approvals that are missing and that were refused."""
-    interval = settings.duration("evaluation.watcher-interval")
-    return (
-        Group("azure-scheduled-events-approvals", interval, (_not_approved(settings),)),
-        Group("azure-scheduled-events-refusals", interval, (_approval_refused(),)),
-    )
-
-
-def _notice(settings: Settings) -> Recording:
-    return Recording(
-        NOTICE,
-        expression(f"""
-                {EVENT} * 0 + on (event_id) group_left ()
-                (
-                  {NOT_BEFORE}
-                  -
-                  min by (event_id) (
-                    {_FIRST_SEEN}{{scope="self"}}
-                    > {SAME_TARGET} group_left ()
-                    process_start_time_seconds{{job=~"{settings.text("job")}"}} + 30
-                  )
-                )
-            """),
-        "the notice really given, by the event's own VM if it was watching when the event appeared",
-    )
-
-
-def _places() -> tuple[Recording, ...]:
-    return (
+def _sizes(settings: Settings) -> tuple[Recording, ...]:
+    away = f"last_over_time({VM_EVENT}[{settings.duration('longest')}])"
+    return tuple(
         Recording(
-            SCALE_SET_VMS,
-            f'count by (scale_set) ({_INSTANCE}{{scale_set!=""}})',
-            "the exporters of a scale set that answer",
-        ),
-        Recording(
-            ZONE_VMS,
-            f'count by (location, zone) ({_INSTANCE}{{zone!=""}})',
-            "the exporters in a zone that answer",
-        ),
-    )
-
-
-def _hits(settings: Settings) -> tuple[Recording, ...]:
-    memory = settings.duration("memory")
-    return (
-        Recording(
-            SEVERE,
+            name,
             expression(f"""
-                max by (event_id) (
-                  {LEFT}{{event_type!="Freeze",event_source!="User"}} <= {settings.number("hit.together")}
+                count by ({place}) (
+                  group by (vm_id, {place}) ({identified()}) or group by (vm_id, {place}) ({away})
                 )
             """),
-            "events that hit now or soon, neither requested nor a mere pause",
-        ),
-        Recording(
-            HIT,
-            expression(f"""
-                max by (event_id, job, instance, scale_set, location, zone) (
-                  ({INFO}{{scope="self"}} and on (event_id) {SEVERE})
-                  * {SAME_TARGET} group_left (scale_set, location, zone)
-                  {_INSTANCE}
-                )
-                or on (event_id, job, instance)
-                ({HIT} and on (event_id) {SEVERE})
-            """),
-            "the VMs that such events are about, also when they are down already",
-        ),
-        Recording(SCALE_SET_HIT, _share(SCALE_SET_VMS, "scale_set", memory), "the share of a scale set that is hit"),
-        Recording(ZONE_HIT, _share(ZONE_VMS, "location, zone", memory), "the share of a zone that is hit"),
+            f"the VMs of a {what}: those with an exporter that answers, and those that an event has taken away",
+        )
+        for name, place, what in ((SCALE_SET_VMS, SCALE_SET, "scale set"), (ZONE_VMS, ZONE, "zone"))
     )
 
 
-def _share(vms: str, place: str, memory: str) -> str:
-    """VMs that are gone already still count as part of the whole."""
+def _mild(settings: Settings) -> str:
+    """Return the events that do not count: those requested, and those that are not due soon."""
     return expression(f"""
-        count by ({place}) (max by (job, instance, {place}) ({HIT}))
-        / on ({place}) max_over_time({vms}[{memory}])
+        (
+          {requested(_SEVERE, settings)}
+          or on (event_id)
+          {not_before(_SEVERE, settings)} > time() + {settings.number("hit.together")}
+        )
     """)
 
 
-def _not_approved(settings: Settings) -> Alert:
-    return Alert(
-        f"{PREFIX}NotApproved",
-        expression(f"""
-            ({LEFT} > 0) < {settings.number("not-approved.within")}
-            and on (event_id)
-            (
-              {INFO}{{scope="self"}}
-              and on (job, instance)
-              azure_scheduled_events_approval_policy_info{{policy!="off"}}
-            )
-            unless on (event_id)
-            azure_scheduled_events_event_approved == 1
-        """),
-        "warning",
-        "An event is due and has not been approved, where a policy approves events.",
-        f"{_WHO} begins in {{{{ $value | humanizeDuration }}}} without approval: "
-        f"the workload may not be drained. {_EVENT}",
-        Dashboard.VM,
-        labels=_SCHEDULED,
-    )
-
-
-def _overdue(settings: Settings) -> Alert:
-    return Alert(
-        f"{PREFIX}Overdue",
-        f"{LEFT} < -{settings.number('overdue.after')}",
-        "warning",
-        "An event should have begun long ago and is still scheduled.",
-        f"{_WHO} is still Scheduled although its NotBefore has passed. It may begin at any moment. {_EVENT}",
-        Dashboard.VM,
-        labels=_SCHEDULED,
-    )
-
-
-def _started_too_long(settings: Settings) -> Alert:
-    return Alert(
-        f"{PREFIX}StartedTooLong",
-        f"{EVENT} and on (event_id) {STARTED}",
-        "warning",
-        "An event began long ago and has not ended.",
-        f"{_WHO} has been Started for more than {settings.duration('started.limit')}: "
-        f"the VM may be stuck, or a second impact may follow. {_EVENT}",
-        Dashboard.VM,
-        holds=settings.duration("started.limit"),
-        labels=_STARTED,
-    )
-
-
-def _short_notice(settings: Settings) -> Alert:
-    types = ("Freeze", "Reboot", "Redeploy", "Terminate", "Preempt")
-    parts = (f'{NOTICE}{{event_type="{each}"}} < {settings.number(f"notice.{each.lower()}")}' for each in types)
-    return Alert(
-        f"{PREFIX}ShortNotice",
-        "\nor\n".join(parts),
-        settings.text("short-notice.severity"),
-        "An event was announced with less notice than documented.",
-        f"{_WHO} was announced only {{{{ $value | humanizeDuration }}}} ahead: "
-        f"draining has less time than planned. {_EVENT}",
-        Dashboard.VM,
-        labels=_SCHEDULED,
-    )
-
-
-def _degraded_host(settings: Settings) -> Alert:
-    return Alert(
-        f"{PREFIX}DegradedHost",
-        f"{LEFT} > {settings.number('degraded-host.notice')}",
-        "warning",
-        "A VM is on a host that is predicted to fail.",
-        f"{_WHO} is {{{{ $value | humanizeDuration }}}} ahead: "
-        "its host is predicted to fail, and may fail sooner. "
-        f"Redeploy the VM now, at a time that suits you. {_EVENT}",
-        Dashboard.VM,
-        labels=_SCHEDULED,
-    )
-
-
-def _hit(ratio: str, place: str, settings: Settings) -> str:
-    share, least = settings.number("hit.share"), settings.number("hit.least-vms")
+def _hit_now(settings: Settings) -> str:
+    events = f'{INFO}{{scope="self",{_SEVERE}}}'
     return expression(f"""
-        {ratio} >= {share}
-        and on ({place}) count by ({place}) (max by (job, instance, {place}) ({HIT})) >= {least}
+        {identified(f"and on (job, instance) {events}")}
+        and on (job, instance)
+        (
+          {events}
+          unless on (event_id) {OVER}
+          unless on (event_id) {_mild(settings)}
+        )
+    """)
+
+
+def _hit_before(settings: Settings) -> str:
+    """A VM that answers says itself whether an event hits it. One that does not is hit until its event is over."""
+    memory, longest = settings.duration("memory"), settings.duration("longest")
+    return expression(f"""
+        group by (event_id, {VM}) (
+          last_over_time({VM_EVENT}{{{_SEVERE}}}[{memory}])
+          or
+          last_over_time({VM_EVENT}{{{_SEVERE},event_status="Started"}}[{longest}])
+        )
+        unless on (vm_id) {seeing(identified())}
+        unless on (event_id) last_over_time({OVER}[{memory}])
+        unless on (event_id) {_mild(settings)}
+    """)
+
+
+def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
+    share, least = settings.number("hit.share"), settings.number("hit.least-vms")
+    hit = expression(f"""
+        count by ({place}) (
+          group by (vm_id, {place}) ({_hit_now(settings)})
+          or
+          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}})
+        )
+    """)
+    return expression(f"""
+        (({hit}) >= {least})
+        / on ({place})
+        (
+          max_over_time({vms}{{{known}!=""}}[{settings.duration("memory")}])
+          or on ({place})
+          count by ({place}) (group by (vm_id, {place}) ({identified()}))
+        )
+        >= {share}
     """)
 
 
 def _scale_set_hit(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}ScaleSetHit",
-        _hit(SCALE_SET_HIT, "scale_set", settings),
+        _hit(SCALE_SET_VMS, SCALE_SET, "scale_set", settings),
         "critical",
         "Events hit a large part of a scale set at the same time.",
-        "{{ $value | humanizePercentage }} of the VMs of scale set {{ $labels.scale_set }} are hit by events that are "
-        "Started or due: their capacity, memory and ephemeral disks may be lost at once.",
+        "Events that have started or are due hit {{ $value | humanizePercentage }} of the VMs of scale set "
+        "{{ $labels.scale_set }}{{ with $labels.resource_group }} (resource group {{ . }}){{ end }}. "
+        "Their capacity, memory and ephemeral disks may be lost at once.",
         Dashboard.FLEET,
     )
 
@@ -227,27 +126,11 @@ def _scale_set_hit(settings: Settings) -> Alert:
 def _zone_hit(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}ZoneHit",
-        _hit(ZONE_HIT, "location, zone", settings),
+        _hit(ZONE_VMS, ZONE, "zone", settings),
         "critical",
         "Events hit a large part of a zone at the same time.",
-        "{{ $value | humanizePercentage }} of the VMs in zone {{ $labels.zone }} of {{ $labels.location }} are hit by "
-        "events that are Started or due: their capacity, memory and ephemeral disks may be lost at once.",
+        "Events that have started or are due hit {{ $value | humanizePercentage }} of the VMs in zone "
+        "{{ $labels.zone }} of {{ $labels.location }}. "
+        "Their capacity, memory and ephemeral disks may be lost at once.",
         Dashboard.FLEET,
-    )
-
-
-def _approval_refused() -> Alert:
-    return Alert(
-        f"{PREFIX}ApprovalRefused",
-        expression("""
-            sum without (outcome) (
-              increase(azure_scheduled_events_approval_requests_total{outcome=~"rejected|error"}[5m])
-            ) > 0
-        """),
-        "warning",
-        "The metadata service refused an approval.",
-        "IMDS refused or failed an approval that {{ $labels.instance }} asked for: "
-        "the event begins at its NotBefore instead, and not before.",
-        Dashboard.EXPORTER,
-        labels=MappingProxyType({"component": "exporter"}),
     )

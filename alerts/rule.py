@@ -9,6 +9,14 @@ PREFIX = "AzureScheduledEvent"
 """Every alert's name begins with it."""
 
 
+VMS = "@VMS@"
+"""In a description: the VMs of the event, and their scale set."""
+TIME = "@TIME@"
+"""In a description: a sentence that says when the event starts."""
+IMPACT = "@IMPACT@"
+"""In a description: a sentence if Azure announces that the event interrupts nothing."""
+
+
 class Dashboard(StrEnum):
     """The uids of the shipped dashboards."""
 
@@ -35,7 +43,8 @@ class Alert:
         expression: PromQL; every series of its result is one alert.
         severity: critical pages, warning makes a ticket, info only shows.
         summary: a plain sentence, without a template.
-        description: a template that says which VM, how long there is left and what will be lost.
+        description: a template that says which VM, when, and what is lost; :data:`VMS`, :data:`TIME` and
+            :data:`IMPACT` stand for what the alert's labels do not say.
         holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
         dashboard: where to look.
         labels: more labels, such as ``event_status``.

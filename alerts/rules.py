@@ -3,10 +3,12 @@
 from typing import Any
 
 from .board_recordings import board_groups
+from .descriptions import VMS_ANNOTATION, asking
 from .event_alerts import event_group
-from .event_recordings import memory_group
-from .impact_alerts import approval_groups, impact_groups, life_group
-from .rule import Alert, Group, Recording
+from .event_recordings import memory_group, vm_group
+from .impact_alerts import impact_groups
+from .life_alerts import life_group
+from .rule import VMS, Alert, Group, Recording
 from .settings import Settings
 from .watcher_alerts import watcher_groups
 from .yaml_text import to_yaml
@@ -14,14 +16,8 @@ from .yaml_text import to_yaml
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
-    events = (memory_group(settings), event_group(settings), life_group(settings))
-    return (
-        *events,
-        *impact_groups(settings),
-        *approval_groups(settings),
-        *watcher_groups(settings),
-        *board_groups(settings),
-    )
+    events = (memory_group(settings), vm_group(settings), event_group(settings), life_group(settings))
+    return (*events, *impact_groups(settings), *watcher_groups(settings), *board_groups(settings))
 
 
 def alerts(settings: Settings) -> tuple[Alert, ...]:
@@ -40,10 +36,12 @@ def dashboard_url(alert: Alert, settings: Settings) -> str:
 
 
 def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
-    """Return what the alert tells people."""
+    """Return what the alert tells people, for Prometheus and vmalert."""
+    vms = {"vms": VMS_ANNOTATION} if VMS in alert.description else {}
     return {
         "summary": alert.summary,
-        "description": alert.description,
+        "description": asking(alert.description),
+        **vms,
         "runbook_url": runbook_url(alert, settings),
         "dashboard_url": dashboard_url(alert, settings),
     }

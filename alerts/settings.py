@@ -97,13 +97,21 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length(
                 "evaluation.watcher-interval", "30s", "The same for rules about approvals and the exporters.", 1, 300
             ),
-            _length("memory", "15m", "How long an event is remembered when all who saw it went blind.", 1, _DAY),
+            _length(
+                "memory",
+                "15m",
+                "How long an event is remembered after the last exporter that showed it stopped answering.",
+                1,
+                _DAY,
+            ),
+            _length("longest", "1h", "How long a VM may be away for an event that has started.", 60, _DAY),
             _severity("preempt.severity", "critical", "A Spot VM is evicted."),
             _severity("terminate.severity", "critical", "A VM is deleted, and nobody here asked for it."),
             _severity("redeploy.severity", "critical", "A VM moves to another host, and nobody here asked for it."),
             _severity("reboot.severity", "critical", "A VM is rebooted, and nobody here asked for it."),
             _severity("freeze.severity", "warning", "A VM is paused for longer than freeze.short, or nobody knows."),
             _severity("requested.severity", "warning", "Terminate, Redeploy or Reboot that a user asked for."),
+            _severity("not-back.severity", "critical", "A VM has not come back from an event within longest."),
             _severity("short-notice.severity", "info", "Less notice than documented."),
             _length("freeze.short", "9s", "Shorter announced freezes only show.", 1, 600),
             _length(
@@ -112,11 +120,8 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length("notice.reboot", "14m30s", "The same for a Reboot (documented: 15 min).", 0, _DAY),
             _length("notice.redeploy", "9m30s", "The same for a Redeploy (documented: 10 min).", 0, _DAY),
             _length("notice.terminate", "4m30s", "The same for a Terminate (documented: 5 to 15 min).", 0, _DAY),
-            _length("notice.preempt", "25s", "The same for a Preempt (documented: 30 s, best effort).", 0, _DAY),
             _length("degraded-host.notice", "1d", "More notice than this means a degraded host.", 60, 7 * _DAY),
-            _length(
-                "not-approved.within", "5m", "Due this soon and not approved, where a policy approves events.", 1, 3600
-            ),
+            _length("not-approved.after", "1m", "How late an approval by the policy may be.", 1, 3600),
             _length("overdue.after", "10m", "Still Scheduled so long after NotBefore.", 1, _DAY),
             _length("started.limit", "30m", "Started for longer than this.", 1, _DAY),
             _number("hit.share", "0.25", "The share of a scale set or zone that is a disaster.", 0.01, 1),
@@ -179,6 +184,10 @@ class Settings:
     def duration(self, name: str) -> str:
         """Return a duration as Prometheus reads it."""
         return format_duration(self.seconds(name))
+
+    def several(self, name: str, times: int) -> str:
+        """Return ``times`` a duration, as Prometheus reads it."""
+        return format_duration(self.seconds(name) * times)
 
     def number(self, name: str) -> str:
         """Return a number, or a duration's seconds, as it stands in an expression."""

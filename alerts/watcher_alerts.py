@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .event_recordings import INFO
 from .rule import PREFIX, Alert, Dashboard, Group, expression
+from .series import DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, UP, VM_EVENT, VM_SURVIVED
 from .settings import Settings
 
 IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
@@ -12,9 +12,6 @@ IMDS_EXPLAINED = (f"{PREFIX}DocumentInvalid", f"{PREFIX}Throttled")
 EXPORTER_DOWN = f"{PREFIX}ExporterDown"
 
 _COMPONENT: Mapping[str, str] = MappingProxyType({"component": "exporter"})
-_UP = "azure_scheduled_events_up"
-_POLLS = "azure_scheduled_events_polls_total"
-_SUCCESS = "azure_scheduled_events_last_success_timestamp_seconds"
 
 
 def watcher_groups(settings: Settings) -> tuple[Group, ...]:
@@ -27,7 +24,8 @@ def watcher_groups(settings: Settings) -> tuple[Group, ...]:
         "imds": (_imds_unreachable(settings), _never_ready(settings)),
         "documents": (_document_invalid(settings),),
         "throttling": (_throttled(settings),),
-        "exporters": (_exporter_down(settings),),
+        "exporters": (_exporter_down(settings), _no_exporters(settings)),
+        "refusals": (_approval_refused(),),
         "upkeep": (_journal(settings), _spans(settings)),
         "clock": (_clock(settings),),
     }
@@ -41,16 +39,43 @@ def _alert(name: str, text: str, summary: str, description: str, holds: str) -> 
 
 
 def _exporter_down(settings: Settings) -> Alert:
+    """Scrapes that fail for more than half of the time are a failure too: a loop of restarts never stays down."""
+    jobs, period = f'up{{job=~"{settings.text("job")}"}}', settings.duration("exporter-down.for")
+    started = f'last_over_time({VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}[1d])'
+    deleted = f'last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[1d])'
     return _alert(
         "ExporterDown",
         expression(f"""
-            up{{job=~"{settings.text("job")}"}} == 0
+            (
+              {jobs} == 0
+              or
+              ({jobs} and avg_over_time({jobs}[{period}]) < 0.5)
+            )
             unless on (job, instance)
-            last_over_time({INFO}{{scope="self"}}[{settings.duration("memory")}])
+            (last_over_time({VM_EVENT}[{settings.duration("longest")}]) and on (event_id) {EVENT})
+            unless on (job, instance)
+            ({started} unless on (event_id) last_over_time({OVER}[1d]))
+            unless on (job, instance)
+            ({deleted} unless on (job, instance) last_over_time({VM_SURVIVED}[1d]))
         """),
         "An exporter does not answer, and no event explains it.",
-        "{{ $labels.instance }} has not been scraped for " + settings.duration("exporter-down.for") + ": "
-        "events that only this VM would report are not seen.",
+        f"Most scrapes of {{{{ $labels.instance }}}} have failed for {period}. "
+        "Events that only this VM would report are not seen.",
+        period,
+    )
+
+
+def _no_exporters(settings: Settings) -> Alert:
+    jobs = f'up{{job=~"{settings.text("job")}"}}'
+    return _alert(
+        "NoExporters",
+        expression(f"""
+            absent({jobs})
+            or
+            (count by (job) ({jobs} offset 1h) unless on (job) {jobs})
+        """),
+        "No exporter is scraped.",
+        "Prometheus has no targets{{ with $labels.job }} in job {{ . }}{{ end }}: no event of any VM is seen.",
         settings.duration("exporter-down.for"),
     )
 
@@ -58,7 +83,7 @@ def _exporter_down(settings: Settings) -> Alert:
 def _imds_unreachable(settings: Settings) -> Alert:
     return _alert(
         "ImdsUnreachable",
-        f"{_UP} == 0 unless {_SUCCESS} == 0",
+        f"{UP} == 0 unless {LAST_SUCCESS} == 0",
         "The metadata service does not answer an exporter.",
         "{{ $labels.instance }} gets no answer from IMDS: new events are not seen, and the last known ones stay shown.",
         settings.duration("imds.for"),
@@ -66,16 +91,17 @@ def _imds_unreachable(settings: Settings) -> Alert:
 
 
 def _throttled(settings: Settings) -> Alert:
+    """The share of polls, not their rate: a throttled exporter polls less often."""
     return _alert(
         "Throttled",
         expression(f"""
-            sum without (outcome) (rate({_POLLS}{{outcome="throttled"}}[5m]))
-            * azure_scheduled_events_poll_interval_seconds
+            sum without (outcome) (increase({POLLS}{{outcome="throttled"}}[5m]))
+            / sum without (outcome) (increase({POLLS}[5m]))
             > {settings.number("throttled.share")}
         """),
         "The metadata service throttles an exporter.",
         "{{ $value | humanizePercentage }} of the polls of {{ $labels.instance }} are throttled: "
-        "the clients of IMDS on this VM ask more than 5 times a second together.",
+        "the clients of IMDS on this VM send more than 5 requests a second together.",
         settings.duration("throttled.for"),
     )
 
@@ -84,8 +110,8 @@ def _document_invalid(settings: Settings) -> Alert:
     return _alert(
         "DocumentInvalid",
         expression(f"""
-            {_UP} == 0
-            and on (job, instance) increase({_POLLS}{{outcome="invalid_document"}}[2m]) > 0
+            {UP} == 0
+            and on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0
         """),
         "The metadata service answers with something that is no document of events.",
         "{{ $labels.instance }} cannot read what IMDS answers: new events are not seen.",
@@ -96,10 +122,25 @@ def _document_invalid(settings: Settings) -> Alert:
 def _never_ready(settings: Settings) -> Alert:
     return _alert(
         "NeverReady",
-        f"{_SUCCESS} == 0",
+        f"max_over_time({LAST_SUCCESS}[{settings.duration('exporter-down.for')}]) == 0",
         "An exporter has not had one valid answer since it started.",
         "{{ $labels.instance }} has never had a valid answer from IMDS: no event of this VM is seen.",
         settings.duration("never-ready.for"),
+    )
+
+
+def _approval_refused() -> Alert:
+    return _alert(
+        "ApprovalRefused",
+        expression("""
+            sum without (outcome) (
+              increase(azure_scheduled_events_approval_requests_total{outcome=~"rejected|error"}[5m])
+            ) > 0
+        """),
+        "The metadata service refused an approval.",
+        "IMDS refused an approval from {{ $labels.instance }}, or did not answer it. "
+        "The event starts at its NotBefore instead.",
+        "",
     )
 
 
@@ -128,8 +169,8 @@ def _clock(settings: Settings) -> Alert:
     return _alert(
         "ClockOff",
         expression(f"""
-            abs({_SUCCESS} - timestamp({_SUCCESS})) > {settings.number("clock.tolerance")}
-            unless {_UP} == 0
+            abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {settings.number("clock.tolerance")}
+            unless {UP} == 0
         """),
         "The clock of a VM differs from that of Prometheus.",
         "The clock of {{ $labels.instance }} is {{ $value | humanizeDuration }} off: "

@@ -60,6 +60,8 @@ class Seen:
     approved: int = 0
     status: str = "Scheduled"
     first_seen: int | None = None
+    approval_due: int | None = None
+    saw_scheduled: bool | None = None
 
     def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
         """Yield the event's series: name, labels, values."""
@@ -83,6 +85,10 @@ class Seen:
             yield "event_duration_seconds", key, between(self.announced, self.gone, self.duration)
         seen = self.announced if self.first_seen is None else self.first_seen
         yield "event_first_seen_timestamp_seconds", key, between(self.announced, self.gone, seen)
+        if self.saw_scheduled is not None:
+            yield "event_announced", key, between(self.announced, self.gone, self.saw_scheduled)
+        if self.approval_due is not None:
+            yield "event_approval_due_timestamp_seconds", key, between(self.announced, start, self.approval_due)
         yield "event_approved", key, between(self.announced, self.gone, self.approved)
 
 
@@ -90,7 +96,8 @@ class Seen:
 class Exporter:
     """One exporter: ``down`` are times without a scrape, ``fresh`` before its first successful poll.
 
-    While it is ``nameless`` it does not know which VM it runs on.
+    While it is ``nameless`` it does not know which VM it runs on. Before ``born`` and from ``gone`` on, it is no
+    target. ``target`` are labels of the target; as in Prometheus, they win over labels of the exporter.
 
     ``more`` replaces series by name (and outcome), such as ``{"polls_total throttled": …}``.
     """
@@ -104,13 +111,20 @@ class Exporter:
     nameless: tuple[tuple[int, int], ...] = ()
     policy: str = "off"
     more: Mapping[str, Value] = field(default_factory=dict)
+    resource_group: str = ""
+    vm_id: str = ""
+    job: str = JOB
+    instance: str = ""
+    born: int = 0
+    gone: int = 100_000
+    target: Mapping[str, str] = field(default_factory=dict)
 
     def _in(self, spans: tuple[tuple[int, int], ...], now: int) -> bool:
         return any(begin <= now < end for begin, end in spans)
 
     def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
         """Yield every series of this target."""
-        yield "up", {}, lambda now: 0.0 if self._in(self.down, now) else 1.0
+        yield "up", {}, self._while_target(lambda now: 0.0 if self._in(self.down, now) else 1.0)
         for name, labels, value in (*self._own(), *((name, {}, v) for name, v in self._figures().items())):
             label = labels.get("outcome", "")
             chosen = self.more.get(f"{name} {label}".strip(), value)
@@ -125,7 +139,14 @@ class Exporter:
     def _own(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
         yield (
             "instance_info",
-            {"vm_name": self.vm, "scale_set": self.scale_set, "zone": self.zone, "location": "westeurope"},
+            {
+                "vm_name": self.vm,
+                "scale_set": self.scale_set,
+                "zone": self.zone,
+                "location": "westeurope",
+                "resource_group": self.resource_group,
+                "vm_id": self.vm_id,
+            },
             lambda now: None if self._in(self.nameless, now) else 1,
         )
         for outcome in OUTCOMES:
@@ -145,11 +166,20 @@ class Exporter:
             "process_start_time_seconds": constant(-3600),
         }
 
+    def _while_target(self, value: Value) -> Value:
+        return lambda now: value(now) if self.born <= now < self.gone else None
+
     def _while_up(self, value: Value) -> Value:
-        return lambda now: None if self._in(self.down, now) else value(now)
+        return self._while_target(lambda now: None if self._in(self.down, now) else value(now))
 
     def _while_seeing(self, value: Value) -> Value:
-        return lambda now: None if self._in((*self.down, *self.fresh), now) else value(now)
+        return self._while_up(lambda now: None if self._in(self.fresh, now) else value(now))
+
+    def labels(self, own: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels that Prometheus stores of a series with labels ``own``."""
+        named = {"job": self.job, "instance": self.instance or f"{self.vm}:10169", **self.target}
+        kept = {f"exported_{name}" if name in named else name: value for name, value in own.items() if value}
+        return {**named, **kept}
 
 
 @dataclass(frozen=True)
@@ -160,6 +190,7 @@ class Firing:
     summary: str
     description: str
     dashboard: str = "vm"
+    vms: str = "vmss_0 (scale set vmss)"
 
 
 @dataclass(frozen=True)
@@ -192,11 +223,13 @@ class Story:
         }
 
     def _inputs(self, end: int) -> Iterator[dict[str, str]]:
+        found: dict[str, list[Value]] = {}
         for exporter in self.exporters:
-            for name, labels, value in exporter.series():
-                every = {"job": JOB, "instance": f"{exporter.vm}:10169", **labels}
-                text = ",".join(f"{label}={json.dumps(content)}" for label, content in every.items())
-                yield {"series": f"{name}{{{text}}}", "values": " ".join(self._values(value, end))}
+            for name, own, value in exporter.series():
+                text = ",".join(f"{label}={json.dumps(content)}" for label, content in exporter.labels(own).items())
+                found.setdefault(f"{name}{{{text}}}", []).append(value)
+        for series, values in found.items():
+            yield {"series": series, "values": " ".join(self._values(_first(values), end))}
 
     def _values(self, value: Value, end: int) -> Iterator[str]:
         there = False
@@ -207,6 +240,11 @@ class Story:
             current = value(now)
             yield ("stale" if there else "_") if current is None else repr(float(current))
             there = current is not None
+
+
+def _first(values: list[Value]) -> Value:
+    """Return one series of several that are never there at the same time."""
+    return lambda now: next((found for value in values if (found := value(now)) is not None), None)
 
 
 def _check(name: str, at: int, firing: tuple[Firing, ...]) -> dict[str, object]:
@@ -221,6 +259,7 @@ def _check(name: str, at: int, firing: tuple[Firing, ...]) -> dict[str, object]:
                     "description": each.description,
                     "runbook_url": f"{RUNBOOKS}/{name}.md",
                     "dashboard_url": f"{DASHBOARDS}-{each.dashboard}",
+                    **({"vms": each.vms} if each.dashboard == "vm" else {}),
                 },
             }
             for each in firing

@@ -1,5 +1,6 @@
 """The stories in which an alert fires, with every word that it then says."""
 
+from azure_scheduled_events_exporter.core.event_types import EventType
 from support.alert_scenarios import (
     DOWN,
     FREEZE,
@@ -20,17 +21,14 @@ from support.alert_scenarios import (
 )
 
 
-def row(event_type: str, severity: str, source: str = "Platform", **more: str) -> dict[str, str]:
+def row(event_type: str, severity: str, **more: str) -> dict[str, str]:
     """Return the labels of an alert about event E1 of vmss_0."""
-    return {
-        "event_id": "E1",
-        "event_type": event_type,
-        "event_source": source,
-        "resources": "vmss_0",
-        "scale_set": "vmss",
-        "severity": severity,
-        **more,
-    }
+    return {"event_id": "E1", "event_type": event_type, "severity": severity, **more}
+
+
+def at(moment: str, left: str = "") -> str:
+    """Return what a description says about a NotBefore at ``moment`` (time of day), ``left`` from now."""
+    return f"It starts at 1970-01-01 {moment} UTC{f' (in {left})' * bool(left)}, or earlier if approved."
 
 
 def watcher(*gone: str, **more: str) -> dict[str, str]:
@@ -45,17 +43,16 @@ def watcher(*gone: str, **more: str) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name not in gone}
 
 
-LOST_REBOOT = "The VM restarts: memory is lost, disks are kept."
-LOST_REDEPLOY = "The VM starts anew on another host: memory and ephemeral disks (temporary and local) are lost."
-LOST_TERMINATE = "The VM is deleted: memory, ephemeral disks and the disks set to be deleted with it are lost."
-LOST_PREEMPT = "The VM is deleted or deallocated: memory and ephemeral disks are lost, and nothing stops it."
-LOST_FREEZE = "The VM is paused: memory, files and connections are kept, but nothing answers meanwhile."
-WHO = "vmss_0 of scale set vmss"
+LOST_REBOOT, LOST_REDEPLOY, LOST_TERMINATE, LOST_PREEMPT, LOST_FREEZE = (
+    each.facts.loss
+    for each in (EventType.REBOOT, EventType.REDEPLOY, EventType.TERMINATE, EventType.PREEMPT, EventType.FREEZE)
+)
+WHO = "vmss_0 (scale set vmss)"
 
 REBOOT_FIRES = Firing(
     row("Reboot", "critical"),
     "Azure reboots a VM.",
-    f"{WHO} is rebooted. It begins in 14m 30s, or sooner if approved. {LOST_REBOOT} Event E1.",
+    f"{WHO} will be rebooted. {at('00:15:30', '14m 30s')} {LOST_REBOOT} Event E1.",
 )
 
 FIRING = (
@@ -67,14 +64,14 @@ FIRING = (
                 Firing(
                     row("Preempt", "critical"),
                     "Azure evicts a Spot VM.",
-                    f"{WHO} is evicted. It begins in 20s, or sooner if approved. {LOST_PREEMPT} Event E1.",
+                    f"{WHO} will be evicted. {at('00:01:00', '20s')} {LOST_PREEMPT} Event E1.",
                 ),
             ),
             (PREEMPT, 90): (
                 Firing(
                     row("Preempt", "critical"),
                     "Azure evicts a Spot VM.",
-                    f"{WHO} is evicted. It has begun. {LOST_PREEMPT} Event E1.",
+                    f"{WHO} will be evicted. It has started. {LOST_PREEMPT} Event E1.",
                 ),
             ),
         },
@@ -87,8 +84,8 @@ FIRING = (
             (TERMINATE, 30): (
                 Firing(
                     row("Terminate", "critical"),
-                    "A VM is being deleted.",
-                    f"{WHO} is deleted. It begins in 10m 0s, or sooner if approved. {LOST_TERMINATE} Event E1.",
+                    "A VM will be deleted.",
+                    f"{WHO} will be deleted. {at('00:10:30', '10m 0s')} {LOST_TERMINATE} Event E1.",
                 ),
             )
         },
@@ -99,9 +96,9 @@ FIRING = (
         fires={
             ("AzureScheduledEventTerminateRequested", 30): (
                 Firing(
-                    row("Terminate", "warning", "User"),
-                    "A user has a VM deleted.",
-                    f"{WHO} is deleted as a user asked. It begins in 10m 0s, or sooner if approved. "
+                    row("Terminate", "warning"),
+                    "A user deletes a VM.",
+                    f"{WHO} will be deleted, as a user requested. {at('00:10:30', '10m 0s')} "
                     f"{LOST_TERMINATE} Event E1.",
                 ),
             )
@@ -116,8 +113,7 @@ FIRING = (
                 Firing(
                     row("Redeploy", "critical"),
                     "Azure moves a VM to another host.",
-                    f"{WHO} is moved to another host. It begins in 5m 0s, or sooner if approved. "
-                    f"{LOST_REDEPLOY} Event E1.",
+                    f"{WHO} will be moved to another host. {at('00:10:30', '5m 0s')} {LOST_REDEPLOY} Event E1.",
                 ),
             )
         },
@@ -128,9 +124,9 @@ FIRING = (
         fires={
             ("AzureScheduledEventRedeployRequested", 330): (
                 Firing(
-                    row("Redeploy", "warning", "User"),
-                    "A user has a VM moved to another host.",
-                    f"{WHO} is moved to another host as a user asked. It begins in 5m 0s, or sooner if approved. "
+                    row("Redeploy", "warning"),
+                    "A user moves a VM to another host.",
+                    f"{WHO} will be moved to another host, as a user requested. {at('00:10:30', '5m 0s')} "
                     f"{LOST_REDEPLOY} Event E1.",
                 ),
             )
@@ -146,7 +142,7 @@ FIRING = (
                 Firing(
                     row("Reboot", "critical"),
                     "Azure reboots a VM.",
-                    f"{WHO} is rebooted. It may begin at any moment. {LOST_REBOOT} Event E1.",
+                    f"{WHO} will be rebooted. {at('00:15:30')} {LOST_REBOOT} Event E1.",
                 ),
             ),
         },
@@ -158,10 +154,9 @@ FIRING = (
         fires={
             ("AzureScheduledEventRebootRequested", 60): (
                 Firing(
-                    row("Reboot", "warning", "User"),
-                    "A user has a VM rebooted.",
-                    f"{WHO} is rebooted as a user asked. It begins in 14m 30s, or sooner if approved. "
-                    f"{LOST_REBOOT} Event E1.",
+                    row("Reboot", "warning"),
+                    "A user reboots a VM.",
+                    f"{WHO} will be rebooted, as a user requested. {at('00:15:30', '14m 30s')} {LOST_REBOOT} Event E1.",
                 ),
             )
         },
@@ -175,7 +170,7 @@ FIRING = (
                 Firing(
                     row("Freeze", "warning"),
                     "Azure pauses a VM.",
-                    f"{WHO} is paused. It begins in 14m 30s, or sooner if approved. {LOST_FREEZE} Event E1.",
+                    f"{WHO} will be paused. {at('00:15:30', '14m 30s')} {LOST_FREEZE} Event E1.",
                 ),
             )
         },
@@ -188,9 +183,8 @@ FIRING = (
             (SHORT_FREEZE, 60): (
                 Firing(
                     row("Freeze", "info"),
-                    "Azure pauses a VM for some seconds.",
-                    f"{WHO} is paused for less than 9s. It begins in 14m 30s, or sooner if approved. "
-                    f"{LOST_FREEZE} Event E1.",
+                    "Azure pauses a VM for a few seconds, or not at all.",
+                    f"{WHO} will be paused for less than 9s. {at('00:15:30', '14m 30s')} {LOST_FREEZE} Event E1.",
                 ),
             )
         },
@@ -204,8 +198,8 @@ FIRING = (
                 Firing(
                     row("Reboot", "critical", event_status="Started"),
                     "A VM went down without notice, as it does when its host fails.",
-                    f"{WHO} is down: the first word of the Reboot was that it has begun. "
-                    "Memory is lost; after a Redeploy ephemeral disks are lost too. Event E1.",
+                    f"{WHO} is down: the Reboot had already started when it was first reported. "
+                    "Memory is lost. After a Redeploy, ephemeral disks are lost too. Event E1.",
                 ),
             )
         },
@@ -219,26 +213,27 @@ FIRING = (
                 Firing(
                     row("Teleport", "warning"),
                     "Azure announces an event of a type that these rules do not know.",
-                    f"{WHO} is about to meet a Teleport. It begins in 14m 30s, or sooner if approved. "
-                    "What will be lost is not known. Event E1.",
+                    f"{WHO}: Azure announces a Teleport. {at('00:15:30', '14m 30s')} "
+                    "What it does is not known. Event E1.",
                 ),
             )
         },
         quiet=dict.fromkeys((PREEMPT, TERMINATE, REDEPLOY, REBOOT, FREEZE, SHORT_FREEZE), MANY[:30]),
     ),
     Story(
-        "a policy waits until the event is due",
-        one(Seen(not_before=630), policy="file"),
+        "a policy means to approve, and does not",
+        one(Seen(not_before=930, approval_due=300), policy="file"),
         fires={
-            ("AzureScheduledEventNotApproved", 570): (
+            ("AzureScheduledEventNotApproved", 370): (
                 Firing(
                     row("Reboot", "warning", event_status="Scheduled"),
-                    "An event is due and has not been approved, where a policy approves events.",
-                    f"The Reboot of {WHO} begins in 1m 0s without approval: the workload may not be drained. Event E1.",
+                    "The approval policy is late: an event has not been approved.",
+                    f"The Reboot of {WHO} should have been approved at 1970-01-01 00:05:00 UTC "
+                    "by the policy of its exporter. It starts at its NotBefore all the same. Event E1.",
                 ),
             )
         },
-        quiet={"AzureScheduledEventNotApproved": (60, 320, 640)},
+        quiet={"AzureScheduledEventNotApproved": (60, 320, 360)},
     ),
     Story(
         "an event is overdue",
@@ -247,9 +242,9 @@ FIRING = (
             ("AzureScheduledEventOverdue", 710): (
                 Firing(
                     row("Reboot", "warning", event_status="Scheduled"),
-                    "An event should have begun long ago and is still scheduled.",
-                    f"The Reboot of {WHO} is still Scheduled although its NotBefore has passed. "
-                    "It may begin at any moment. Event E1.",
+                    "An event should have started long ago and is still scheduled.",
+                    f"The Reboot of {WHO} is still Scheduled, more than 10m after its NotBefore. "
+                    "It may start at any moment. Event E1.",
                 ),
             )
         },
@@ -262,7 +257,7 @@ FIRING = (
             ("AzureScheduledEventStartedTooLong", 2000): (
                 Firing(
                     row("Reboot", "warning", event_status="Started"),
-                    "An event began long ago and has not ended.",
+                    "An event started long ago and has not ended.",
                     f"The Reboot of {WHO} has been Started for more than 30m: "
                     "the VM may be stuck, or a second impact may follow. Event E1.",
                 ),
@@ -278,8 +273,7 @@ FIRING = (
                 Firing(
                     row("Reboot", "info", event_status="Scheduled"),
                     "An event was announced with less notice than documented.",
-                    f"The Reboot of {WHO} was announced only 5m 0s ahead: "
-                    "draining has less time than planned. Event E1.",
+                    f"The Reboot of {WHO} was announced only 5m 0s before its NotBefore. Event E1.",
                 ),
             )
         },
@@ -292,8 +286,8 @@ FIRING = (
                 Firing(
                     row("Redeploy", "warning", event_status="Scheduled"),
                     "A VM is on a host that is predicted to fail.",
-                    f"The Redeploy of {WHO} is 3d 0h 0m 0s ahead: its host is predicted to fail, and may fail sooner. "
-                    "Redeploy the VM now, at a time that suits you. Event E1.",
+                    f"The Redeploy of {WHO} is 3d 0h 0m 0s ahead: the host is predicted to fail, and may fail sooner. "
+                    "Redeploy the VM at a time that suits you. Event E1.",
                 ),
             )
         },
@@ -313,8 +307,8 @@ FIRING = (
                 Firing(
                     {"scale_set": "vmss", "severity": "critical"},
                     "Events hit a large part of a scale set at the same time.",
-                    "40% of the VMs of scale set vmss are hit by events that are Started or due: "
-                    "their capacity, memory and ephemeral disks may be lost at once.",
+                    "Events that have started or are due hit 40% of the VMs of scale set vmss. "
+                    "Their capacity, memory and ephemeral disks may be lost at once.",
                     "fleet",
                 ),
             ),
@@ -322,8 +316,8 @@ FIRING = (
                 Firing(
                     {"location": "westeurope", "zone": "1", "severity": "critical"},
                     "Events hit a large part of a zone at the same time.",
-                    "40% of the VMs in zone 1 of westeurope are hit by events that are Started or due: "
-                    "their capacity, memory and ephemeral disks may be lost at once.",
+                    "Events that have started or are due hit 40% of the VMs in zone 1 of westeurope. "
+                    "Their capacity, memory and ephemeral disks may be lost at once.",
                     "fleet",
                 ),
             ),
@@ -338,8 +332,8 @@ FIRING = (
                 Firing(
                     watcher(),
                     "The metadata service refused an approval.",
-                    "IMDS refused or failed an approval that vmss_0:10169 asked for: "
-                    "the event begins at its NotBefore instead, and not before.",
+                    "IMDS refused an approval from vmss_0:10169, or did not answer it. "
+                    "The event starts at its NotBefore instead.",
                     "exporter",
                 ),
             )
@@ -353,7 +347,8 @@ FIRING = (
                 Firing(
                     watcher(),
                     "An exporter does not answer, and no event explains it.",
-                    "vmss_0:10169 has not been scraped for 5m: events that only this VM would report are not seen.",
+                    "Most scrapes of vmss_0:10169 have failed for 5m. "
+                    "Events that only this VM would report are not seen.",
                     "exporter",
                 ),
             )
@@ -396,8 +391,8 @@ FIRING = (
                 Firing(
                     watcher(),
                     "The metadata service throttles an exporter.",
-                    "50% of the polls of vmss_0:10169 are throttled: "
-                    "the clients of IMDS on this VM ask more than 5 times a second together.",
+                    "33.33% of the polls of vmss_0:10169 are throttled: "
+                    "the clients of IMDS on this VM send more than 5 requests a second together.",
                     "exporter",
                 ),
             )

@@ -1,0 +1,53 @@
+"""What an alert says about its event beyond its labels: looked up when the text is written.
+
+Names and times may change while an alert fires, and an alert whose labels change is another alert. So they are looked
+up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask: there, an alert names the event.
+"""
+
+from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
+
+from .rule import IMPACT, TIME, VMS
+from .series import DURATION, EVENT, INFO, NOT_BEFORE, VM_EVENT
+
+_ONE = "{event_id='%[1]s'}"
+_STARTED = "{event_id='%[1]s',event_status='Started'}"
+
+
+def _ask(query: str, then: str, otherwise: str = "") -> str:
+    """Return a template that writes ``then`` about the first series of ``query``, and ``otherwise`` without one."""
+    other = f"{{{{ else }}}}{otherwise}" if otherwise else ""
+    ask = f'{{{{ with printf "{query}" $labels.event_id | query }}}}'
+    return f'{ask}{{{{ with . | sortByLabel "resources" | first }}}}{then}{{{{ end }}}}{other}{{{{ end }}}}'
+
+
+_VMS = _ask(
+    f"{EVENT}{_ONE} or on (event_id) {INFO}{_ONE}"
+    f" or on (event_id) label_replace(last_over_time({VM_EVENT}{_ONE}[1d]), 'resources', '$1', 'vm_name', '(.*)')",
+    "{{ .Labels.resources }}{{ with .Labels.scale_set }} (scale set {{ . }}){{ end }}",
+    "A VM",
+)
+_LEFT = (
+    '{{ with printf "vector(%.0f) - time() > 0" .Value | query }}'
+    " (in {{ . | first | value | humanizeDuration }}){{ end }}"
+)
+_TIME = _ask(
+    f"min by (event_id) ({NOT_BEFORE}{_ONE}) unless on (event_id) {INFO}{_STARTED}"
+    f" or on (event_id) group by (event_id) ({INFO}{_STARTED}) * 0",
+    "{{ if eq .Value 0.0 }}It has started.{{ else }}It starts at "
+    '{{ .Value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC' + _LEFT + ", or earlier if approved."
+    "{{ end }}",
+    "It may start at any moment, or has started.",
+)
+_IMPACT = _ask(f"min by (event_id) ({DURATION}{_ONE}) == 0", f"{NO_INTERRUPTION} ")
+
+VMS_ANNOTATION = _VMS
+
+
+def asking(text: str) -> str:
+    """Return ``text`` for Prometheus and vmalert."""
+    return text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
+
+
+def plain(text: str) -> str:
+    """Return ``text`` for Grafana."""
+    return text.replace(VMS, "A VM").replace(f"{TIME} ", "").replace(IMPACT, "")
