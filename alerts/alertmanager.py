@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from .life_alerts import BESIDE
 from .rule import PREFIX
 from .settings import Settings
 from .watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
@@ -44,7 +45,7 @@ def _route(settings: Settings) -> dict[str, Any]:
     """The tree of routes; a group is one page, so events are grouped by nothing but their id."""
     at_once = {"group_wait": "0s"}
     by_event = {"group_by": ["event_id"]}
-    by_place = {"group_by": ["alertname", "scale_set", "location", "zone"]}
+    by_place = {"group_by": ["alertname", "subscription_id", "resource_group", "scale_set", "location", "zone"]}
     return {
         "receiver": "tickets",
         "group_by": ["alertname", "job"],
@@ -68,7 +69,11 @@ def _route(settings: Settings) -> dict[str, Any]:
 
 
 def _inhibitions() -> list[dict[str, Any]]:
-    """Only alerts of events have an event_id: without that matcher, two alerts that lack it would count as equal."""
+    """What says the same twice, or is explained by another alert.
+
+    Only alerts of events have an event_id: without that matcher, two alerts that lack it would count as equal. The
+    alerts that are told beside a page are excepted from it.
+    """
     return [
         {
             "source_matchers": [_OURS, _EVENT, 'event_status="Started"'],
@@ -77,7 +82,7 @@ def _inhibitions() -> list[dict[str, Any]]:
         },
         {
             "source_matchers": [_OURS, _EVENT, 'severity="critical"'],
-            "target_matchers": [_OURS, _EVENT, 'severity=~"warning|info"'],
+            "target_matchers": [_OURS, _EVENT, 'severity=~"warning|info"', f'alertname!~"{"|".join(BESIDE)}"'],
             "equal": ["event_id"],
         },
         {

@@ -107,13 +107,15 @@ def _degraded_host(settings: Settings) -> Alert:
 
 
 def _overdue(settings: Settings) -> Alert:
-    """Only an exporter that reaches IMDS can tell that an event has not started."""
+    """Only an exporter that reaches IMDS can tell that an event has not started. One scrape may be missed."""
+    scrapes = settings.several("scrape.interval", 3)
     return _alert(
         "Overdue",
         expression(f"""
-            min by (event_id, event_type) {seeing(f"last_over_time({NOT_BEFORE}[1m])")}
+            min by (event_id, event_type) {seeing(f"last_over_time({NOT_BEFORE}[{scrapes}])")}
             < time() - {settings.number("overdue.after")}
             unless on (event_id) {INFO}{{event_status="Started"}}
+            unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
             unless on (event_id) {OVER}
         """),
         "warning",
@@ -125,13 +127,15 @@ def _overdue(settings: Settings) -> Alert:
 
 
 def _not_approved(settings: Settings) -> Alert:
+    scrapes = settings.several("scrape.interval", 3)
     return _alert(
         "NotApproved",
         expression(f"""
-            min by (event_id, event_type) {seeing(f"last_over_time({APPROVAL_DUE}[1m])")}
+            min by (event_id, event_type) {seeing(f"last_over_time({APPROVAL_DUE}[{scrapes}])")}
             < time() - {settings.number("not-approved.after")}
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {INFO}{{event_status="Started"}}
+            unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
             unless on (event_id) {OVER}
         """),
         "warning",

@@ -6,7 +6,7 @@ TEMPLATES = """\
 
 {{/* "DRILL " while a team tries its own paging. */}}
 {{ define "azure_scheduled_events.drill" -}}
-{{ if or (eq .CommonLabels.drill "true") (eq .CommonLabels.scale_set "DRILL") }}DRILL {{ end }}
+{{ if or (eq .CommonLabels.drill "true") (match "^DRILL-" .CommonAnnotations.vms) }}DRILL {{ end }}
 {{- end }}
 
 {{/* What happens: the alerts' names without their prefix. */}}
@@ -19,7 +19,9 @@ TEMPLATES = """\
 
 {{/* To whom: the first VM, and a sign that there are more. */}}
 {{ define "azure_scheduled_events.whom" -}}
-{{ if .CommonLabels.resources }}{{ reReplaceAll ",.*" " and more" .CommonLabels.resources }}
+{{ if .CommonAnnotations.vms }}{{ .CommonAnnotations.vms | reReplaceAll " [(].*" "" | reReplaceAll ",.*" " and more" }}
+{{- else if .CommonLabels.resources }}{{ reReplaceAll ",.*" " and more" .CommonLabels.resources }}
+{{- else if .CommonLabels.event_id }}event {{ .CommonLabels.event_id }}
 {{- else if .CommonLabels.scale_set }}{{ .CommonLabels.scale_set }}
 {{- else if .CommonLabels.zone }}{{ .CommonLabels.location }} zone {{ .CommonLabels.zone }}
 {{- else if .CommonLabels.instance }}{{ .CommonLabels.instance }}

@@ -56,7 +56,7 @@ def measure(interval: str, samples: int) -> list[float]:
         while len(told) < samples and time.monotonic() < end:
             threading.Event().wait(0.1)
             for each in chain.receiver.webhooks():
-                name = each.body["commonLabels"].get("scale_set", "")
+                name = each.body["commonAnnotations"].get("vms", "").partition("(scale set ")[2].rstrip(")")
                 told.setdefault(name, each.at)
         return [told[name] - begun[name] for name in begun]
 

@@ -88,7 +88,7 @@ class Phone:
         alerts = notification.get("alerts") or [{}]
         labels, texts = notification.get("commonLabels", {}), alerts[0].get("annotations", {})
         name = _PREFIX.sub("", labels.get("alertname", f"{len(alerts)} alerts"))
-        of = labels.get("resources") or labels.get("scale_set") or labels.get("instance")
+        of = texts.get("vms") or labels.get("resources") or labels.get("scale_set") or labels.get("instance")
         of = of or (f"{len(alerts)} of them" if len(alerts) > 1 else "")
         links = (
             ("Runbook", texts.get("runbook_url", "")),

@@ -14,6 +14,7 @@ from alerts import Settings, render, resolve
 from alerts.rule import PREFIX as ALERTS
 from alerts.rule import Alert, Dashboard
 from alerts.rules import alerts, annotations, groups
+from alerts.series import APPROVAL_DUE
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.paths import ROOT
@@ -101,8 +102,10 @@ def test_conventions(alert: Alert) -> None:
     assert len(alert.name) <= 40
     assert alert.severity in {"critical", "warning", "info"}
     assert re.fullmatch(r"[A-Z][^{}]*\.", alert.summary)
-    assert "{{" in alert.description
-    assert annotations(alert, Settings()).keys() == {"summary", "description", "runbook_url", "dashboard_url"}
+    assert "{{" in annotations(alert, Settings())["description"]
+    assert not re.search("@[A-Z]+@", json.dumps(annotations(alert, Settings())))
+    expected = {"summary", "description", "runbook_url", "dashboard_url"} | ({"vms"} & annotations(alert, Settings()).keys())
+    assert annotations(alert, Settings()).keys() == expected
     assert alert.dashboard in Dashboard
 
 
@@ -117,7 +120,7 @@ def test_groups() -> None:
 def test_rules_name_what_exists() -> None:
     """Every series in a rule is a metric of the exporter or recorded by a rule."""
     recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
-    known = {spec.full_name for spec in SPECS.values()} | recorded
+    known = {spec.full_name for spec in SPECS.values()} | recorded | {APPROVAL_DUE}
     used = {
         name
         for group in groups(Settings())

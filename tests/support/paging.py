@@ -26,12 +26,14 @@ class Notification:
     at: float
     body: dict[str, Any]
 
-    def alerts(self, **labels: str) -> list[tuple[str, str, str]]:
-        """Return name, severity and status of its alerts that carry ``labels``."""
+    def alerts(self, scale_set: str = "") -> list[tuple[str, str, str]]:
+        """Return name, severity and status of its alerts, or of those about VMs of ``scale_set``."""
         return [
             (alert["labels"]["alertname"], alert["labels"]["severity"], alert["status"])
             for alert in self.body.get("alerts", ())
-            if labels.items() <= alert["labels"].items()
+            if not scale_set
+            or alert["labels"].get("scale_set") == scale_set
+            or f"(scale set {scale_set})" in alert["annotations"].get("vms", "")
         ]
 
 
@@ -72,9 +74,9 @@ class Receiver:
         """Return what came in Alertmanager's own form: pages and tickets."""
         return [each for each in list(self.notifications) if "alerts" in each.body]
 
-    def told(self, path: str, **labels: str) -> list[tuple[str, str, str]]:
+    def told(self, path: str, scale_set: str = "") -> list[tuple[str, str, str]]:
         """Return what the receiver at ``path`` was told, in order: name, severity, firing or resolved."""
-        return [alert for each in list(self.notifications) if each.path == path for alert in each.alerts(**labels)]
+        return [alert for each in list(self.notifications) if each.path == path for alert in each.alerts(scale_set)]
 
 
 class Alertmanager(Program):
@@ -135,10 +137,12 @@ class RuledPrometheus(Program):
         assert answer.status == 200, answer.body
         return [(each["metric"], float(each["value"][1])) for each in json.loads(answer.body)["data"]["result"]]
 
-    def fired(self, **labels: str) -> set[tuple[str, str]]:
-        """Return name and severity of every alert that has fired so far with ``labels``."""
-        matchers = ",".join(f'{name}="{value}"' for name, value in {"alertstate": "firing", **labels}.items())
-        found = self.query(f"max by (alertname, severity) (max_over_time(ALERTS{{{matchers}}}[1h]))")
+    def fired(self, scale_set: str) -> set[tuple[str, str]]:
+        """Return name and severity of every alert that has fired so far about VMs of ``scale_set``."""
+        alerts = 'max_over_time(ALERTS{alertstate="firing"}[1h])'
+        events = f'max_over_time(azure_scheduled_events:event{{scale_set="{scale_set}"}}[1h])'
+        places = f'max_over_time(ALERTS{{alertstate="firing",scale_set="{scale_set}"}}[1h])'
+        found = self.query(f"max by (alertname, severity) ({alerts} and on (event_id) {events} or {places})")
         return {(metric["alertname"], metric["severity"]) for metric, _ in found}
 
     def rule_groups(self) -> list[dict[str, Any]]:

@@ -113,9 +113,9 @@ def run(arguments: argparse.Namespace) -> int:
         where = ListenAddress(address.host or "localhost", address.port)
         _say(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
         threading.Event().wait(wait)
-        begun = announce()
+        begun, event_id = announce()
         _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
-        _measure(team, f'scale_set="{DRILL}"', alert, before, begun, timeout)
+        _measure(team, f'event_id="{event_id}"', alert, before, begun, timeout)
     return 0
 
 
@@ -135,7 +135,7 @@ def alert_of(event: PlannedEvent) -> DrillAlert:
 
 
 def labels_of(event: PlannedEvent, alert: DrillAlert) -> dict[str, str]:
-    """Return the labels as the rules give them, of VMs and a scale set whose names say that it is a drill."""
+    """Return the labels of an alert whose event, VMs and scale set are named so that everybody sees a drill."""
     return {
         "alertname": alert.name,
         "severity": alert.severity,
@@ -258,8 +258,8 @@ def _until(look: Callable[[], _Found], end: float) -> _Found:
 
 
 @contextmanager
-def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], float]]:
-    """A simulated VM and its exporter; yields what announces the event and returns the moment (monotonic)."""
+def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], tuple[float, str]]]:
+    """A simulated VM and its exporter; yields what announces the event and returns when (monotonic), and its id."""
     names = tuple(f"{DRILL}-{name}" for name in event.resources)
     vms = tuple(VirtualMachine(name, scale_set=DRILL) for name in names)
     story = Scenario("drill", "", vms, (replace(event, resources=names, announced_at=0.0),))
@@ -272,11 +272,13 @@ def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], float]]:
         with subprocess.Popen(command, env=env) as exporter:  # noqa: S603 - this program
             try:
 
-                def announce() -> float:
+                def announce() -> tuple[float, str]:
                     if exporter.poll() is not None:
                         raise ExporterError(f"the exporter at {listen} has ended; see its message above")
+                    begun = time.monotonic()
                     simulator.play(story, 1)
-                    return time.monotonic()
+                    found = _until(lambda: simulator.record, begun + _REQUEST_SECONDS)
+                    return begun, found[0].event_id
 
                 yield announce
             finally:

@@ -156,6 +156,11 @@ class Lifecycle:
         return self.event.event_id
 
     @property
+    def announced(self) -> bool:
+        """Whether a document showed the event before it started."""
+        return self.started_at != self.first_seen
+
+    @property
     def approved_here(self) -> bool:
         """Whether IMDS accepted an approval by this exporter or by an operator on this VM."""
         return self.approved_by in {Approver.EXPORTER, Approver.OPERATOR}

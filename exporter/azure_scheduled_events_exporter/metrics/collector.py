@@ -314,6 +314,14 @@ METRICS = (
         _each(lambda life: life.first_seen.wall),
     ),
     MetricSpec(
+        "event_announced",
+        "gauge",
+        _EVENT,
+        "1 if this exporter saw the event before it started, 0 if the event had already started.",
+        ("current",),
+        _each(lambda life: life.announced),
+    ),
+    MetricSpec(
         "event_approved",
         "gauge",
         _EVENT,

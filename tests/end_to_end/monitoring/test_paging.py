@@ -22,11 +22,11 @@ VALUES = {
     "group.wait": "1s",
     "group.interval": "1s",
     "memory": "1m",
+    "longest": "2m",
     "notice.freeze": "12s",
     "notice.reboot": "12s",
     "notice.redeploy": "7s",
     "notice.terminate": "4s",
-    "notice.preempt": "2s",
     "degraded-host.notice": "24m",
     "overdue.after": "10s",
     "started.limit": "30s",
@@ -220,13 +220,13 @@ def test_what_only_shows(case: Case, played: Stack) -> None:
     notified = {(name, severity) for name, severity, _ in (*case.pages, *case.tickets)}
     shown = {(f"AzureScheduledEvent{name}", "info") for name in case.shows}
     assert (
-        played.prometheus.fired(scale_set=case.name) - {("AzureScheduledEventShortNotice", "info")} == notified | shown
+        played.prometheus.fired(case.name) - {("AzureScheduledEventShortNotice", "info")} == notified | shown
     )
 
 
 def test_twenty_exporters_one_page(played: Stack) -> None:
     """Twenty exporters of a scale set see one event: somebody is paged once, and told once that it is over."""
-    told = [each for each in played.receiver.webhooks() if each.alerts(scale_set=TWENTY.name)]
+    told = [each for each in played.receiver.webhooks() if each.alerts(TWENTY.name)]
     assert [each.body["status"] for each in told] == ["firing", "resolved"]
     assert {each.path for each in told} == {"/pager"}
     assert len({each.body["groupKey"] for each in told}) == 1
@@ -258,9 +258,9 @@ def test_chat_reads_like_a_sentence(played: Stack) -> None:
     (over,) = [each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Over" in each["title"]]
     assert (begun["title"], over["title"]) == ("Reboot: vmss_0", "Over: Reboot: vmss_0")
     assert begun["text"].startswith(
-        f"Azure reboots a VM.\nvmss_0 of scale set {TWENTY.name} is rebooted. It begins in "
+        f"Azure reboots a VM.\nvmss_0 (scale set {TWENTY.name}) will be rebooted. It starts at "
     )
-    assert "memory is lost" in begun["text"]
+    assert "Memory is lost." in begun["text"]
     assert "/docs/runbooks/AzureScheduledEventReboot.md" in begun["text"]
 
 
