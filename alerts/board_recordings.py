@@ -6,7 +6,6 @@ without a problem are not recorded one by one: a graph of 10,000 lines shows not
 
 from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
 
-from .event_recordings import SAME_TARGET
 from .rule import Group, Recording, expression
 from .settings import Settings
 
@@ -86,13 +85,13 @@ def _events(settings: Settings) -> tuple[Recording, ...]:
             VM_STATE,
             expression(f"""
                 max by (event_id, event_type, vm_name, fault_domain, {_PLACE}) (
-                  (
+                  max by (event_id, event_type, job, instance) (
                     3 * {_INFO}{{scope="self", event_status="Started"}}
                     or on (job, instance, event_id)
                     1 + {METRIC}event_approved{{scope="self"}}
                   )
-                  * {SAME_TARGET} group_left (vm_name, fault_domain, {_PLACE})
-                  {_VM_INFO}
+                  * {_BY_TARGET} group_left (vm_name, fault_domain, {_PLACE})
+                  topk by (job, instance) (1, {_VM_INFO})
                 )
             """),
             "the same state for each VM that an event happens to, with its place",
