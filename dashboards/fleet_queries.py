@@ -15,7 +15,9 @@ from alerts.board_recordings import (
     VM_STATE,
     VMS,
 )
-from alerts.event_recordings import DURATION, EVENT, NOT_BEFORE
+from alerts.series import EVENT
+from alerts.series import LENGTH as DURATION
+from alerts.series import PLANNED as NOT_BEFORE
 
 from .queries import (
     IN_START,

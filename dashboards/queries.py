@@ -9,7 +9,7 @@ of VMs. Scraped series are read only for one moment, never over time. This modul
 """
 
 from alerts.board_recordings import BLIND_SHARE, EXPORTER_INFO, VM_STATE
-from alerts.event_recordings import EVENT
+from alerts.series import EVENT
 from azure_scheduled_events_exporter.metrics.collector import PREFIX
 
 from .style import MISSING, UNKNOWN

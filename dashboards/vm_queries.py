@@ -13,7 +13,9 @@ from alerts.board_recordings import (
     VM_STATE,
     VMS,
 )
-from alerts.event_recordings import DURATION, EVENT, NOT_BEFORE
+from alerts.series import EVENT
+from alerts.series import LENGTH as DURATION
+from alerts.series import PLANNED as NOT_BEFORE
 
 from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, TARGET, latest, of, series, with_trace
 from .style import QUIET, UNKNOWN

@@ -104,7 +104,9 @@ def test_conventions(alert: Alert) -> None:
     assert re.fullmatch(r"[A-Z][^{}]*\.", alert.summary)
     assert "{{" in annotations(alert, Settings())["description"]
     assert not re.search("@[A-Z]+@", json.dumps(annotations(alert, Settings())))
-    expected = {"summary", "description", "runbook_url", "dashboard_url"} | ({"vms"} & annotations(alert, Settings()).keys())
+    expected = {"summary", "description", "runbook_url", "dashboard_url"} | (
+        {"vms"} & annotations(alert, Settings()).keys()
+    )
     assert annotations(alert, Settings()).keys() == expected
     assert alert.dashboard in Dashboard
 
@@ -250,7 +252,7 @@ def test_runbooks_name_what_exists() -> None:
     """Series, settings and commands of the runbooks are really there."""
     text = "\n".join(page.read_text() for page in RUNBOOKS.glob("*.md"))
     recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
-    known = {spec.full_name for spec in SPECS.values()} | recorded | {f"{PREFIX}notice_seconds_bucket"}
+    known = {spec.full_name for spec in SPECS.values()} | recorded | {f"{PREFIX}notice_seconds_bucket", APPROVAL_DUE}
     assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
     settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
     assert settings - {name for name, _ in Settings()} == set()

@@ -219,9 +219,7 @@ def test_what_only_shows(case: Case, played: Stack) -> None:
     """What is only worth a look fires in Prometheus, and nothing fires that nobody expects."""
     notified = {(name, severity) for name, severity, _ in (*case.pages, *case.tickets)}
     shown = {(f"AzureScheduledEvent{name}", "info") for name in case.shows}
-    assert (
-        played.prometheus.fired(case.name) - {("AzureScheduledEventShortNotice", "info")} == notified | shown
-    )
+    assert played.prometheus.fired(case.name) - {("AzureScheduledEventShortNotice", "info")} == notified | shown
 
 
 def test_twenty_exporters_one_page(played: Stack) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from alerts import resolve
-from alerts.rules import groups
+from alerts import Settings, resolve
+from alerts.rules import alerts, groups
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.paths import ROOT
@@ -246,9 +246,12 @@ def test_every_label_is_one_that_the_metric_has(board: Json) -> None:
 
 
 def test_every_metric_of_the_exporter_is_looked_at_somewhere() -> None:
-    """What is measured can be seen."""
+    """What is measured can be seen on a dashboard, or is read by an alert."""
     shown = [expr for uid in UIDS for _, expr in expressions(load(uid))]
-    text = " ".join([*shown, *(expr for name, expr in RECORDINGS.items() if any(name in each for each in shown))])
+    alerting = [alert.expression for alert in alerts(Settings())]
+    text = " ".join(
+        [*shown, *alerting, *(expr for name, expr in RECORDINGS.items() if any(name in each for each in shown))]
+    )
     unseen = {
         name for name, spec in SPECS.items() if not re.search(rf"\b{spec.full_name}(_bucket|_sum|_count)?\b", text)
     }
