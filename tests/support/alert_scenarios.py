@@ -7,7 +7,10 @@ import json
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+
+import yaml
 
 from alerts import Settings
 from alerts.rules import alerts, groups
@@ -273,14 +276,22 @@ def _steady(name: str, begin: int, end: int) -> Iterator[dict[str, object]]:
         yield {"expr": expression, "eval_time": f"{end}s", "exp_samples": [{"labels": "{}", "value": value}]}
 
 
+@cache
+def _without_boards(rules: Path) -> str:
+    """Return the rules that alerts need. What only dashboards read would triple the time of a story."""
+    every = yaml.safe_load(rules.read_text())["groups"]
+    return json.dumps({"groups": [group for group in every if "-board-" not in group["name"]]})
+
+
 def promtool(folder: Path, *stories: Story, rules: Path = RULES) -> subprocess.CompletedProcess[str]:
     """Run the stories as ``promtool test rules``; return what it said."""
-    file = folder / "stories.json"  # JSON is YAML
+    file, needed = folder / "stories.json", folder / "rules.json"  # JSON is YAML
+    needed.write_text(_without_boards(rules))
     tests = [story.to_test() for story in stories]
     suite = {
-        "rule_files": [str(rules)],
+        "rule_files": [str(needed)],
         "evaluation_interval": f"{EVALUATION}s",
-        "group_eval_order": [group.name for group in groups(Settings())],
+        "group_eval_order": [group.name for group in groups(Settings()) if "-board-" not in group.name],
         "tests": tests,
     }
     file.write_text(json.dumps(suite))
