@@ -265,26 +265,13 @@ def _now() -> list[g.Panel]:
             tables(q.SCALE_SETS_HIT, q.ZONES_HIT),
             unit="percentunit",
             links=manual("share-that-is-affected"),
-            transformations=[
-                *columns(
-                    {
-                        "scale_set": "Scale set",
-                        "location": "Region",
-                        "zone": "Zone",
-                        "Value #A": "Share",
-                        "Value #B": "Share ",
-                    }
-                ),
-            ],
+            transformations=columns({"place": "Place", "Value #A": "Scale set", "Value #B": "Zone"}),
             thresholds=steps(NEUTRAL, (0.001, WAITING), (0.5, IMPACT)),
-            options={"sortBy": [{"displayName": "Share", "desc": True}]},
+            options={"sortBy": [{"displayName": "Scale set", "desc": True}]},
             defaults={"min": 0, "max": 1, "decimals": 0, "noValue": "No VM with an exporter is hit."},
             overrides=[
-                by_name("Zone", custom__width=50),
-                by_name("Region", custom__minWidth=80),
-                by_name("Scale set", custom__minWidth=80),
-                colored("Share", 60, noValue=" "),
-                colored("Share ", 60, noValue=" "),
+                by_name("Place", custom__minWidth=100),
+                *(colored(name, 80, noValue=" ") for name in ("Scale set", "Zone")),
             ],
         ),
         panel(

@@ -55,7 +55,7 @@ _TOP = f"on (event_id) topk({MOST}, {here(latest(URGENCY))})"
 _SHOWN = series("event_info")
 _WATCHED = f"(count by (event_id) ({series('event_info', SELF)}) or on (event_id) 0 * {_VMS})"
 _APPROVER = f"({series('event_approved')} == 1) * on (job, instance) group_left (vm_name) {EXPORTER_INFO}"
-EVENTS = with_trace(f"({_STATE} and {_TOP})")
+EVENTS = with_trace(f"({_STATE} + 0 and {_TOP})")  # + 0 drops the name, in which the columns differ
 EVENT_COLUMNS = tuple(
     f"({column}) and {_TOP}"
     for column in (
@@ -63,7 +63,7 @@ EVENT_COLUMNS = tuple(
         f"1000 * {NOT_BEFORE}",
         _VMS,
         f"clamp_min({_VMS} - on (event_id) group_left () {_WATCHED}, 0)",
-        DURATION,
+        f"max by (event_id) ({DURATION})",
         f"max by (event_id, approved_by) ({APPROVED_BY})",
         f'label_replace(topk by (event_id) (1, {_APPROVER}), "approver", "$1", "vm_name", "(.*)")',
         f"count by (event_id) ({_SHOWN} unless on (job, instance) {BLIND}) or on (event_id) 0 * {_VMS}",
@@ -73,7 +73,7 @@ EVENT_COLUMNS = tuple(
 
 _VM_STATE = f"{latest(VM_STATE, PLACE)} and on (event_id) {EVENT}"
 _TOP_VMS = f"topk({MOST}, 0 * ({_VM_STATE}) + on (event_id) group_left () {latest(URGENCY)})"
-VM_STATES = f"{latest(VM_STATE)} and {_TOP_VMS}"
+VM_STATES = f"{latest(VM_STATE)} + 0 and {_TOP_VMS}"
 VM_COUNTDOWNS = f"0 * {_TOP_VMS} + on (event_id) group_left () ({NOT_BEFORE} - time())"
 
 TYPE_WAITING = f"count by (event_type) ({_WAITING})"
@@ -86,7 +86,9 @@ TYPE_VMS_STARTED = f"sum by (event_type) ({_VMS} and on (event_id) ({_STARTED}))
 def _share(labels: str, named: str) -> str:
     """The share of the exporters' VMs with the same ``labels`` that current events happen to; the highest ones."""
     hit = f"group by ({labels}, vm_name) ({latest(VM_STATE, PLACE, named)} and on (event_id) {EVENT})"
-    return f"topk(10, count by ({labels}) ({hit}) / count by ({labels}) ({placed(EXPORTER_INFO, named)}))"
+    share = f"topk(10, count by ({labels}) ({hit}) / count by ({labels}) ({placed(EXPORTER_INFO, named)}))"
+    sources = ", ".join(f'"{label}"' for label in labels.split(", "))
+    return f'max by (place) (label_join({share}, "place", "-", {sources}))'
 
 
 SCALE_SETS_HIT = _share("scale_set", 'scale_set!=""')

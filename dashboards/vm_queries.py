@@ -57,14 +57,14 @@ def _or_quiet(vector: str, quiet: float) -> str:
 
 CURRENT_STATE = _or_quiet(f"max({_ITS})", 0)
 NEXT_IMPACT = _or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_ITS} < 3)) - time()", QUIET)
-EVENTS = with_trace(_ITS)
+EVENTS = with_trace(f"({_ITS} + 0)")
 EVENT_COLUMNS = tuple(
     f"({column}) and {_THEM}"
     for column in (
         f"{NOT_BEFORE} - time()",
         f"1000 * {NOT_BEFORE}",
         f"max by (event_id) ({latest(VMS)})",
-        DURATION,
+        f"max by (event_id) ({DURATION})",
         f"max by (event_id, approved_by) ({APPROVED_BY})",
         f"count by (event_id) ({series('event_info')} unless on (job, instance) {BLIND}) or 0 * {latest(URGENCY)}",
     )

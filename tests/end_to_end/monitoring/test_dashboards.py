@@ -187,6 +187,17 @@ def test_every_query_returns_data(stage: Stage, uid: str) -> None:
 
 
 @pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
+def test_tables_have_one_row_for_each_event_or_vm(stage: Stage, uid: str) -> None:
+    """No query of a table leaves the name of its metric in the rows, by which Grafana would tear them apart."""
+    chosen = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_0", "$vm": "web_0"})
+    for panel in _board(uid)["panels"]:
+        for target in panel.get("targets", []):
+            if panel["type"] == "table" and len(panel["targets"]) > 1:
+                names = {series["metric"].get("__name__") for series in chosen.ask(target["expr"])}
+                assert names <= {None}, f"{panel['title']} {target['refId']}"
+
+
+@pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
 def test_every_variable_has_values(stage: Stage, uid: str) -> None:
     """There is something to choose, though a VM may be of no scale set."""
     for variable in _board(uid)["templating"]["list"]:
