@@ -7,7 +7,7 @@ BIN := .venv/bin
 demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes flags
 	@scripts/demo $(DEMO)
 
-stack: setup  ## the whole chain: a scale set of five, Prometheus, Alertmanager and who is paged; SPEED=2 STACK=--free-ports
+stack: setup  ## run the whole chain: five VMs, Prometheus, Alertmanager and the pages; SPEED=2 STACK=--free-ports
 	@scripts/stack $(STACK)
 
 test: setup  ## everything that CI runs; PYTEST='-k name' runs a part
@@ -22,7 +22,7 @@ bench: setup  ## figures beside their budgets into docs/performance.md, time to 
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.paging
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.rules
 
-soak: setup  ## leave it running, at fifty polls a second, for MINUTES=60: what grows?
+soak: setup  ## run at fifty polls a second for MINUTES=60 and report what grows
 	@PYTHONPATH=tests $(BIN)/python -m trials.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
 
 torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: an hour; TORTURE='--only kills --seed 7'

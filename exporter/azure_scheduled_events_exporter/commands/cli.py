@@ -28,7 +28,7 @@ Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and
   run it on a VM     azure-scheduled-events-exporter run        then open http://localhost:10169/
   current events     azure-scheduled-events-exporter events     asks the metadata service once
   past events        azure-scheduled-events-exporter history    reads the journal of the running exporter
-  is it wired?       azure-scheduled-events-exporter doctor     checks the whole chain and says what to do
+  check the setup    azure-scheduled-events-exporter doctor     checks the whole chain and says what to do
 """
 _EPILOG = f"""\
 Each setting is also an environment variable ({environment_name("imds.endpoint")} for --imds.endpoint)

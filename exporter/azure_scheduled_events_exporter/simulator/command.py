@@ -25,8 +25,8 @@ _HIGHEST_PORT: Final = 65535
 _PATIENCE: Final = 3600.0  # seconds; on Windows a wait without end cannot be interrupted
 
 DESCRIPTION: Final = (
-    "Stand in for the Azure Instance Metadata Service: play what Azure does to VMs, so that an exporter, its "
-    "alerts and the people behind them can be drilled off Azure."
+    "Simulate the Azure Instance Metadata Service: play what Azure does to VMs, to try or test an exporter, alerts and "
+    "scripts off Azure."
 )
 
 
@@ -38,40 +38,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         action="append",
         metavar="NAME|FILE|all",
-        help="what to play: a scenario of --list, a file of your own (.yaml), or all of the list; may be "
-        "repeated, they follow one another (default: live-migration)",
+        help="Scenario to play: a name of --list, a file of your own (.yaml), or all. May be repeated; scenarios "
+        "follow one another. (default live-migration)",
     )
     add(
         "--speed",
         default="1",
         metavar="FACTOR",
-        help="how many times faster than Azure: at 60 a notice of 15 minutes lasts 15 seconds (default: 1)",
+        help="Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds. (default 1)",
     )
-    add("--loop", action="store_true", help="begin again when the last scenario is over, with new EventIds")
+    add("--loop", action="store_true", help="Start again after the last scenario, with new EventIds.")
     add(
         "--web.listen-address",
         dest="listen_address",
         default=_LISTEN,
         metavar="HOST:PORT",
-        help=f"where to answer; everyone who can connect can control the simulator (default: {_LISTEN})",
+        help=f"Address to listen on. Everyone who can connect can control the simulator. (default {_LISTEN})",
     )
     add(
         "--fault",
         action="append",
         default=[],
         metavar="NAME[@START[+DURATION]]",
-        help="fail, from START of scenario time on, for DURATION (default: at once, for good); may be repeated: "
+        help="Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable. One of: "
         + ", ".join(FAULTS),
     )
     add(
         "--first-answer-delay",
         default="0s",
         metavar="DURATION",
-        help="hold back the first answer to every VM, as IMDS does for up to 2m (default: 0s)",
+        help="Delay the first answer to every VM, as IMDS does for up to 2m. (default 0s)",
     )
-    add("--empty-body", action="store_true", help="answer 200 with an empty body when there are no events")
-    add("--seed", metavar="TEXT", help="make the EventIds the same every time")
-    add("--list", action="store_true", help="print the scenarios and end")
+    add("--empty-body", action="store_true", help="Answer 200 with an empty body while there are no events.")
+    add("--seed", metavar="TEXT", help="Use the same EventIds every time.")
+    add("--list", action="store_true", help="Print the scenarios and exit.")
 
 
 def run(arguments: argparse.Namespace) -> int:
