@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles, ObservationContext, observe
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

@@ -15,11 +15,13 @@ from urllib.parse import urlsplit
 
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
 from azure_scheduled_events_exporter.core.document import API_VERSIONS
+from azure_scheduled_events_exporter.core.event_types import hidden_by
+from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 
 from .errors import UsageError, closest
 from .logs import FORMATS, LEVELS
-from .times import parse_duration
+from .times import format_duration, parse_duration
 
 ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 CONFIG_FILE_FLAG = "config.file"
@@ -345,3 +347,18 @@ SETTINGS = (
     Setting("log.level", "info", _choice(*LEVELS), f"Minimum severity to log: {_one_of(LEVELS)}.", "LEVEL"),
     Setting("log.format", "logfmt", _choice(*FORMATS), f"Log format: {_one_of(FORMATS)}.", "FORMAT"),
 )
+
+
+def warnings(config: Config) -> list[str]:
+    """Return what the user should know about valid settings: what they hide."""
+    found = []
+    hidden = hidden_by(config.imds_api_version)
+    if hidden:
+        names = " and ".join(hidden)
+        found.append(f"--imds.api-version {config.imds_api_version} does not show events of type {names}")
+    if config.poll_interval > WATCHED_WITHIN_SECONDS:
+        found.append(
+            f"--poll.interval {format_duration(config.poll_interval)} is longer than "
+            f"{format_duration(WATCHED_WITHIN_SECONDS)}: an event can start and end unseen, and is then 'lost'"
+        )
+    return found

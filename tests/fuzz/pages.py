@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
 
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, ObservationContext, observe
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -133,7 +135,7 @@ def check(data: bytes) -> None:
             incarnation=document.incarnation,
             current=known.current,
             recent=(*snapshot.recent, *ended)[-20:],
-            approval_words={name: f"rule '{name}' holds it back" for name in known.current},
+            approval_statuses={name: ApprovalStatus(f"held by rule '{name}'") for name in known.current},
         )
     _check(snapshot)
 

@@ -16,15 +16,10 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.lifecycle import (
-    Approver,
-    Change,
-    Lifecycles,
-    ObservationContext,
-    approve,
-    observe,
-)
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -152,7 +147,7 @@ def _history(resource: str) -> Iterator[Change]:
         if at == 50:
             for approver in (Approver.EXPORTER, Approver.OPERATOR):
                 ids = [event_id for event_id in known.current if event_id.endswith(f"/{approver}".upper())]
-                known, changes = approve(known, ids, approver, now)
+                known, changes = mark_approved(known, ids, approver, now)
                 yield from changes
 
 

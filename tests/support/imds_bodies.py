@@ -1,7 +1,9 @@
 """Bodies of IMDS: what each captured one says, and any other to order."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, parse_document
 
@@ -24,12 +26,18 @@ LIVE_MIGRATION = {
     "duration_seconds": 5.0,
 }
 
+
+def on_vm(*fields: Any, **more: Any) -> ScheduledEvent:  # noqa: ANN401 - handed on as they come
+    """Return an event whose ResourceType is VirtualMachine, as in every captured body but one."""
+    return replace(ScheduledEvent(*fields, **more), resource_type="VirtualMachine")
+
+
 # What each captured body says, written down by reading it.
 CAPTURED: dict[str, Document] = {
     "aks_3719_freeze_started_inc16_dur30.json": Document(
         16,
         (
-            ScheduledEvent(
+            on_vm(
                 "465D3B0F-D7F2-4239-AC11-1B9800E73DBC",
                 "Freeze",
                 "Started",
@@ -44,7 +52,7 @@ CAPTURED: dict[str, Document] = {
     "aks_preempt_2024_v2019-08-01.json": Document(
         1,
         (
-            ScheduledEvent(
+            on_vm(
                 "51941B56-8080-45AC-81AE-8BDA818F5958",
                 "Preempt",
                 "Scheduled",
@@ -57,14 +65,14 @@ CAPTURED: dict[str, Document] = {
     "azsamples_2018_two_reboots_v2017-08-01.json": Document(
         192,
         (
-            ScheduledEvent(
+            on_vm(
                 "28512AF7-C957-4500-9BC4-842D6FB531E4",
                 "Reboot",
                 "Scheduled",
                 resources=("sample_4",),
                 not_before=utc(2018, 1, 24, 21, 20, 44),
             ),
-            ScheduledEvent(
+            on_vm(
                 "A626E37F-793E-44E1-89B5-99AE0B96044C",
                 "Reboot",
                 "Scheduled",
@@ -76,7 +84,7 @@ CAPTURED: dict[str, Document] = {
     "azure-docs_39758_freeze_5min_notice.json": Document(
         279,
         (
-            ScheduledEvent(
+            on_vm(
                 "XXX-XXX-XXX-XXX-XXX",
                 "Freeze",
                 "Scheduled",
@@ -89,7 +97,7 @@ CAPTURED: dict[str, Document] = {
     "azure_vm-scheduled-events_2021_2_user_reboot.json": Document(
         2,
         (
-            ScheduledEvent(
+            on_vm(
                 "4CAEA225-A741-474D-A72E-428C86FCD853",
                 "Reboot",
                 "Scheduled",
@@ -115,7 +123,7 @@ CAPTURED: dict[str, Document] = {
     "dgkanatsios_62_aks_availset_reboot_v2017-08-01.json": Document(
         1,
         (
-            ScheduledEvent(
+            on_vm(
                 "8A506C35-679A-4F78-9D76-C16DBE65EE6F",
                 "Reboot",
                 "Scheduled",
@@ -128,7 +136,7 @@ CAPTURED: dict[str, Document] = {
     "eviction-listener_preempt_event_only_weekday_wrong.json": Document(
         1,
         (
-            ScheduledEvent(
+            on_vm(
                 "258F9A75-A5C9-41BD-B952-3EF1E36C7467",
                 "Preempt",
                 "Scheduled",
@@ -141,7 +149,7 @@ CAPTURED: dict[str, Document] = {
     "gotest_aks_freeze_started_inc208_v2019-08-01.json": Document(
         208,
         (
-            ScheduledEvent(
+            on_vm(
                 "D3D9DFEC-1DCA-4B49-97AA-780E02F45DFE",
                 "Freeze",
                 "Started",
@@ -155,14 +163,14 @@ CAPTURED: dict[str, Document] = {
     "msdocs_livemigration_1_empty.json": Document(1),
     "msdocs_livemigration_2_scheduled.json": Document(
         2,
-        (ScheduledEvent(**LIVE_MIGRATION, status="Scheduled", not_before=utc(2022, 4, 11, 22, 26, 58)),),  # type: ignore[arg-type]
+        (on_vm(**LIVE_MIGRATION, status="Scheduled", not_before=utc(2022, 4, 11, 22, 26, 58)),),
     ),
-    "msdocs_livemigration_3_started.json": Document(3, (ScheduledEvent(**LIVE_MIGRATION, status="Started"),)),  # type: ignore[arg-type]
+    "msdocs_livemigration_3_started.json": Document(3, (on_vm(**LIVE_MIGRATION, status="Started"),)),
     "msdocs_livemigration_4_empty.json": Document(4),
     "msdocs_spot_preempt_v2019-08-01.json": Document(
         1,
         (
-            ScheduledEvent(
+            on_vm(
                 "A123BC45-1234-5678-AB90-ABCDEF123456",
                 "Preempt",
                 "Scheduled",
@@ -175,7 +183,7 @@ CAPTURED: dict[str, Document] = {
     "sechecker_reboot_inc10_2020.json": Document(
         10,
         (
-            ScheduledEvent(
+            on_vm(
                 "CFA22193-3606-45E1-B7EA-976666B6629F",
                 "Reboot",
                 "Scheduled",
@@ -187,20 +195,20 @@ CAPTURED: dict[str, Document] = {
     "synthetic_webdevops_events.json": Document(
         5,
         (
-            ScheduledEvent(
+            on_vm(
                 "102D9444-D2CD-49C7-8624-8643E7171291",
                 "Reboot",
                 "Scheduled",
                 not_before=utc(2019, 9, 19, 18, 29, 47),
             ),
-            ScheduledEvent(
+            on_vm(
                 "302D9444-D2CD-49C7-8624-8643E7171291",
                 "Reboot",
                 "Scheduled",
                 resources=("FrontEnd_IN_0", "BackEnd_IN_0"),
                 not_before=utc(2019, 9, 19, 18, 29, 47),
             ),
-            ScheduledEvent(
+            on_vm(
                 "602D9444-D2CD-49C7-8624-8643E7171293",
                 "Reboot",
                 "Started",

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles, ObservationContext, observe
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp

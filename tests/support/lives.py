@@ -3,17 +3,10 @@
 from dataclasses import replace
 
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
-from azure_scheduled_events_exporter.core.lifecycle import (
-    Approver,
-    Change,
-    Lifecycle,
-    Lifecycles,
-    ObservationContext,
-    State,
-    approve,
-    observe,
-)
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, Lifecycles, State
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
+from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 NOT_BEFORE = 1_700_000_900.0  # 15 minutes after START
@@ -54,7 +47,7 @@ class Watch:
 
     def approves(self, now: Timestamp, approver: Approver = Approver.EXPORTER, event_id: str = "A") -> list[str]:
         """Return the transitions that an accepted approval brings."""
-        self.known, changes = approve(self.known, [event_id], approver, now)
+        self.known, changes = mark_approved(self.known, [event_id], approver, now)
         self.changes.extend(changes)
         return [str(change.transition) for change in changes]
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
@@ -107,10 +108,14 @@ BUSY = Snapshot(
     incarnation=12,
     current={life.event_id: life for life in (reboot(), freeze())},
     recent=RECENT,
-    approval_words={FREEZE_ID: "rule 'short-freeze' approves it at 2026-11-20T03:08:21Z if nobody else has"},
+    approval_statuses={
+        FREEZE_ID: ApprovalStatus(
+            "waiting for its turn: rule 'short-freeze' approves it at 2026-11-20T03:08:21Z if nobody else has", NOW + 60
+        )
+    },
     journal=JournalState(up=True),
 )
-QUIET = replace(BUSY, current={}, approval_words={})
+QUIET = replace(BUSY, current={}, approval_statuses={})
 BLIND = replace(
     BUSY,
     polls=Polls(

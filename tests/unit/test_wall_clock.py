@@ -11,7 +11,9 @@ from freezegun import api as freezer
 
 from azure_scheduled_events_exporter.commands.events import COLUMNS, event_row
 from azure_scheduled_events_exporter.core.document import Document, parse_document
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, ObservationContext, approve, observe
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.clock import system_clock
@@ -90,7 +92,7 @@ def test_latency_after_a_step_of_the_clock(step: int, monkeypatch: pytest.Monkey
         monkeypatch.setattr(time, "monotonic", freezer.real_monotonic)  # a step moves the wall clock only
         known = seen(document)
         clock.tick(step)
-        known, (change,) = approve(known, list(known.current), Approver.OPERATOR, system_clock().now())
+        known, (change,) = mark_approved(known, list(known.current), Approver.OPERATOR, system_clock().now())
         statistics = Statistics().plus([measure(change)])
     (latency,) = statistics.approval_latency.values()
     assert sum(latency.counts) == 1

@@ -9,6 +9,7 @@ names, and no event that does not touch this VM unless a rule says so.
 Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Approve events, and its sample)
 """
 
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ from azure_scheduled_events_exporter.core.document import EventSource, Scope, co
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+_STEPS = 30
+"""Points of a turn at which VMs outside Resources may approve: two seconds apart, so that the second sees the first."""
 
 TAKEOVER_SECONDS = 60.0
 """How long each VM of Resources waits for the one before it, unless the rule says otherwise."""
@@ -98,6 +102,12 @@ class Match:
             return math.inf
         return self.notice_left.below - (life.event.not_before - now.wall)
 
+    def opens_at(self, life: Lifecycle) -> float:
+        """Return when so little notice is left that this matches ``life``, seconds since the epoch; -inf if always."""
+        if self.notice_left is None or self.notice_left.below is None or life.event.not_before is None:
+            return -math.inf
+        return life.event.not_before - self.notice_left.below
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
@@ -107,7 +117,8 @@ class Rule:
         name: for the log; line: where it stands in its file.
         after: seconds to wait since the event was first seen.
         leader_only: whether the VMs of Resources take turns, the first one first; None: if there are several.
-        takeover: seconds that each of them waits for the one before it; a VM outside Resources waits for all.
+        takeover: seconds that each of them waits for the one before it; a VM outside Resources waits for all of them,
+            and then for a part of another turn that its name gives.
         dry_run: decide and say so, but send nothing.
     """
 
@@ -129,13 +140,15 @@ class Decision:
         approve: whether to approve it now.
         rule: the name of the rule that decided; ``""`` when none matches.
         dry_run: whether only to say so.
-        wait: seconds until it would be approved by the same rule; None if never.
+        due: when the same rule approves it, seconds since the epoch, also if that has passed; None if never.
+        turn: which turn this VM has among those that may approve it, from 0 on.
     """
 
     approve: bool
     rule: str = ""
     dry_run: bool = False
-    wait: float | None = None
+    due: float | None = None
+    turn: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +160,7 @@ class Policy:
 
     def decide(self, life: Lifecycle, vm_name: str | None, now: Timestamp) -> Decision:
         """Return what to do about ``life`` at ``now``, on the VM called ``vm_name``."""
-        if life.state is not State.SCHEDULED or life.approved_by is not None or not life.told:
+        if life.state is not State.SCHEDULED or not life.is_open_to_approval:
             return Decision(approve=False)
         rule = next((rule for rule in self.rules if rule.match.matches(life, now)), None)
         if rule is None:
@@ -156,35 +169,46 @@ class Policy:
             return Decision(approve=False, rule=rule.name)
         turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
         # A rule that waits for the notice to run low begins then, for all VMs alike: only then do they take turns.
-        leader_waits = max(rule.after - now.since(life.first_seen), -rule.match.open_for(life, now))
-        wait = leader_waits + turn * rule.takeover
-        return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, wait=max(0.0, wait))
+        wait = max(rule.after - now.since(life.first_seen), -rule.match.open_for(life, now)) + turn * rule.takeover
+        # From the event's own times, so that it stays the same from poll to poll.
+        due = max(life.first_seen.wall + rule.after, rule.match.opens_at(life)) + turn * rule.takeover
+        return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, due=due, turn=turn)
 
 
 def _takes_turns(rule: Rule, life: Lifecycle) -> bool:
     return len(life.event.resources) > 1 if rule.leader_only is None else rule.leader_only
 
 
-def _turn(life: Lifecycle, vm_name: str | None) -> int:
-    """This VM's place in Resources, from 0; behind all of them when it has none."""
+def _turn(life: Lifecycle, vm_name: str | None) -> float:
+    """This VM's place in Resources, from 0 on; behind all of them when it has none, at a point that its name gives."""
     names = [comparable_name(name) for name in life.event.resources]
     own = comparable_name(vm_name or "")
-    return names.index(own) if own in names else len(names)
+    if own in names:
+        return float(names.index(own))
+    return len(names) + hashlib.sha256(own.encode()).digest()[0] % _STEPS / _STEPS
 
 
 OFF = Policy("off")
 
-DOCUMENTED = Policy(
-    "documented",
-    (
-        Rule("user-asked", Match(event_source=frozenset({EventSource.USER})), Action.APPROVE),
-        Rule(
-            "short-freeze",
-            Match(event_type=frozenset({EventType.FREEZE}), duration=Range(at_least=0, below=9)),
-            Action.APPROVE,
-        ),
-    ),
-)
-"""Microsoft's sample: what a user asked for, and a Freeze of less than 9 s; everything else is the workload's."""
 
-BUILT_IN: Mapping[str, Policy] = {policy.name: policy for policy in (OFF, DOCUMENTED)}
+def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy:
+    """Microsoft's sample for events of ``scope``: what a user requested, and a Freeze of less than 9 s."""
+    requested = Match(event_source=frozenset({EventSource.USER}), scope=scope)
+    short = Match(event_type=frozenset({EventType.FREEZE}), scope=scope, duration=Range(at_least=0, below=9))
+    return Policy(
+        name,
+        (
+            Rule("user-requested", requested, Action.APPROVE, leader_only=turns),
+            Rule("short-freeze", short, Action.APPROVE, leader_only=turns),
+        ),
+    )
+
+
+DOCUMENTED = _sample("documented", frozenset({Scope.SELF}), turns=None)
+"""The sample for events of this VM; everything else is left to the workload."""
+
+DOCUMENTED_ALL = _sample("documented-all", frozenset(Scope), turns=True)
+"""The sample to the letter: every event of the document, whichever VM it touches, so that a secondary approves when the
+primary hangs. It overrides what another VM holds back on purpose."""
+
+BUILT_IN: Mapping[str, Policy] = {policy.name: policy for policy in (OFF, DOCUMENTED, DOCUMENTED_ALL)}

@@ -1,6 +1,6 @@
-"""ApprovalScheduler on their way: what is due, what was refused and when to try again.
+"""Approvals on their way: what is due, what was refused and when to try again, and why an event is not approved.
 
-Keeps the memory that a policy must not have; decides nothing about events (``approval.policy``) and sends nothing
+Keeps the memory that a policy must not have. Decides nothing about events (``approval.policy``) and sends nothing
 (``polling.poller`` does).
 """
 
@@ -14,12 +14,13 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
 from azure_scheduled_events_exporter.journal.store import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
-from .policy import BUILT_IN, Policy
+from .policy import BUILT_IN, OFF, Decision, Policy
 from .policy_reload import ReloadingPolicy
 
 ACCEPTED = "accepted"
-"""The answer to an operator's wish that IMDS has fulfilled."""
+"""The result of an operator's request that IMDS has accepted."""
 
+_NO_EVENT_ID = "IMDS sent no EventId, so the event cannot be approved"
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 
@@ -46,65 +47,89 @@ class Due:
         life: the event.
         approver: exporter or operator.
         who: the rule's name, or the operator's.
-        ask: the number of the operator's wish; None for a rule.
+        request: the number of the operator's request; None for a rule.
     """
 
     life: Lifecycle
     approver: Approver
     who: str
-    ask: int | None = None
+    request: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalStatus:
+    """Why an event is not approved yet, for people.
+
+    Attributes:
+        reason: one clause, such as ``held by rule 'failover first'``.
+        due: when the policy approves it, seconds since the epoch, also if that has passed; None if it never does.
+    """
+
+    reason: str
+    due: float | None = None
 
 
 @dataclass(slots=True)
 class _Retry:
     at: float
+    wall: float
     pause: float
     throttled: bool
 
 
 class ApprovalScheduler:
-    """What ``policy`` and operators want approved, with a pause that doubles after each failure of an event."""
+    """What ``policy`` and operators want approved, with a pause that doubles after each failure of an event.
+
+    Attributes:
+        statuses: why events are not approved, by EventId; approved, started and unknown events are left out.
+        policy: the policy's name, or ``file``.
+        counts: requests so far, by outcome.
+    """
 
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
         self._reloading = ReloadingPolicy(policy, log)
         self._policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
-        self._said: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
-        self.words: dict[str, str] = {}  # what the policy does with an event now, for people, by EventId
+        self._logged: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
+        self.statuses: dict[str, ApprovalStatus] = {}
         self.policy = policy.name if policy is BUILT_IN.get(policy.name) else "file"
         self.counts = no_requests()
         self._count_dry_runs()
 
     def due(
-        self, known: Lifecycles, vm_name: str | None, asks: Iterable[ApprovalRequest], now: Timestamp
+        self, known: Lifecycles, vm_name: str | None, requests: Iterable[ApprovalRequest], now: Timestamp
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what to approve in one request now, and the answers to wishes that need none."""
+        """Return what to approve in one request now, and the results of operators' requests that need none."""
         self._reload()
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
-        self._said = {name: said for name, said in self._said.items() if name in current}
-        self.words = {}
+        self._logged = {name: said for name, said in self._logged.items() if name in current}
+        self.statuses = {}
         due: dict[str, Due] = {}
-        answers: dict[int, str] = {}
-        for ask in asks:
-            life = current.get(ask.event_id.upper())
-            answer = _no_need(life, ask)
-            if life is None or answer:
-                answers[ask.number] = answer
-            elif self._may_ask(life, now):
-                due.setdefault(life.event_id, Due(life, Approver.OPERATOR, ask.operator, ask.number))
+        results: dict[int, str] = {}
+        for request in requests:
+            life = current.get(request.event_id.upper())
+            result = _needs_no_request(life, request)
+            if life is None or result:
+                results[request.number] = result
+                continue
+            self.statuses[life.event_id] = ApprovalStatus(f"queued: requested by operator {request.operator}")
+            if self._may_send_for_operator(life, now):
+                due.setdefault(life.event_id, Due(life, Approver.OPERATOR, request.operator, request.number))
         for life in current.values():
-            rule = self._rule(life, vm_name, now) if life.event_id not in due else None
-            if rule is not None:
-                due[life.event_id] = Due(life, Approver.EXPORTER, rule)
-        return self._together(list(due.values())), answers
+            if life.event_id not in self.statuses and life.is_open_to_approval:
+                rule = self._rule(life, vm_name, now)
+                if rule is not None:
+                    due[life.event_id] = Due(life, Approver.EXPORTER, rule)
+        return self._together(list(due.values())), results
 
     def accepted(self, approved: Sequence[Due]) -> None:
         """Take note that IMDS has accepted a request for these."""
         self.counts[ApprovalOutcome.ACCEPTED] += 1
         for one in approved:
             self._retries.pop(one.life.event_id, None)
+            self.statuses.pop(one.life.event_id, None)
 
     def failed(self, attempted: Sequence[Due], now: Timestamp, *, is_refusal: bool, throttled: bool = False) -> None:
         """Take note that IMDS refused a request for these, if only for now (``throttled``), or that no answer came."""
@@ -112,14 +137,14 @@ class ApprovalScheduler:
         for one in attempted:
             before = self._retries.get(one.life.event_id)
             pause = _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
-            self._retries[one.life.event_id] = _Retry(now.monotonic + pause, pause, throttled)
+            self._retries[one.life.event_id] = _Retry(now.monotonic + pause, now.wall + pause, pause, throttled)
 
     def _reload(self) -> None:
         """Take the policy file's rules if it has changed; what they decide is then logged again."""
         policy = self._reloading.current()
         if policy is not self._policy:
             self._policy = policy
-            self._said.clear()
+            self._logged.clear()
             self._count_dry_runs()
 
     def _count_dry_runs(self) -> None:
@@ -127,64 +152,91 @@ class ApprovalScheduler:
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
 
     def _rule(self, life: Lifecycle, vm_name: str | None, now: Timestamp) -> str | None:
-        """The rule that wants ``life`` approved now, if any; tells when one only would, or waits."""
+        """The rule that approves ``life`` now, if any; says why if none does."""
         decision = self._policy.decide(life, vm_name, now)
-        rule = decision.rule
-        if not decision.approve:
-            if rule:
-                what = "hold" if decision.wait is None else f"wait {round(decision.wait)} s"
-                self._say(life, "approval held back", rule, said=f"{rule}/{decision.wait is None}", decision=what)
-                self.words[life.event_id] = f"rule '{rule}' holds it back"
-                if decision.wait is not None:
-                    until = iso_time(now.wall + decision.wait)
-                    self.words[life.event_id] = f"rule '{rule}' approves it at {until} if nobody else has"
-            return None
-        if decision.dry_run:
-            self.words[life.event_id] = f"rule '{rule}' would approve it (dry run)"
-            self.counts[ApprovalOutcome.DRY_RUN] += self._say(
-                life, "approval in a dry run: nothing is sent", rule, said=f"{rule}/dry"
-            )
-            return None
         retry = self._retries.get(life.event_id)
-        self.words[life.event_id] = f"rule '{rule}' approves it" + ("; IMDS has not accepted yet" if retry else "")
-        return rule if self._may_try(life, now) else None
+        reason, kind = self._reason(life, decision, retry)
+        is_sent = decision.approve and not decision.dry_run and bool(life.event.sent_id)
+        is_meant = not decision.dry_run and bool(life.event.sent_id)
+        self.statuses[life.event_id] = ApprovalStatus(reason, decision.due if is_meant else None)
+        if is_sent and retry is None:
+            return decision.rule
+        is_news = self._log_once(life, decision, reason, kind)
+        if decision.approve and decision.dry_run:
+            self.counts[ApprovalOutcome.DRY_RUN] += is_news
+        return decision.rule if is_sent and retry is not None and now.monotonic >= retry.at else None
 
-    def _may_ask(self, life: Lifecycle, now: Timestamp) -> bool:
-        """Whether an operator's wish may be sent: a policy's failures are not his, but throttling is everybody's."""
+    def _reason(self, life: Lifecycle, decision: Decision, retry: _Retry | None) -> tuple[str, str]:
+        """Why ``life`` is not approved, for people, and what of that is news when it changes."""
+        rule = f"rule '{decision.rule}'"
+        if not decision.rule:
+            return self._without_rule(life)
+        if decision.due is None:
+            return f"held by {rule}", f"held {rule}"
+        if not life.event.sent_id:
+            return _NO_EVENT_ID, _NO_EVENT_ID
+        if decision.dry_run:
+            when = "now" if decision.approve else f"at {iso_time(decision.due)}"
+            return f"{rule} would approve it {when} (dry run)", f"dry run {rule} {decision.approve}"
+        return self._until_sent(decision, decision.due, retry)
+
+    def _until_sent(self, decision: Decision, due: float, retry: _Retry | None) -> tuple[str, str]:
+        rule = f"rule '{decision.rule}'"
+        if retry is not None:
+            why = "IMDS throttles" if retry.throttled else "IMDS has not accepted the request of"
+            return f"backing off: {why} {rule}; next try at {iso_time(retry.wall)}", f"backing off {rule}"
+        if decision.approve:
+            return f"due now by {rule}", f"due {rule}"
+        waits = "waiting for its turn" if decision.turn else "waiting"
+        return f"{waits}: {rule} approves it at {iso_time(due)} if nobody else has", f"{waits} {rule}"
+
+    def _without_rule(self, life: Lifecycle) -> tuple[str, str]:
+        if self._policy is OFF:
+            reason = "the approval policy is off"
+        elif life.state is not State.SCHEDULED:
+            reason = "its status is not known, so no rule decides"
+        else:
+            reason = "no rule matches it"
+        return f"{reason}; without approval it begins at NotBefore", reason
+
+    def _log_once(self, life: Lifecycle, decision: Decision, reason: str, kind: str) -> bool:
+        """Log why an event is not approved, when that is news; return whether it is."""
+        if self._logged.get(life.event_id) == kind or self._policy is OFF:
+            return False
+        self._logged[life.event_id] = kind
+        resources = ",".join(life.event.resources)
+        message = "approval held back" if decision.rule and not decision.approve else "event not approved"
+        if decision.approve and decision.dry_run:
+            message = "approval in a dry run: nothing is sent"
+        self._log.info(
+            message,
+            extra=facts(event_id=life.event_id, rule=decision.rule or None, resources=resources, reason=reason),
+        )
+        return True
+
+    def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:
+        """Whether an operator's request may be sent: it skips the policy's backoff, except after a 429."""
         retry = self._retries.get(life.event_id)
         return retry is None or not retry.throttled or now.monotonic >= retry.at - retry.pause + _FIRST_RETRY_SECONDS
 
-    def _may_try(self, life: Lifecycle, now: Timestamp) -> bool:
-        retry = self._retries.get(life.event_id)
-        return retry is None or now.monotonic >= retry.at
-
-    def _say(self, life: Lifecycle, message: str, rule: str, *, said: str, decision: str | None = None) -> bool:
-        """Log what a rule does with an event, when that is news."""
-        if self._said.get(life.event_id) == said:
-            return False
-        self._said[life.event_id] = said
-        resources = ",".join(life.event.resources)
-        self._log.info(message, extra=facts(event_id=life.event_id, rule=rule, resources=resources, decision=decision))
-        return True
-
     def _together(self, due: list[Due]) -> list[Due]:
         """All of them in one request; but what was refused goes alone, since one bad id may spoil it for all."""
-        fresh = [one for one in due if one.ask is not None or one.life.event_id not in self._retries]
+        fresh = [one for one in due if one.request is not None or one.life.event_id not in self._retries]
         return fresh or due[:1]
 
 
-def _no_need(life: Lifecycle | None, request: ApprovalRequest) -> str:
-    """Why an operator's wish needs no request; ``""`` if it does."""
+def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
+    """Why an operator's request is not sent; ``""`` if it is."""
     if life is None:
         return "not current: IMDS shows no such event"
     if life.state is State.STARTED:
         return "it has started already"
-    if life.approved_by is not None:
+    if not life.is_open_to_approval:
         return f"it is approved already, by {life.approved_by}"
     if request.not_before is not None and life.not_before != request.not_before:
         shown, now = iso_time(request.not_before), "unknown" if life.not_before is None else iso_time(life.not_before)
         return f"not approved: NotBefore was {shown} when you confirmed and is {now} now; look at it and approve again"
-    return ""
+    return "" if life.event.sent_id else _NO_EVENT_ID
 
 
 def request_facts(due: Sequence[Due], **more: object) -> dict[str, Mapping[str, object]]:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from azure_scheduled_events_exporter.config import resolve, unknown_variables, without_password, written
+from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, without_password, written
 from azure_scheduled_events_exporter.http_server.access import check as check_web_config
 from azure_scheduled_events_exporter.service.privileges import account
 from azure_scheduled_events_exporter.tracing.delivery import is_on
@@ -25,6 +25,8 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
     for setting, text, place in written(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         print(f"{setting.flag}: {without_password(value)}   [{place or 'default'}]")
+    for warning in warnings(config):
+        print(f"warning: {warning}", file=sys.stderr)
     for name, meant in unknown_variables(environment):
         hint = f"did you mean {meant}?" if meant else "see --help"
         print(f"unknown environment variable {name}: {hint}", file=sys.stderr)

@@ -9,7 +9,8 @@ from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, ObservationContext, State, observe
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.records import current_record
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError
 from azure_scheduled_events_exporter.imds.client import ImdsClient

@@ -67,6 +67,7 @@ class ScheduledEvent:
         not_before: seconds since the epoch (UTC); None when empty (Started), absent or unreadable.
         description: a hint for people, never a key; often ``""``.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
+        resource_type: as sent; ``VirtualMachine`` so far.
     """
 
     event_id: str
@@ -77,6 +78,7 @@ class ScheduledEvent:
     not_before: float | None = None
     description: str = ""
     duration_seconds: float | None = None
+    resource_type: str = ""
     sent_id: str = field(default="", compare=False)
 
     def scope(self, vm_name: str | None) -> Scope:
@@ -98,12 +100,14 @@ class Document:
         unreadable: a line for each entry of Events that is no event. While there is one, an event that is
             missing may only be hidden by it, so nothing may be concluded from its absence.
         remarks: a line for each oddity that cost no event, such as an unreadable NotBefore.
+        is_empty_body: whether the body was empty, which says less than an empty list of Events.
     """
 
     incarnation: int | None = None
     events: tuple[ScheduledEvent, ...] = ()
     unreadable: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    is_empty_body: bool = False
 
 
 _EARLIEST_YEAR = 1970
@@ -128,7 +132,7 @@ def parse_document(body: bytes) -> Document:
     try:
         text = body.decode(json.detect_encoding(body), "replace").removeprefix("\ufeff")
         if not text.strip():
-            return Document()
+            return Document(is_empty_body=True)
         content = json.loads(text, parse_int=_number, parse_constant=_refuse_constant)
     except RecursionError:
         raise InvalidDocumentError("JSON nested too deep") from None
@@ -214,6 +218,7 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
         not_before=not_before,
         description=clean_text(entry.get("Description")),
         duration_seconds=_duration(entry.get("DurationInSeconds")),
+        resource_type=clean_text(entry.get("ResourceType")).strip(),
     )
     if not event.event_type:
         oddities.append("EventType is missing")
@@ -233,6 +238,7 @@ def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
         resources=tuple(names.values()),
         event_type=leading.event_type or other.event_type,
         source=leading.source or other.source,
+        resource_type=leading.resource_type or other.resource_type,
         not_before=leading.not_before if leading.not_before is not None else other.not_before,
         description=leading.description or other.description,
         duration_seconds=other.duration_seconds if leading.duration_seconds is None else leading.duration_seconds,

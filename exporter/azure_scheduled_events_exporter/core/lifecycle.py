@@ -1,36 +1,21 @@
-"""The life of an event: what a new document changes about the events that are known.
+"""What is known about an event from its first appearance to its end.
 
-A pure function, :func:`observe`, and two tables that are the specification. It knows no clock (the moment is
-handed in), no network, disk, metric or log, and decides nothing about approvals.
-
-Theory of operation. IMDS shows states, never changes, and it shows no end: a finished event just leaves the
-document. So a change is the difference between what was known and what the document says: :data:`PRESENT` for an
-event that stands in it, :data:`ABSENT` for one that does not. What absence means depends on what else is known
-(:class:`Absence`). Every transition is told once in an event's life and in the order of :class:`Transition`,
-only a NotBefore may move again and again. An event that comes back after its end is shown, since it may still
-happen, but its life is over: it makes no more transitions.
-
-Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+Data only: states, transitions, and the immutable record of one event's life. ``core.observation`` decides what a
+document changes, ``core.requests`` what an approval changes. This module knows no clock, network, disk or log.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 
-from .document import Document, EventStatus, ScheduledEvent, Scope
-from .event_types import is_reboot
-from .pause import Evidence, Pause
+from .document import ScheduledEvent, Scope
 from .timestamp import Timestamp
 
-APPROVAL_MARGIN_SECONDS = 5.0
-"""A start earlier than this before NotBefore proves an approval: the platform itself never begins early."""
+REMEMBERED_ENDS = 500
+"""How many ended events are remembered, so that one that returns goes on with its old life."""
 
-WATCHED_WITHIN_SECONDS = 60.0
-"""An event that started stays in the document for minutes, so a shorter gap in polling hides no start."""
-
-REMEMBERED_ENDS = 1000
-"""How many ended events are remembered, to know one that comes back."""
+REMEMBERED_MOVES = 50
+"""How many reschedules and returns of one event are remembered for its trace."""
 
 
 class State(StrEnum):
@@ -38,11 +23,11 @@ class State(StrEnum):
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
-    OTHER = "other"  # a status that the documentation does not name
+    OTHER = "other"  # a status that the documentation does not name; counts as pending
 
 
 class Transition(StrEnum):
-    """What happens to an event, in the order in which it may happen."""
+    """What happens to an event. ``returned`` may follow any end; otherwise they come in this order."""
 
     DETECTED = "detected"
     RESCHEDULED = "rescheduled"
@@ -51,10 +36,11 @@ class Transition(StrEnum):
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     LOST = "lost"
+    RETURNED = "returned"
 
 
 class Approver(StrEnum):
-    """Who let the event begin; ``deadline`` is nobody: NotBefore came."""
+    """Who let the event begin; ``deadline`` means nobody: NotBefore came."""
 
     EXPORTER = "exporter"
     OPERATOR = "operator"
@@ -62,51 +48,14 @@ class Approver(StrEnum):
     DEADLINE = "deadline"
 
 
-class Absence(StrEnum):
-    """What is known about an event that is missing from the document. The first that applies counts."""
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A reschedule or a return of an event, with its NotBefore before and after (seconds since the epoch)."""
 
-    EARLY = "NotBefore is still to come, and no poll was missed"
-    REBOOTED = "this VM has booted since the event was first seen, and the event was to do that"
-    UNWATCHED = "nobody was polling when it left"
-    OVERDUE = "NotBefore has passed or was never known"
-
-
-PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]]] = MappingProxyType(
-    {
-        (None, State.SCHEDULED): (State.SCHEDULED, (Transition.DETECTED,)),
-        (None, State.STARTED): (State.STARTED, (Transition.DETECTED, Transition.STARTED)),  # a host failure
-        (None, State.OTHER): (State.OTHER, (Transition.DETECTED,)),
-        (State.SCHEDULED, State.SCHEDULED): (
-            State.SCHEDULED,
-            (Transition.RESCHEDULED,),
-        ),  # if NotBefore moved
-        (State.SCHEDULED, State.STARTED): (
-            State.STARTED,
-            (Transition.APPROVED, Transition.STARTED),
-        ),  # if early
-        (State.SCHEDULED, State.OTHER): (State.OTHER, ()),
-        (State.OTHER, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
-        (State.OTHER, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
-        (State.OTHER, State.OTHER): (State.OTHER, ()),
-        (State.STARTED, State.SCHEDULED): (State.STARTED, ()),  # an older document, late: nothing un-starts
-        (State.STARTED, State.STARTED): (State.STARTED, ()),  # also a second impact of the same event
-        (State.STARTED, State.OTHER): (State.STARTED, ()),
-    }
-)
-
-ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
-    {
-        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
-        (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
-        (State.SCHEDULED, Absence.UNWATCHED): Transition.LOST,
-        (State.SCHEDULED, Absence.OVERDUE): Transition.LOST,
-        (State.OTHER, Absence.EARLY): Transition.LOST,
-        (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
-        (State.OTHER, Absence.UNWATCHED): Transition.LOST,
-        (State.OTHER, Absence.OVERDUE): Transition.LOST,
-        **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
-    }
-)
+    transition: Transition
+    at: Timestamp
+    not_before: float | None = None
+    previous_not_before: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +70,19 @@ class Lifecycle:
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the warning really given: first seen to NotBefore, 0 if it had started by then;
             None if no NotBefore was known.
-        asked_by: who asked IMDS from here to let it begin, while the answer is not known: set before the request,
-            cleared by a refusal. If the event then starts early, that was the answer.
+        requested_by: who requested an approval from here whose result is not known: set before the request, cleared by
+            a refusal. If the event then starts early, the request was accepted. requested_at: when it was first sent.
         approved_by: who let it begin, once that is known; approved_at: when.
+        approved_not_before: NotBefore when the approval from here was accepted.
         started_at: when it was first seen Started, or when this VM booted if only that proves it.
         proven_by_boot: whether only a boot of this VM shows that it started.
         outcome: how it ended: completed, cancelled or lost; ended_at: when that was seen.
-        told: False once it came back after its end and so makes no more transitions.
-        vm_name: this VM's name when it was last looked at, so that a restart need not wait for it; None while unknown.
-        observed_pause: how many seconds this VM stood still at most while the event was Started, so far; None if
-            nobody measured that from its start on, as for events of other VMs.
+        wrong_end: the end that was counted before the event returned; None if it never returned.
+        moves: its reschedules and returns, oldest first.
+        vm_name: this VM's name when the event was last observed, so that a restart need not wait for it; None while
+            unknown.
+        observed_pause: seconds of this VM's longest pause while the event was Started, so far; None if nobody measured
+            from its start on, as for events of other VMs. pauses: how many pauses there were, noise aside.
     """
 
     event: ScheduledEvent
@@ -139,16 +91,20 @@ class Lifecycle:
     first_seen: Timestamp
     not_before: float | None = None
     notice_seconds: float | None = None
-    asked_by: Approver | None = None
+    requested_by: Approver | None = None
+    requested_at: Timestamp | None = None
     approved_by: Approver | None = None
     approved_at: Timestamp | None = None
+    approved_not_before: float | None = None
     started_at: Timestamp | None = None
     proven_by_boot: bool = False
     outcome: Transition | None = None
     ended_at: Timestamp | None = None
-    told: bool = True
+    wrong_end: Transition | None = None
+    moves: tuple[Move, ...] = ()
     vm_name: str | None = None
     observed_pause: float | None = None
+    pauses: int = 0
 
     @property
     def event_id(self) -> str:
@@ -165,6 +121,23 @@ class Lifecycle:
         """Whether IMDS accepted an approval by this exporter or by an operator on this VM."""
         return self.approved_by in {Approver.EXPORTER, Approver.OPERATOR}
 
+    @property
+    def is_postponed(self) -> bool:
+        """Whether NotBefore moved further away after IMDS had accepted an approval from here."""
+        if not self.approved_here or self.not_before is None or self.approved_not_before is None:
+            return False
+        return self.not_before > self.approved_not_before
+
+    @property
+    def is_open_to_approval(self) -> bool:
+        """Whether an approval could still change anything."""
+        return self.state is not State.STARTED and (self.approved_by is None or self.is_postponed)
+
+    def moved(self, transition: Transition, at: Timestamp, previous: float | None) -> "Lifecycle":
+        """Return the life with one more entry in :attr:`moves`; ``previous`` is NotBefore before it."""
+        move = Move(transition, at, self.not_before, previous)
+        return replace(self, moves=(*self.moves, move)[-REMEMBERED_MOVES:])
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -177,202 +150,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycles:
-    """All that is known about events: the current ones by EventId, and how the last ones ended."""
+    """All that is known about events by EventId: the current ones, and the last ones that ended, oldest end first."""
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
-    ended: Mapping[str, Transition] = field(default_factory=dict)
+    ended: Mapping[str, Lifecycle] = field(default_factory=dict)
 
-
-@dataclass(frozen=True, slots=True)
-class ObservationContext:
-    """From where a document is looked at.
-
-    Attributes:
-        now: the moment of the observation.
-        vm_name: this VM's name as it stands in Resources; None while not known.
-        watched: whether the last document before this one is so recent that no start can have been missed;
-            False for the first document of a run.
-        booted_at: when this VM last booted; None if that cannot be known.
-        pause: the longest one of this VM since the last document; None if nobody measured.
-    """
-
-    now: Timestamp
-    vm_name: str | None = None
-    watched: bool = True
-    booted_at: Timestamp | None = None
-    pause: Pause | None = None
-
-
-def observe(
-    known: Lifecycles, document: Document, context: ObservationContext
-) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Return what is known after ``document``, and the changes that it brought, in the order they count.
-
-    The same document again changes nothing. Nothing raises, whatever the document says.
-    """
-    known = record_pause(known, context.pause)
-    current: dict[str, Lifecycle] = {}
-    changes: list[Change] = []
-    for event in document.events:
-        before = known.current.get(event.event_id)
-        if before is None and event.event_id in known.ended:
-            before = Lifecycle(event, _state(event), event.scope(context.vm_name), context.now, told=False)
-        after, news = _seen(before, event, context)
-        current[event.event_id] = after
-        changes.extend(news)
-    ended = dict(known.ended)
-    for event_id, before in known.current.items():
-        if event_id in current:
-            continue
-        if document.unreadable:
-            current[event_id] = before
-        elif before.told:
-            change = _gone(before, context)
-            changes.append(change)
-            ended[event_id] = change.transition
-    for event_id in list(ended)[: max(0, len(ended) - REMEMBERED_ENDS)]:
-        del ended[event_id]
-    return Lifecycles(current, ended), tuple(changes)
-
-
-def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
-    """Return what is known after ``pause`` of the events that were Started; ``known`` itself if that is nothing new."""
-    started = [life for life in known.current.values() if life.state is State.STARTED] if pause else []
-    longer = [(life, _paused(life, pause, begins=False)) for life in started]
-    news = [after for before, after in longer if after is not before]
-    return _changed(known, news) if news else known
-
-
-def merge_recovered(known: Lifecycles, found: Lifecycles) -> Lifecycles:
-    """Return ``known`` with what ``found`` tells: the record of a journal that ``known`` was merged into meanwhile.
-
-    The journal knows longer, so it wins: when an event was first seen, its approval, how it ended.
-    """
-    current = {event_id: life for event_id, life in found.current.items() if event_id not in known.ended}
-    return Lifecycles({**known.current, **current}, {**known.ended, **found.ended})
-
-
-def asked(known: Lifecycles, event_ids: Collection[str], approver: Approver) -> Lifecycles:
-    """Return what is known once ``approver`` is about to ask IMDS to let these events begin."""
-    return _changed(known, [replace(life, asked_by=approver) for life in _open_to_approval(known, event_ids)])
-
-
-def refused(known: Lifecycles, event_ids: Collection[str]) -> Lifecycles:
-    """Return what is known once IMDS has refused to let these events begin: nobody has asked in effect."""
-    return _changed(known, [replace(life, asked_by=None) for life in _open_to_approval(known, event_ids)])
-
-
-def approve(
-    known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Timestamp
-) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Return what is known once IMDS has accepted an approval of these events; an approval counts once."""
-    lives = [
-        replace(life, approved_by=approver, approved_at=now, asked_by=None)
-        for life in _open_to_approval(known, event_ids)
-    ]
-    return _changed(known, lives), tuple(Change(Transition.APPROVED, life, now) for life in lives)
-
-
-def _open_to_approval(known: Lifecycles, event_ids: Collection[str]) -> list[Lifecycle]:
-    lives = map(known.current.get, dict.fromkeys(event_id.upper() for event_id in event_ids))
-    return [life for life in lives if life and life.told and not life.approved_by and life.state is not State.STARTED]
-
-
-def _changed(known: Lifecycles, lives: Iterable[Lifecycle]) -> Lifecycles:
-    return replace(known, current={**known.current, **{life.event_id: life for life in lives}})
-
-
-def _state(event: ScheduledEvent) -> State:
-    match event.status:
-        case EventStatus.SCHEDULED:
-            return State.SCHEDULED
-        case EventStatus.STARTED:
-            return State.STARTED
-        case _:
-            return State.OTHER
-
-
-def _seen(
-    before: Lifecycle | None, event: ScheduledEvent, context: ObservationContext
-) -> tuple[Lifecycle, list[Change]]:
-    """An event that stands in the document."""
-    state, transitions = PRESENT[before.state if before else None, _state(event)]
-    vm_name = context.vm_name or (before.vm_name if before else None)
-    scope = event.scope(vm_name)
-    if before is None:
-        notice = _notice(event, context.now)
-        life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
-    else:
-        life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
-    if event.not_before is not None and state is not State.STARTED:
-        life = replace(life, not_before=event.not_before)
-    if state is State.STARTED and (before is None or before.state is not State.STARTED):
-        life = _paused(life, context.pause, begins=True)
-    changes = []
-    for transition in transitions if life.told else ():
-        happened = _apply(transition, before, life, context.now)
-        if happened is not None:
-            life = happened
-            changes.append(Change(transition, life, context.now))
-    return life, changes
-
-
-def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, now: Timestamp) -> Lifecycle | None:
-    """Return ``life`` after ``transition``, or None when the facts do not bear it out."""
-    match transition:
-        case Transition.RESCHEDULED:
-            moved = before is not None and before.not_before not in {None, life.not_before}
-            return life if moved else None
-        case Transition.APPROVED:
-            early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
-            if life.approved_by or not early:
-                return None
-            return replace(life, approved_by=life.asked_by or Approver.EXTERNAL, approved_at=now, asked_by=None)
-        case Transition.STARTED:
-            if before is not None and life.approved_by is None and life.not_before is not None:
-                life = replace(life, approved_by=Approver.DEADLINE, approved_at=now)
-            return replace(life, started_at=now)
-        case _:
-            return life
-
-
-def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
-    if _state(event) is State.STARTED:
-        return 0.0
-    return None if event.not_before is None else max(0.0, event.not_before - now.wall)
-
-
-def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
-    # First of all: an event that leaves before our eyes was there after the last boot, so that was not its doing.
-    if context.watched and life.not_before is not None and context.now.wall < life.not_before:
-        return Absence.EARLY
-    mine = life.scope is Scope.SELF and is_reboot(life.event.event_type)
-    if mine and context.booted_at is not None and context.booted_at.is_another_boot_after(life.first_seen):
-        return Absence.REBOOTED
-    if not context.watched:
-        return Absence.UNWATCHED
-    return Absence.OVERDUE
-
-
-def _gone(life: Lifecycle, context: ObservationContext) -> Change:
-    """An event that has left the document."""
-    absence = _absence(life, context)
-    outcome = ABSENT[life.state, absence]
-    if outcome is Transition.COMPLETED and life.started_at is None:
-        life = _paused(replace(life, started_at=context.booted_at, proven_by_boot=True), context.pause, begins=False)
-    after = replace(life, outcome=outcome, ended_at=context.now)
-    return Change(outcome, after, context.now)
-
-
-def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
-    """Return ``life`` with ``pause`` taken into account; ``life`` itself if that is not longer than what was known.
-
-    A life whose start went unwatched stays unmeasured, for its pause may have been before we looked; only a boot is so
-    long that nothing else matters.
-    """
-    if pause is None or life.scope is not Scope.SELF or not life.told:
-        return life
-    if life.observed_pause is not None:
-        return life if pause.seconds <= life.observed_pause else replace(life, observed_pause=pause.seconds)
-    is_known = pause.evidence is Evidence.BOOT or (begins and pause.evidence is Evidence.WHOLE)
-    return replace(life, observed_pause=pause.seconds) if is_known else life
+    def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
+        """Return what is known with these current lives in place of the old ones."""
+        return replace(self, current={**self.current, **{life.event_id: life for life in lives}})

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
+NOISE_SECONDS = 0.1
+"""A shorter gap is noise of a busy machine, not a pause."""
+
 WALL_TRUSTED_SECONDS = 900.0
 """A longer step of the wall clock alone is no pause, but a clock that was set: no Freeze takes a quarter of an hour."""
 

@@ -3,6 +3,7 @@
 Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come.
 """
 
+from .event_fields import event_values
 from .lifecycle import Change, Lifecycle, State
 from .spans import trace_id
 from .timestamp import Timestamp, iso_time
@@ -39,6 +40,7 @@ def life_record(life: Lifecycle) -> Record:
         "ended": _moment(life.ended_at),
         "started_seconds": seconds_between(life.started_at, life.ended_at),
         "observed_pause_seconds": life.observed_pause,
+        "observed_pauses": life.pauses if life.observed_pause is not None else None,
         "outcome": str(life.outcome) if life.outcome else None,
     }
 
@@ -54,16 +56,11 @@ def seconds_between(earlier: Timestamp | None, later: Timestamp | None) -> float
 
 
 def _of_event(life: Lifecycle) -> Record:
-    event = life.event
+    values = event_values(life.event).items()
     return {
-        "event_id": event.event_id,
-        "event_type": event.event_type,
-        "event_source": event.source,
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in values},
         "scope": str(life.scope),
-        "resources": list(event.resources),
-        "description": event.description,
-        "duration_seconds": event.duration_seconds,
-        "trace_id": trace_id(event.event_id),
+        "trace_id": trace_id(life.event_id),
     }
 
 

@@ -1,7 +1,7 @@
 """The trace of an event: which spans a transition completes, as plain facts.
 
 Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id follows from the EventId, a VM's name and
-the span's name, so that all VMs that see an event build one trace without talking to each other, and a span told
+the span's name, so that all VMs that see an event build one trace without talking to each other, and a span sent
 twice is the same span.
 """
 
@@ -11,15 +11,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from .document import ScheduledEvent, Scope, comparable_name
-from .lifecycle import Approver, Change, Lifecycle, Transition
+from .event_fields import event_values
+from .lifecycle import Approver, Change, Lifecycle, Move, Transition
 from .timestamp import Timestamp, iso_time
 
 ROOT = "scheduled_event"
 """The span of the whole life; the other names are detected, scheduled, approval and started."""
 
 _PAUSED = frozenset({"started", ROOT})  # the spans in whose time this VM may have stood still
+_PREFIX = "azure.scheduled_event."
 _GUID_LENGTH = 36  # with dashes; uuid.UUID reads other spellings too, but Azure has just one
 AttributeValue = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SpanEvent:
+    """A moment within a span: its name, when it was (seconds since the epoch), and what it says."""
+
+    name: str
+    at: float
+    attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,7 @@ class SpanFacts:
         trace_id: 32 hexadecimal digits; span_id: 16; parent_id: 16, or ``""`` for the root of the trace.
         start: seconds since the epoch; end: likewise, never before ``start``.
         attributes: by OpenTelemetry's rules: text, numbers, or a list of texts.
+        events: what happened within it, oldest first.
     """
 
     trace_id: str
@@ -39,6 +51,7 @@ class SpanFacts:
     start: float
     end: float
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
+    events: tuple[SpanEvent, ...] = ()
 
 
 def trace_id(event_id: str) -> str:
@@ -58,8 +71,8 @@ def span_id(event_id: str, vm_name: str, span_name: str) -> str:
 
 
 def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
-    """Return whether this VM tells the trace of ``life``: without its own name it could not say who tells."""
-    return bool(life.vm_name) and life.told and (life.scope is Scope.SELF or peers_too)
+    """Return whether this VM sends spans of ``life``: without its own name it could not say whose they are."""
+    return bool(life.vm_name) and (life.scope is Scope.SELF or peers_too)
 
 
 def finished(change: Change) -> tuple[SpanFacts, ...]:
@@ -80,12 +93,12 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
 
 
 def detected(life: Lifecycle) -> SpanFacts:
-    """Return the span that is told at once, so that the trace exists before the VM goes away."""
+    """Return the span that is sent at once, so that the trace exists before the VM goes away."""
     return _span(life, "detected", life.first_seen, life.first_seen)
 
 
 def so_far(before: Lifecycle, life: Lifecycle) -> tuple[SpanFacts, ...]:
-    """Return the spans of ``life`` that were complete ``before`` this VM knew its own name, and so could tell none."""
+    """Return the spans of ``life`` that were complete ``before`` this VM knew its own name, and so could send none."""
     named = replace(before, vm_name=life.vm_name)
     spans = [detected(named), *_until_started(named)]
     if before.approved_at is not None and before.approved_by is not Approver.DEADLINE:
@@ -129,7 +142,15 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
         start=start.wall,
         end=max(start.wall, end.wall),
         attributes=_attributes(life, with_pause=name in _PAUSED),
+        events=tuple(_span_event(move) for move in life.moves) if name == ROOT else (),
     )
+
+
+def _span_event(move: Move) -> SpanEvent:
+    """A reschedule or return as an event of the root span, with NotBefore before and after it."""
+    times = {"not_before": move.not_before, "previous_not_before": move.previous_not_before}
+    attributes = {f"{_PREFIX}{name}": iso_time(seconds) for name, seconds in times.items() if seconds is not None}
+    return SpanEvent(str(move.transition), move.at.wall, attributes)
 
 
 def _spelling(event: ScheduledEvent, vm_name: str) -> str:
@@ -140,17 +161,14 @@ def _spelling(event: ScheduledEvent, vm_name: str) -> str:
 
 def _attributes(life: Lifecycle, *, with_pause: bool) -> dict[str, AttributeValue]:
     event = life.event
+    is_measured = with_pause and life.observed_pause is not None
     values: dict[str, AttributeValue | None] = {
-        "id": event.event_id,
-        "type": event.event_type,
-        "source": event.source,
-        "description": event.description,
-        "resources": event.resources,
+        **{name.removeprefix("event_"): value for name, value in event_values(event).items()},
         "not_before": None if life.not_before is None else iso_time(life.not_before),
-        "duration_seconds": event.duration_seconds,
-        "observed_pause_seconds": life.observed_pause if with_pause else None,
+        "observed_pause_seconds": life.observed_pause if is_measured else None,
+        "observed_pauses": life.pauses if is_measured else None,
         "outcome": life.outcome and str(life.outcome),
         "approved_by": life.approved_by and str(life.approved_by),
         "notice_seconds": life.notice_seconds,
     }
-    return {f"azure.scheduled_event.{key}": value for key, value in values.items() if value not in {None, ""}}
+    return {_PREFIX + key: value for key, value in values.items() if value not in {None, ""}}

@@ -75,7 +75,7 @@ class Measurement:
         notice: the warning really given.
         latency: from first seen to approved; by whom stands in ``approved_by``.
         scheduled: length of the phase Scheduled, if it ended here; started: of the phase Started.
-        pause: how long this VM stood still at most, if the event ended here.
+        pause: seconds of this VM's longest pause, if the event ended here; pauses: how many there were.
     """
 
     event_type: str
@@ -88,6 +88,7 @@ class Measurement:
     scheduled: float | None = None
     started: float | None = None
     pause: float | None = None
+    pauses: int | None = None
 
 
 def measure(change: Change) -> Measurement:
@@ -97,6 +98,8 @@ def measure(change: Change) -> Measurement:
     if _settles_approval(change) and life.approved_at is not None:
         latency = life.approved_at.since(life.first_seen)
     phases = dict(phase_durations(change))
+    is_measured = change.transition is Transition.COMPLETED and life.wrong_end is not Transition.COMPLETED
+    pause = life.observed_pause if is_measured else None
     return Measurement(
         event_type=life.event.event_type,
         source=life.event.source,
@@ -107,7 +110,8 @@ def measure(change: Change) -> Measurement:
         approved_by="" if latency is None else str(life.approved_by),
         scheduled=phases.get("scheduled"),
         started=phases.get("started"),
-        pause=life.observed_pause if change.transition is Transition.COMPLETED else None,
+        pause=pause,
+        pauses=None if pause is None else life.pauses,
     )
 
 
@@ -120,7 +124,8 @@ class Statistics:
         notice: seconds of warning, by event type.
         approval_latency: seconds from first seen to approved, by event type and approver.
         phases: seconds spent Scheduled and Started, by event type and phase.
-        pauses: seconds that this VM stood still at most while an event of it was Started, by event type.
+        pauses: seconds of this VM's longest pause while an event of it was Started, by event type.
+        pause_counts: how many pauses there were, by event type.
     """
 
     transitions: Mapping[TransitionKey, int] = field(default_factory=_initial_transitions)
@@ -128,37 +133,51 @@ class Statistics:
     approval_latency: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
     phases: Mapping[tuple[str, str], Histogram] = field(default_factory=dict)
     pauses: Mapping[tuple[str], Histogram] = field(default_factory=dict)
+    pause_counts: Mapping[tuple[str], int] = field(default_factory=dict)
 
     def plus(self, measured: Iterable[Measurement]) -> "Statistics":
-        """Return the statistics with ``measured`` counted too."""
+        """Return the statistics with ``measured`` counted too.
+
+        Histograms take events of this VM, and approvals that were given here, so that a sum over a fleet counts each
+        event once on each VM that it touches.
+        """
         transitions, notice = dict(self.transitions), dict(self.notice)
         latency, phases, pauses = dict(self.approval_latency), dict(self.phases), dict(self.pauses)
+        pause_counts = dict(self.pause_counts)
         for one in measured:
             key = (one.event_type, one.source, one.scope, one.transition)
             transitions[key] = transitions.get(key, 0) + 1
+            is_own = one.scope == Scope.SELF
+            if is_own or one.approved_by in {Approver.EXPORTER, Approver.OPERATOR}:
+                _observe(latency, (one.event_type, one.approved_by), one.latency, LATENCY_BOUNDS)
+            if not is_own:
+                continue
             _observe(notice, (one.event_type,), one.notice, NOTICE_BOUNDS)
-            _observe(latency, (one.event_type, one.approved_by), one.latency, LATENCY_BOUNDS)
             _observe(phases, (one.event_type, "scheduled"), one.scheduled, PHASE_BOUNDS)
             _observe(phases, (one.event_type, "started"), one.started, PHASE_BOUNDS)
             _observe(pauses, (one.event_type,), one.pause, PAUSE_BOUNDS)
-        return Statistics(transitions, notice, latency, phases, pauses)
+            if one.pauses:
+                pause_counts[one.event_type,] = pause_counts.get((one.event_type,), 0) + one.pauses
+        return Statistics(transitions, notice, latency, phases, pauses, pause_counts)
 
 
 def phase_durations(change: Change) -> list[tuple[str, float]]:
-    """Return the phases that ended with ``change``, with the seconds they lasted.
+    """Return the phases that ended with ``change``, with the seconds they lasted; each phase of an event once.
 
-    A lost event ends none: when its phase ended is just what nobody saw.
+    A lost event ends none: when its phase ended is what nobody saw. A phase that ended with a wrong end, before the
+    event returned, is not measured again.
     """
     life = change.lifecycle
+    waited = [] if life.wrong_end in {Transition.CANCELLED, Transition.COMPLETED} else ["scheduled"]
     match change.transition:
         case Transition.STARTED if not _began_started(life):
-            return [("scheduled", change.at.since(life.first_seen))]
+            return [(phase, change.at.since(life.first_seen)) for phase in waited]
         case Transition.CANCELLED:
-            return [("scheduled", change.at.since(life.first_seen))]
-        case Transition.COMPLETED if life.started_at is not None:
+            return [(phase, change.at.since(life.first_seen)) for phase in waited]
+        case Transition.COMPLETED if life.started_at is not None and life.wrong_end is not Transition.COMPLETED:
             started = ("started", change.at.since(life.started_at))
             if life.proven_by_boot:
-                return [("scheduled", life.started_at.since(life.first_seen)), started]
+                return [*((phase, life.started_at.since(life.first_seen)) for phase in waited), started]
             return [started]
         case _:
             return []
@@ -166,8 +185,12 @@ def phase_durations(change: Change) -> list[tuple[str, float]]:
 
 def _settles_approval(change: Change) -> bool:
     """An approval is a transition of its own, but a deadline shows only in the start that it allowed."""
-    by_deadline = change.lifecycle.approved_by is Approver.DEADLINE
-    return change.transition is (Transition.STARTED if by_deadline else Transition.APPROVED)
+    life = change.lifecycle
+    if life.approved_by is not Approver.DEADLINE:
+        return change.transition is Transition.APPROVED
+    if life.proven_by_boot:
+        return change.transition is Transition.COMPLETED and life.wrong_end is not Transition.COMPLETED
+    return change.transition is Transition.STARTED and life.wrong_end is not Transition.COMPLETED
 
 
 def _began_started(life: Lifecycle) -> bool:

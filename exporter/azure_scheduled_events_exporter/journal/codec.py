@@ -17,6 +17,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.statistics import (
     LATENCY_BOUNDS,
     NOTICE_BOUNDS,
@@ -77,6 +78,7 @@ def encode_statistics(statistics: Statistics) -> str:
     """
     try:
         values: dict[str, Any] = {"transitions": [[*key, count] for key, count in statistics.transitions.items()]}
+        values["pause_counts"] = [[*key, count] for key, count in statistics.pause_counts.items()]
         for name in HISTOGRAMS:
             values[name] = [[*key, asdict(histogram)] for key, histogram in getattr(statistics, name).items()]
         return _text(values)
@@ -98,7 +100,8 @@ def decode_statistics(text: str) -> Statistics:
             for name, bounds in HISTOGRAMS.items()
         }
         transitions: dict[Any, int] = {tuple(key): count for *key, count in values["transitions"]}
-        return Statistics(transitions, **histograms)
+        pause_counts: dict[Any, int] = {tuple(key): count for *key, count in values.get("pause_counts", ())}
+        return Statistics(transitions, pause_counts=pause_counts, **histograms)
     except Exception as error:
         raise CodecError(f"bug: statistics cannot be read from the journal: {type(error).__name__}: {error}") from error
 
@@ -157,9 +160,19 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint h
     return lambda value: value
 
 
+_RENAMED: Mapping[type, Mapping[str, str]] = {Lifecycle: {"asked_by": "requested_by", "told": ""}}
+"""Fields that journals before schema 4 have, and what they are called now; ``""`` for those that are gone."""
+
+
 def _fields_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a dataclass or named tuple
     decoders = {name: _decoder(hint) for name, hint in get_type_hints(kind).items()}
-    return lambda values: kind(**{name: decoders[name](value) for name, value in values.items()})
+    renamed = _RENAMED.get(kind, {})
+
+    def decoded(values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
+        known = ((renamed.get(name, name), value) for name, value in values.items())
+        return kind(**{name: decoders[name](value) for name, value in known if name})
+
+    return decoded
 
 
 def _union_decoder(kinds: list[Any]) -> Callable[[Any], Any]:

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.core.timestamp import iso_time
 from .codec import decode_record, encode_record
 
 _ENDS = frozenset({Transition.COMPLETED, Transition.CANCELLED, Transition.LOST})
-_REPEATED = frozenset({Transition.RESCHEDULED})
+_REPEATED = frozenset({Transition.RESCHEDULED, Transition.RETURNED})
 """Transitions that an event may make more than once."""
 
 Row = dict[str, Any]
@@ -54,9 +54,9 @@ def merged_row(row: Row, older: Lifecycle | None, have: AbstractSet[str]) -> Row
         have: the transitions of the event that are on disk, and their :func:`written_key`.
     """
     transition = row["transition"]
-    if transition in _ENDS and have & _ENDS:
+    if transition in _ENDS and have & _ENDS and Transition.RETURNED not in have:
         return None
-    if transition in have and transition not in _REPEATED:
+    if transition in have and transition not in _REPEATED | _ENDS:
         return None
     if written_key(transition, row["wall"]) in have:
         return None

@@ -5,7 +5,7 @@ Each entry leads from the version before it to its own; a journal of an older ve
 
 from collections.abc import Mapping
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 MIGRATIONS: Mapping[int, str] = {
     1: """
@@ -65,4 +65,5 @@ MIGRATIONS: Mapping[int, str] = {
     ALTER TABLE heartbeat RENAME COLUMN reading TO sample;
     UPDATE sums SET name = 'statistics' WHERE name = 'tally';
     """,
+    4: "ALTER TABLE transitions ADD COLUMN pauses INTEGER;",
 }

@@ -172,7 +172,7 @@ class Store:
     def restore(self) -> Restored:
         """Return the current events, how the last ones ended, and the sum of all transitions."""
         lives = self.ended_lives()
-        ended = {life.event_id: life.outcome for life in lives if life.outcome}
+        ended = {life.event_id: life for life in lives}
         statistics = self._base().plus(self._measured())
         return Restored(Lifecycles(self.current(), ended), statistics, lives[-RECENT:])
 

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector as PrometheusCollector
 from prometheus_client.utils import floatToGoString
 
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -141,6 +142,11 @@ def _count(which: Callable[[State], bool]) -> Callable[[Lives, str | None], Samp
         return counts.items()
 
     return samples
+
+
+def _approvals_due(current: Lives, statuses: Mapping[str, ApprovalStatus]) -> Samples:
+    due = ((current.get(event_id), status.due) for event_id, status in statuses.items())
+    return ((_event_labels(life), moment) for life, moment in due if life is not None and moment is not None)
 
 
 def _event_info(current: Lives) -> Samples:
@@ -341,7 +347,8 @@ METRICS = (
         "approval_latency_seconds",
         "histogram",
         ("event_type", "approved_by"),
-        "Time from first seen to approved; approved_by is deadline if NotBefore came without an approval.",
+        "Time from first seen to approved, of events of this VM and of approvals given here; approved_by is deadline "
+        "if NotBefore came without an approval.",
         ("statistics",),
         lambda statistics: statistics.approval_latency.items(),
     ),
@@ -349,7 +356,7 @@ METRICS = (
         "notice_seconds",
         "histogram",
         ("event_type",),
-        "Time from first seen to NotBefore: the notice that the event really gave.",
+        "Time from first seen to NotBefore, of events of this VM: the notice really given.",
         ("statistics",),
         lambda statistics: statistics.notice.items(),
     ),
@@ -357,7 +364,7 @@ METRICS = (
         "phase_duration_seconds",
         "histogram",
         ("event_type", "phase"),
-        "Time that events spent in a phase.",
+        "Time that events of this VM spent in a phase.",
         ("statistics",),
         lambda statistics: statistics.phases.items(),
     ),
@@ -368,6 +375,22 @@ METRICS = (
         "Longest time that this VM stood still while an event of it was Started.",
         ("statistics",),
         lambda statistics: statistics.pauses.items(),
+    ),
+    MetricSpec(
+        "observed_pauses_total",
+        "counter",
+        ("event_type",),
+        "Pauses of this VM of 0.1 s or more while an event of it was Started.",
+        ("statistics",),
+        lambda statistics: statistics.pause_counts.items(),
+    ),
+    MetricSpec(
+        "event_approval_due_timestamp_seconds",
+        "gauge",
+        _EVENT,
+        "When the approval policy here approves the event; absent while it holds the event or says nothing.",
+        ("current", "approval_statuses"),
+        _approvals_due,
     ),
     MetricSpec(
         "approval_policy_info",

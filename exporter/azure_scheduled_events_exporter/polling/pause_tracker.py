@@ -91,4 +91,4 @@ class PauseTracker:
 
 
 def _own(known: Lifecycles) -> list[Lifecycle]:
-    return [life for life in known.current.values() if life.told and life.scope is Scope.SELF]
+    return [life for life in known.current.values() if life.scope is Scope.SELF]

@@ -1,8 +1,7 @@
 """The shell of the exporter: the only place that sequences effects.
 
-One poll is: fetch, parse, observe, journal, tell, approve, publish, in this order, so that nothing is told that a kill
-could take back. Everything that decides is pure and stands elsewhere; everything that waits is handed in. One thread
-runs it.
+One poll is: fetch, parse, observe, journal, log, approve, publish, in this order, so that nothing is reported before it
+is on disk. Everything that decides is pure and is elsewhere; everything that waits is handed in. One thread runs it.
 """
 
 import logging
@@ -11,21 +10,17 @@ from dataclasses import dataclass, replace
 
 from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED, ApprovalScheduler, Due, request_facts
 from azure_scheduled_events_exporter.core.document import Document, parse_document
+from azure_scheduled_events_exporter.core.empty_bodies import EmptyBodies
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import (
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
-    Approver,
-    Change,
-    Lifecycle,
-    Lifecycles,
     ObservationContext,
-    approve,
-    asked,
     merge_recovered,
     observe,
     record_pause,
-    refused,
 )
+from azure_scheduled_events_exporter.core.requests import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -50,6 +45,9 @@ CLOCK_TOLERANCE_SECONDS = 300.0
 OWNER_WAIT_SECONDS = 120.0
 """How long the events of a journal are kept open until IMDS has said whether it is this VM's journal."""
 
+ENABLED_SECONDS = 86400.0
+"""Without a request for so long, Azure disables Scheduled Events again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -67,7 +65,7 @@ class Settings:
 
 
 class Poller:
-    """Polls until told to stop, and publishes a :class:`Snapshot` after every poll.
+    """Polls until it is stopped, and publishes a :class:`Snapshot` after every poll.
 
     Args:
         settings: what the user decided.
@@ -77,7 +75,7 @@ class Poller:
         delivery: delivers the spans that the journal holds; None without tracing.
         clock: this machine's clock.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
-        log: where transitions and failures are told.
+        log: where transitions and failures are logged.
     """
 
     def __init__(
@@ -103,11 +101,12 @@ class Poller:
         self._began = clock.now()
         self._held = False
         self._deadline = self._began.monotonic
-        # A user who polls less often than that has decided that it is often enough.
-        self._watched_within = max(WATCHED_WITHIN_SECONDS, 2 * settings.interval)
         self._body: bytes | None = None
         self._document: Document | None = None
-        self._watched: Timestamp | None = None
+        self._empty_bodies = EmptyBodies()
+        self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
+        self._documented: Timestamp | None = None  # when a document last came, believed or not
+        self._missed = True  # whether more time than allowed lay between two documents since the last one observed
         self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
             delivery.identity = Instance(settings.vm_name)
@@ -136,7 +135,7 @@ class Poller:
         """Poll at the configured rate until the process is to end."""
         pace = PollSchedule(self._settings.interval, self._clock.now().monotonic)
         while not self._pauses.wait(self._extend_deadline(pace.due - self._clock.now().monotonic)):
-            self._extend_deadline(2 * self._patience)  # a question, and maybe an approval
+            self._extend_deadline(2 * self._patience)  # a poll, and maybe an approval
             try:
                 outcome = self.poll()
             except Stopped:
@@ -164,9 +163,9 @@ class Poller:
         self._approved = False
         self._keep_journal(began)
         try:
-            outcome = self._ask()
+            document = self._fetch()
             self._approve()
-            self._event_log.poll_succeeded(self._clock.now())
+            outcome, failure = self._judge(document, began)
         except Stopped:
             raise
         except ImdsError as error:
@@ -190,20 +189,25 @@ class Poller:
 
     @property
     def _patience(self) -> float:
-        """How long the next request may take."""
-        timeout = self._settings.timeout
-        return timeout if self._client.reached else max(FIRST_TIMEOUT_SECONDS, timeout)
+        """How long the next request may take: IMDS may have to enable Scheduled Events before it answers."""
+        timeout, now = self._settings.timeout, self._clock.now()
+        answered = self._answered
+        # The wall clock too: the monotonic one stands still while the VM is suspended.
+        if answered and max(now.since(answered), now.wall - answered.wall) < ENABLED_SECONDS:
+            return timeout
+        return max(FIRST_TIMEOUT_SECONDS, timeout)
 
     def _extend_deadline(self, seconds: float) -> float:
-        """Take note that nothing is to be heard of this thread for ``seconds``, and return them."""
+        """Extend the liveness deadline by ``seconds``, and return them."""
         self._deadline = self._clock.now().monotonic + max(0.0, seconds)
         return seconds
 
-    def _ask(self) -> Outcome:
-        """Fetch and take in; a failure leaves what was known as it is."""
+    def _fetch(self) -> Document:
+        """Fetch the document and take it in; a failure leaves what was known as it is."""
         body = self._client.scheduled_events(self._patience)
+        self._answered = self._clock.now()
         if body is None and self._document is None:
-            raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever told a document")
+            raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever sent a document")
         if self._document is not None and (body is None or body == self._body):
             document = self._document
         else:
@@ -213,24 +217,50 @@ class Poller:
                 raise ImdsError(
                     Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", str(error)
                 ) from None
-        self._take_in(document)
-        self._body = self._body if body is None else body
-        if document.unreadable:
-            reason = "IMDS sent a document that is partly unreadable"
-            raise ImdsError(Outcome.INVALID_DOCUMENT, reason, document.unreadable[0])
-        return Outcome.OK
+        if self._is_believed(document):
+            self._take_in(document)
+            self._body = self._body if body is None else body
+        return document
+
+    def _judge(self, document: Document, began: Timestamp) -> tuple[Outcome, str]:
+        """Log how the poll ended, and return it with the reason of a failure: what was readable has been taken in."""
+        if not document.unreadable:
+            self._event_log.poll_succeeded(self._clock.now())
+            return Outcome.OK, ""
+        reason = "IMDS sent a document that is partly unreadable"
+        failure = f"{reason}: {document.unreadable[0]}"
+        self._event_log.poll_failed(reason, failure, Outcome.INVALID_DOCUMENT, began)
+        return Outcome.INVALID_DOCUMENT, failure
+
+    def _is_believed(self, document: Document) -> bool:
+        """Return whether ``document`` means what it says: an empty body while events are current may be a fault."""
+        if not document.is_empty_body or not self._known.current:
+            self._empty_bodies = EmptyBodies()
+            return True
+        now = self._clock.now()
+        self._empty_bodies = self._empty_bodies.plus(now)
+        if self._empty_bodies.are_believed(now):
+            return True
+        if self._empty_bodies.count == 1:
+            self._log.warning("empty body while events are current: not believed yet")
+        self._missed, self._documented = self._has_missed(now), now
+        return False
+
+    def _has_missed(self, now: Timestamp) -> bool:
+        """Return whether an event can have started unseen since the last document that was observed."""
+        return self._missed or self._documented is None or now.since(self._documented) > WATCHED_WITHIN_SECONDS
 
     def _take_in(self, document: Document) -> None:
-        """Turn what is new in ``document`` into transitions, journal them, and tell them."""
+        """Turn what is new in ``document`` into transitions, journal them, and log them."""
         now = self._clock.now()
-        watched = self._watched is not None and now.since(self._watched) <= self._watched_within
+        watched = not self._has_missed(now)
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
-        pause = self._pauses.pause(now, self._watched, self._watched_within)
+        pause = self._pauses.pause(now, self._documented, WATCHED_WITHIN_SECONDS)
         # The objects themselves: an unchanged body was not parsed again.
         held = self._journal.awaits_vm_id and now.since(self._began) < OWNER_WAIT_SECONDS
+        self._missed, self._documented = held and not watched, now
         is_same = document is self._document and held == self._held
         if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
-            self._watched = now
             known = record_pause(self._known, pause) if self._pauses.concern_us else self._known
             if known is not self._known:
                 self.snapshot = self._with(known, ())
@@ -240,7 +270,7 @@ class Poller:
         seen = replace(document, unreadable=("it is not known yet whose journal this is",)) if held else document
         known, changes = observe(self._known, seen, context)
         self._held = held
-        before, self._document, self._watched = self._document, document, now
+        before, self._document = self._document, document
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
         self._event_log.oddities(document)
         self.snapshot = replace(
@@ -252,7 +282,7 @@ class Poller:
         )
 
     def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
-        """Journal that ``known`` is what is known after ``changes``, then tell; return the snapshot that says so."""
+        """Journal that ``known`` is what is known after ``changes``, then log; return the snapshot that says so."""
         statistics = self.snapshot.statistics.plus(map(measure, changes))
         traced = [change for change in changes if self._traced(change.lifecycle)]
         entry = Entry(
@@ -266,62 +296,60 @@ class Poller:
         self._event_log.changes(changes)
         if entry.spans and self._delivery is not None:
             self._delivery.wake()
-        recent = (*self.snapshot.recent, *(change.lifecycle for change in changes if change.lifecycle.outcome))[
-            -RECENT:
-        ]
+        ended = [change.lifecycle for change in changes if change.lifecycle.outcome]
+        recent = tuple(life for life in self.snapshot.recent if life.event_id not in known.current)
+        recent = (*recent, *ended)[-RECENT:]
         return replace(self.snapshot, current=known.current, recent=recent, statistics=statistics)
 
     def _approve(self) -> None:
-        """Send what is due in one request. The journal has the wish before it, and the answer after it."""
-        vm_name = self.snapshot.vm_name
-        due, answers = self._approvals.due(self._known, vm_name, self._open_requests(), self._clock.now())
-        if answers:
-            self._journal.set_request_results(answers)
+        """Send what is due in one request. The journal has the request before it is sent, and the result after it."""
+        vm_name, now = self.snapshot.vm_name, self._clock.now()
+        due, results = self._approvals.due(self._known, vm_name, self._open_requests(), now)
+        if results:
+            self._journal.set_request_results(results)
         due = self._still_wanted(due)
         if due:
             event_ids = {who: [one.life.event_id for one in due if one.approver is who] for who in Approver}
             known = self._known
             for approver, names in event_ids.items():
-                known = asked(known, names, approver)
+                known = mark_requested(known, names, approver, now)
             self.snapshot = self._with(known, ())
             self._log.info("approving", extra=request_facts(due))
             try:
-                self._client.approve(
-                    [one.life.event.sent_id or one.life.event_id for one in due], self._settings.timeout
-                )
+                self._client.approve([one.life.event.sent_id for one in due], self._settings.timeout)
             except ImdsError as error:
                 self._not_approved(due, error)
             else:
                 self._accepted(due, event_ids)
-        counts, words = dict(self._approvals.counts), self._approvals.words
-        if (counts, words) != (self.snapshot.approval_requests, self.snapshot.approval_words):
-            self.snapshot = replace(self.snapshot, approval_requests=counts, approval_words=words)
+        counts, statuses = dict(self._approvals.counts), dict(self._approvals.statuses)
+        if (counts, statuses) != (self.snapshot.approval_requests, self.snapshot.approval_statuses):
+            self.snapshot = replace(self.snapshot, approval_requests=counts, approval_statuses=statuses)
 
     def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]]) -> None:
         now = self._clock.now()
         known = self._known
         changes: list[Change] = []
         for approver, names in event_ids.items():
-            known, news = approve(known, names, approver, now)
+            known, news = mark_approved(known, names, approver, now)
             changes += news
         self._approvals.accepted(due)
         self._approved = True
         self._log.info("approval accepted", extra=request_facts(due))
         self.snapshot = self._with(known, changes)
-        self._journal.set_request_results({one.ask: ACCEPTED for one in due if one.ask is not None})
+        self._journal.set_request_results({one.request: ACCEPTED for one in due if one.request is not None})
 
     def _not_approved(self, due: Sequence[Due], error: ImdsError) -> None:
-        """IMDS refused, or nobody knows what it did: then the wish stands, and an early start was its answer."""
+        """IMDS refused, or did not answer: then the request stands, and an early start means that it was accepted."""
         is_refusal = error.status != 0
         what = "approval refused" if is_refusal else "approval without an answer"
         self._log.warning(what, extra=request_facts(due, error=error))
         throttled = error.outcome is Outcome.THROTTLED
         self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
         if is_refusal:
-            # What was asked before without an answer may have been heard; a refusal now says nothing of that.
-            names = [one.life.event_id for one in due if one.life.asked_by is None]
-            self.snapshot = self._with(refused(self._known, names), ())
-        requests = [one.ask for one in due if one.ask is not None]
+            # An earlier request without an answer may have been accepted; a refusal now says nothing of that.
+            names = [one.life.event_id for one in due if one.life.requested_by is None]
+            self.snapshot = self._with(mark_refused(self._known, names), ())
+        requests = [one.request for one in due if one.request is not None]
         if throttled:  # IMDS did not look at them: they are sent again, unless the operator withdraws them
             self._journal.mark_sent(requests, None)
         else:
@@ -338,20 +366,20 @@ class Poller:
 
     def _still_wanted(self, due: Sequence[Due]) -> list[Due]:
         """Leave out requests that their operator has withdrawn; from here on the others are on their way."""
-        requests = [one.ask for one in due if one.ask is not None]
+        requests = [one.request for one in due if one.request is not None]
         standing = self._journal.mark_sent(requests, self._clock.now().wall) if requests else set()
-        return [one for one in due if one.ask is None or one.ask in standing]
+        return [one for one in due if one.request is None or one.request in standing]
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
-        """The current lives that are not yet in the journal as they are; one that came back keeps its ended row."""
+        """The current lives that are not yet in the journal as they are."""
         before = self._known.current
-        return [life for life in known.current.values() if life.told and life != before.get(life.event_id)]
+        return [life for life in known.current.values() if life != before.get(life.event_id)]
 
     def _traced(self, life: Lifecycle) -> bool:
         return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
 
     def _late_spans(self, known: Lifecycles) -> list[SpanFacts]:
-        """What could not be told while this VM's name was not known."""
+        """The spans that could not be sent while this VM's name was not known."""
         before = self._known.current
         return [
             span
@@ -370,15 +398,16 @@ class Poller:
             if self._delivery is not None:  # for spans that waited on the disk
                 self._delivery.wake()
             # The next document is looked at anew, with the lives that the disk remembered.
-            self._document = self._watched = None
+            self._document = self._documented = None
+            self._missed = True
             self.snapshot = replace(self.snapshot, statistics=found.statistics)
         self._journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _learn_owner(self) -> None:
-        """Forget what the journal of another VM told, whose image this VM was made from."""
+        """Forget what the journal of another VM holds, whose image this VM was made from."""
         if self._identity is None or not self._journal.claim(self._identity.vm_id):
             return
-        self._known, self._document, self._watched = Lifecycles(), None, None
+        self._known, self._document, self._documented, self._missed = Lifecycles(), None, None, True
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)
         self.snapshot = replace(self.snapshot, current={}, statistics=Statistics(), recent=())
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.approval.policy import OFF
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, no_requests
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
@@ -66,8 +66,8 @@ class Snapshot:
         current: the current events by EventId.
         statistics: what all transitions so far add up to.
         recent: the lives that ended last, the newest last.
-        approval_policy: what approves events: off, documented or file.
-        approval_words: what the approval policy does with an event now, for people, by EventId.
+        approval_policy: what approves events: off, documented, documented-all or file.
+        approval_statuses: why an event is not approved yet, by EventId.
         approval_requests: requests to approve so far, by how IMDS took them.
         journal: whether they are on disk.
         deliveries: how trace spans fare.
@@ -83,7 +83,7 @@ class Snapshot:
     statistics: Statistics = field(default_factory=Statistics)
     recent: tuple[Lifecycle, ...] = ()
     approval_policy: str = OFF.name
-    approval_words: Mapping[str, str] = field(default_factory=dict)
+    approval_statuses: Mapping[str, ApprovalStatus] = field(default_factory=dict)
     approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)

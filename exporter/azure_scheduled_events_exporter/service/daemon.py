@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
-from azure_scheduled_events_exporter.config import DISCOVER, Config
+from azure_scheduled_events_exporter.config import DISCOVER, Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped, UsageError
 from azure_scheduled_events_exporter.http_server.connection import AccessControl
@@ -194,6 +194,8 @@ def run(
     Raises:
         ExporterError: the endpoint cannot be discovered, root not be given up, or the address not be listened on.
     """
+    for warning in warnings(config):
+        log.warning(warning)
     config = found(config, log)  # by DHCP, which may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)

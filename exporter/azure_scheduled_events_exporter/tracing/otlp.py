@@ -97,6 +97,8 @@ class OtlpSender:
         tracer = self._provider.get_tracer(_SERVICE, __version__)
         attributes: dict[str, Any] = dict(facts.attributes)
         span = tracer.start_span(facts.name, context, attributes=attributes, start_time=_nanoseconds(facts.start))
+        for event in facts.events:
+            span.add_event(event.name, dict(event.attributes), _nanoseconds(event.at))
         span.end(_nanoseconds(facts.end))
         return span if isinstance(span, ReadableSpan) else None
 

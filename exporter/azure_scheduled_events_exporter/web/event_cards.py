@@ -6,6 +6,7 @@ Pure; reads lives and knows nothing of the rest of the page.
 import re
 from collections.abc import Iterable, Mapping
 
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
@@ -37,15 +38,17 @@ def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
     )
 
 
-def cards(lives: Iterable[Lifecycle], words: Mapping[str, str], vm_name: str | None, now: float) -> Markup:
-    """Return the events; ``words`` is what the approval policy does with them, by EventId."""
+def cards(
+    lives: Iterable[Lifecycle], statuses: Mapping[str, ApprovalStatus], vm_name: str | None, now: float
+) -> Markup:
+    """Return the events; ``statuses`` say why they are not approved, by EventId."""
     ordered = in_order(lives)
     beyond = len(ordered) - CARDS
     more = tag("p", f"And {beyond} more: see the events as JSON.") if beyond > 0 else None
-    return joined(*(_card(life, words.get(life.event_id, ""), vm_name, now) for life in ordered[:CARDS]), more)
+    return joined(*(_card(life, statuses.get(life.event_id), vm_name, now) for life in ordered[:CARDS]), more)
 
 
-def _card(life: Lifecycle, words: str, vm_name: str | None, now: float) -> Markup:
+def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, now: float) -> Markup:
     event = life.event
     key = f"event-{trace_id(event.event_id)}"
     approved = life.approved_by is not None and life.state is State.SCHEDULED
@@ -64,7 +67,7 @@ def _card(life: Lifecycle, words: str, vm_name: str | None, now: float) -> Marku
             "dl",
             _entry("Announced impact", impact(event.duration_seconds)),
             _entry(f"VMs hit ({len(event.resources)})", _names(event, vm_name)),
-            _entry("Approval", _approval(life, words), class_="wide"),
+            _entry("Approval", _approval(life, status), class_="wide"),
             _entry("Description", foreign(event.description) if event.description else "none", class_="wide"),
             _entry("Source", foreign(SOURCES.get(event.source, event.source))),
             _entry("First seen", joined(moment(life.first_seen.wall), " (", since(life.first_seen.wall, now), ")")),
@@ -121,18 +124,16 @@ def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
     return joined(*shown, f"and {beyond} more" if beyond else None, between=", ") if shown else Markup("none named")
 
 
-def _approval(life: Lifecycle, words: str) -> Markup:
+def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
     event_id = life.event_id
     if life.approved_by is not None:
         at = life.approved_at
         return joined(APPROVERS[life.approved_by], ", " if at else None, moment(at.wall) if at else None)
-    if not life.told:
-        return Markup("not by this exporter: the event had ended before, and came back")
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
-    if life.asked_by is not None:
-        return joined(f"asked for by the {life.asked_by}; IMDS has not answered")
-    said = clipped(words) or "no rule here approves it; without approval it begins at NotBefore"
+    if life.requested_by is not None:
+        return joined(f"requested by the {life.requested_by}; IMDS has not answered")
+    said = clipped(status.reason) if status else "no rule here approves it; without approval it begins at NotBefore"
     if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):
         return joined("not yet: ", said)
     command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")

@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.records import current_record, life_record
 from azure_scheduled_events_exporter.core.timestamp import iso_time
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
@@ -33,9 +34,16 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
         "identity": asdict(snapshot.identity) if snapshot.identity else None,
         "document_incarnation": snapshot.incarnation,
         "events": [
-            {**current_record(life, now), "approval": snapshot.approval_words.get(life.event_id)}
+            {**current_record(life, now), **_approval(snapshot.approval_statuses.get(life.event_id))}
             for life in snapshot.current.values()
         ],
         "history": [life_record(life) for life in lives(snapshot)],
     }
     return (json.dumps(content) + "\n").encode()
+
+
+def _approval(status: ApprovalStatus | None) -> dict[str, str | None]:
+    """Why an event is not approved yet, and when the policy approves it."""
+    if status is None:
+        return {"approval": None, "approval_due": None}
+    return {"approval": status.reason, "approval_due": None if status.due is None else iso_time(status.due)}

@@ -22,7 +22,7 @@ _WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "VM not
 
 def lives(snapshot: Snapshot) -> list[Lifecycle]:
     """Return the lives of the history, current ones first, then those that ended, the latest first."""
-    current = [life for life in in_order(snapshot.current.values()) if life.told][:_CURRENT]
+    current = in_order(snapshot.current.values())[:_CURRENT]
     return [*current, *reversed(snapshot.recent)]
 
 

@@ -116,7 +116,9 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         tag(
             "section",
             tag("h2", "Current events" if seen or not current else "Current events, as last known", id="current"),
-            cards(current, snapshot.approval_words, snapshot.vm_name, now) if current else _none(snapshot, seen=seen),
+            cards(current, snapshot.approval_statuses, snapshot.vm_name, now)
+            if current
+            else _none(snapshot, seen=seen),
             id="events",
             class_=None if seen else "doubtful",
             tabindex="-1",

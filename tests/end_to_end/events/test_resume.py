@@ -170,6 +170,7 @@ class TestReboot:
         assert machine.times() == {
             "detected": (0, 0),
             "scheduled": (0, 910),
+            "approval": (0, 910),
             "started": (910, 960),
             "scheduled_event": (0, 960),
         }
@@ -190,7 +191,7 @@ class TestReboot:
         machine.clock.reboots(at=910)
         machine.polls(960)
         self.deliver(machine)
-        assert collector.names(trace_id(ID)) == ["detected", "scheduled", "scheduled_event", "started"]
+        assert collector.names(trace_id(ID)) == ["approval", "detected", "scheduled", "scheduled_event", "started"]
         spans = {span.name: span for span in collector.spans().values()}
         assert spans["scheduled_event"].end - spans["detected"].start == 960 * 10**9
         assert spans["scheduled"].end == spans["started"].start
@@ -226,7 +227,7 @@ class TestReboot:
         machine.name = ""
         machine.clock.reboots(at=910)
         machine.polls(960)
-        assert set(machine.spans) == {"detected", "scheduled", "started", "scheduled_event"}
+        assert set(machine.spans) == {"detected", "scheduled", "approval", "started", "scheduled_event"}
 
     def attempt(self, machine: Machine) -> None:
         """Let the exporter try to deliver what is in its journal."""
@@ -374,14 +375,29 @@ class TestRestart:
         assert machine.transitions == {"detected": 2}
         assert machine.journalled() == [(ID, "detected"), ("NEW", "detected")]
 
-    def test_an_event_that_came_back(self, machine: Machine) -> None:
-        """An event that had its end before the restart makes no second life."""
+    def test_an_event_that_returned(self, machine: Machine) -> None:
+        """An event that is in the document again after its end and a restart goes on with its old life."""
         machine.polls(0, event())
         machine.polls(50)
         machine.dies()
         machine.polls(300, event())
-        machine.polls(350)
-        assert machine.transitions == {"detected": 1, "cancelled": 1}
+        machine.dies()
+        machine.polls(310, event())
+        assert machine.transitions == {"detected": 1, "cancelled": 1, "returned": 1}
+        machine.polls(900, event(status="Started"))
+        machine.dies()
+        machine.polls(1500)
+        assert machine.transitions == {"detected": 1, "cancelled": 1, "returned": 1, "started": 1, "completed": 1}
+        assert [transition for _, transition in machine.journalled()] == [
+            "detected",
+            "cancelled",
+            "returned",
+            "started",
+            "completed",
+        ]
+        root = machine.spans["scheduled_event"]
+        assert root.attributes["azure.scheduled_event.outcome"] == "completed"
+        assert [moved.name for moved in root.events] == ["returned"]
 
     def test_counters_neither_fall_nor_double(self, machine: Machine) -> None:
         """Over many restarts at every stage each transition is counted once, and no counter is ever less."""

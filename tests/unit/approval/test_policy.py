@@ -1,6 +1,7 @@
 """Which events a policy approves, and when: the documented one by hand, rules, turns, and what covers what."""
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.approval.policy import (
     DOCUMENTED,
+    DOCUMENTED_ALL,
     OFF,
     Action,
     Decision,
@@ -123,17 +125,16 @@ def test_rule_for_peers() -> None:
         life(state=State.OTHER),
         Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approved_by=Approver.OPERATOR),
         Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approved_by=Approver.EXTERNAL),
-        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, told=False),
     ],
 )
 def test_nothing_left_to_approve(event: Lifecycle) -> None:
-    """What has started, is approved, is of an unknown status or came back after its end is not approved."""
+    """What has started, is approved, or is of an unknown status is not approved."""
     assert DOCUMENTED.decide(event, "vmss_0", BEGAN) == Decision(approve=False)
 
 
-def test_asked_but_not_answered() -> None:
-    """An approval that was asked for and never answered is asked for again."""
-    event = Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, asked_by=Approver.EXPORTER)
+def test_requested_but_not_answered() -> None:
+    """An approval that was requested and never answered is requested again."""
+    event = Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, requested_by=Approver.EXPORTER)
     assert DOCUMENTED.decide(event, "vmss_0", BEGAN).approve
 
 
@@ -143,14 +144,14 @@ def test_first_rule_that_matches_decides() -> None:
     policy = Policy("p", (hold, Rule("rest", Match(), Action.APPROVE)))
     assert policy.decide(life("Reboot"), "vmss_0", BEGAN) == Decision(approve=False, rule="no reboots")
     assert policy.decide(life("Freeze"), "vmss_0", BEGAN) == Decision(
-        approve=True, rule="rest", wait=0.0, dry_run=False
+        approve=True, rule="rest", due=BEGAN.wall, dry_run=False
     )
 
 
 def test_after() -> None:
-    """``after`` counts from when the event was first seen, and the decision says how long is left."""
+    """``after`` counts from when the event was first seen, and the decision says when it is due."""
     policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
-    assert policy.decide(life(), "vmss_0", after(10)) == Decision(approve=False, rule="later", wait=20.0)
+    assert policy.decide(life(), "vmss_0", after(10)) == Decision(approve=False, rule="later", due=BEGAN.wall + 30)
     assert not policy.decide(life(), "vmss_0", after(29.9)).approve
     assert policy.decide(life(), "vmss_0", after(30)).approve
 
@@ -165,7 +166,7 @@ def test_after_over_a_reboot() -> None:
 def test_dry_run_is_told() -> None:
     """A dry run decides as ever and says that nothing is to be sent."""
     policy = Policy("p", (Rule("try", Match(), Action.APPROVE, dry_run=True),))
-    assert policy.decide(life(), "vmss_0", BEGAN) == Decision(approve=True, rule="try", dry_run=True, wait=0.0)
+    assert policy.decide(life(), "vmss_0", BEGAN) == Decision(approve=True, rule="try", dry_run=True, due=BEGAN.wall)
 
 
 # When the n-th VM of Resources approves, in seconds since the event was first seen.
@@ -205,14 +206,63 @@ def test_leader_only(leader_only: bool | None, resources: tuple[str, ...], first
         assert decided == [begins is not None and second >= begins for second in range(20)], vm
 
 
-@pytest.mark.parametrize(("leader_only", "begins"), [(True, 10), (None, 0), (False, 0)])
-def test_peer_is_behind_all_of_resources(leader_only: bool | None, begins: int) -> None:  # noqa: FBT001 - as above
-    """A VM outside Resources waits for all that stand there, if they take turns."""
+@pytest.mark.parametrize(("leader_only", "begins"), [(True, range(10, 20)), (None, [0]), (False, [0])])
+def test_peer_is_behind_all_of_resources(leader_only: bool | None, begins: Sequence[int]) -> None:  # noqa: FBT001 - as above
+    """A VM outside Resources waits for all VMs in it, if they take turns, and then as long as its name says."""
     match = Match(scope=frozenset({Scope.PEER}))
     rule = Rule("r", match, Action.APPROVE, leader_only=leader_only, takeover=10.0)
     event = life(resources=("vmss_0",), vm="vmss_9")
-    decided = [Policy("p", (rule,)).decide(event, "vmss_9", after(second)).approve for second in range(20)]
-    assert decided == [second >= begins for second in range(20)]
+    decided = [Policy("p", (rule,)).decide(event, "vmss_9", after(second)).approve for second in range(21)]
+    first = decided.index(True)
+    assert first in begins or (leader_only and first in range(10, 21))
+    assert all(decided[first:])
+
+
+def sample_event(scope: str, *, source: str = "Platform", duration: float | None = None) -> Lifecycle:
+    """Return a Freeze of one VM, seen from that VM, from another one, or from one that does not know its name."""
+    names = {"self": "vmss_0", "peer": "vmss_9", "unknown": None}
+    event = ScheduledEvent("A", "Freeze", "Scheduled", source, ("vmss_0",), None, "", duration)
+    return Lifecycle(event, State.SCHEDULED, event.scope(names[scope]), BEGAN)
+
+
+@pytest.mark.parametrize(
+    ("source", "duration", "approves"),
+    [
+        ("User", None, True),
+        ("User", 900.0, True),
+        ("Platform", 0.0, True),
+        ("Platform", 8.9, True),
+        ("Platform", 9.0, False),
+        ("Platform", None, False),
+    ],
+)
+@pytest.mark.parametrize("scope", ["self", "peer", "unknown"])
+def test_documented_all_is_the_sample(scope: str, source: str, duration: float | None, approves: bool) -> None:  # noqa: FBT001 - as above
+    """``documented-all`` approves what the sample approves, whichever VM it touches; ``documented`` only its own."""
+    event = sample_event(scope, source=source, duration=duration)
+    name = {"self": "vmss_0", "peer": "vmss_9", "unknown": None}[scope]
+    late = after(200)
+    assert DOCUMENTED_ALL.decide(event, name, late).approve is approves
+    assert DOCUMENTED.decide(event, name, late).approve is (approves and scope == "self")
+
+
+def test_turns_of_documented_all() -> None:
+    """The VM of Resources approves at once, the others after its turn, at moments that their names spread."""
+    event = sample_event("peer", source="User")
+    moments = {name: DOCUMENTED_ALL.decide(event, name, BEGAN).due for name in ("vmss_0", "vmss_9", "db_1", "db_2")}
+    assert moments["vmss_0"] == BEGAN.wall
+    others = sorted(due - BEGAN.wall for name, due in moments.items() if due is not None and name != "vmss_0")
+    assert all(60 <= each < 120 for each in others)
+    assert len(set(others)) > 1
+    assert DOCUMENTED_ALL.decide(event, "DB_1", after(30)).due == moments["db_1"], "the same at every poll"
+
+
+def test_due_does_not_move() -> None:
+    """When an event is due stays the same from poll to poll, also after it has passed."""
+    policy = Policy("p", (Rule("low", Match(notice_left=Range(below=300.0)), Action.APPROVE),))
+    event = life(notice=900.0)
+    assert policy.decide(event, "vmss_0", after(500)).due is None
+    assert {policy.decide(event, "vmss_0", after(seconds)).due for seconds in (601, 700, 899)} == {BEGAN.wall + 600}
 
 
 def test_after_and_turns_add_up() -> None:

@@ -191,4 +191,4 @@ def test_setting(tmp_path: Path) -> None:
     assert resolve({}, {}).approval_policy is OFF
     assert resolve({"approval.policy": "documented"}, {}).approval_policy is DOCUMENTED
     assert resolve({}, {"AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY": str(path)}).approval_policy.rules[0].line == 1
-    assert set(BUILT_IN) == {"off", "documented"}
+    assert set(BUILT_IN) == {"off", "documented", "documented-all"}

@@ -42,14 +42,19 @@ def test_iso_not_before_of_the_maintenance_page() -> None:
     page = json.loads((PAYLOADS / MAINTENANCE_PAGE).read_text())
     (event,) = parse_document(body({"EventId": SOME_ID, **page})).events
     assert event == ScheduledEvent(
-        SOME_ID, "Freeze", "Scheduled", resources=("myVM",), not_before=utc(2026, 4, 29, 18, 0, 0)
+        SOME_ID,
+        "Freeze",
+        "Scheduled",
+        resources=("myVM",),
+        not_before=utc(2026, 4, 29, 18, 0, 0),
+        resource_type="VirtualMachine",
     )
 
 
 @pytest.mark.parametrize("text", [b"", b" ", b"\r\n", b"\xef\xbb\xbf", b"\xef\xbb\xbf \n"])
 def test_empty_body(text: bytes) -> None:
     """An empty body is a document without events and without an incarnation."""
-    assert parse_document(text) == Document()
+    assert parse_document(text) == Document(is_empty_body=True)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])

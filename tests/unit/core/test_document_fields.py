@@ -102,7 +102,7 @@ def test_incarnation_absent() -> None:
 def test_unknown_values_stay() -> None:
     """A type, status, source or resource type that nobody has seen yet is shown as Azure sent it."""
     event = only(EventType="Hibernate", EventStatus="Paused", EventSource="Moon", ResourceType="Cat")
-    assert (event.event_type, event.status, event.source) == ("Hibernate", "Paused", "Moon")
+    assert (event.event_type, event.status, event.source, event.resource_type) == ("Hibernate", "Paused", "Moon", "Cat")
 
 
 def test_known_values_in_another_case() -> None:

@@ -5,18 +5,9 @@ from dataclasses import replace
 import pytest
 
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope, parse_document
-from azure_scheduled_events_exporter.core.lifecycle import (
-    REMEMBERED_ENDS,
-    Approver,
-    Lifecycles,
-    ObservationContext,
-    State,
-    Transition,
-    approve,
-    asked,
-    merge_recovered,
-    observe,
-)
+from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Approver, Lifecycles, State, Transition
+from azure_scheduled_events_exporter.core.observation import ObservationContext, merge_recovered, observe
+from azure_scheduled_events_exporter.core.requests import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from support.lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watch, at
 
@@ -37,7 +28,7 @@ def test_live_migration() -> None:
     assert watch.sees(at(1500)) == ["completed"]
     assert watch.life.outcome is Transition.COMPLETED
     assert watch.life.ended_at == at(1500)
-    assert watch.known == Lifecycles({}, {"A": Transition.COMPLETED})
+    assert watch.known == Lifecycles({}, {"A": watch.life})
 
 
 def test_documented_live_migration() -> None:
@@ -167,19 +158,54 @@ def test_nothing_un_starts(status: str) -> None:
     assert watch.sees(at(903)) == ["completed"]
 
 
-def test_event_back_after_its_end() -> None:
-    """An event that comes back after its end is shown, since it may happen, but its life is not told twice."""
+@pytest.mark.parametrize("watched", [True, False])
+def test_returned_after_a_wrong_end(watched: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
+    """An event that is in the document again after its end returns, and goes on with its old life."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(10)) == ["cancelled"]
-    assert watch.sees(at(11), SCHEDULED) == []
-    assert watch.state() is State.SCHEDULED
-    assert watch.known.current["A"].event == SCHEDULED
-    assert watch.sees(at(12), replace(SCHEDULED, not_before=NOT_BEFORE + 60)) == []
-    assert watch.sees(at(13), STARTED) == []
+    assert watch.sees(at(10), watched=watched) == ["cancelled" if watched else "lost"]
+    assert watch.sees(at(11), SCHEDULED) == ["returned"]
+    assert (watch.life.outcome, watch.life.ended_at, watch.life.first_seen) == (None, None, at(0))
+    assert watch.known.ended == {}
+    assert watch.sees(at(12), replace(SCHEDULED, not_before=NOT_BEFORE + 60)) == ["rescheduled"]
+    assert watch.approves(at(13)) == ["approved"]
+    assert watch.sees(at(14), STARTED) == ["started"]
+    assert watch.sees(at(600)) == ["completed"]
+    assert watch.life.approved_by is Approver.EXPORTER
+    assert [move.transition for move in watch.life.moves] == [Transition.RETURNED, Transition.RESCHEDULED]
+
+
+def test_returned_started() -> None:
+    """An event that returns as Started after a wrong cancellation has started, approved by somebody else if early."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(10))
+    assert watch.sees(at(11), STARTED) == ["returned", "approved", "started"]
+    assert watch.sees(at(12)) == ["completed"]
+
+
+def test_returned_after_it_completed() -> None:
+    """A started event that returns does not start again; its end counts again when it comes."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.sees(at(900), STARTED)
+    assert watch.sees(at(910)) == ["completed"]
+    assert watch.sees(at(911), STARTED) == ["returned"]
     assert watch.state() is State.STARTED
-    assert watch.sees(at(14)) == []
-    assert watch.known == Lifecycles({}, {"A": Transition.CANCELLED})
+    assert watch.life.started_at == at(900)
+    assert watch.sees(at(1500)) == ["completed"]
+
+
+def test_returned_after_a_boot_proved_too_much() -> None:
+    """An event that a boot seemed to prove and that is still Scheduled has not started, and nobody approved it."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    booted = at(905, boot="boot-2")
+    assert watch.sees(at(940, boot="boot-2"), watched=False, booted_at=booted) == ["completed"]
+    assert watch.sees(at(941, boot="boot-2"), SCHEDULED, booted_at=booted) == ["returned"]
+    life = watch.known.current["A"]
+    assert (life.state, life.started_at, life.approved_by, life.proven_by_boot) == (State.SCHEDULED, None, None, False)
+    assert watch.sees(at(950, boot="boot-2"), STARTED, booted_at=booted) == ["started"]
 
 
 def test_ends_are_remembered_up_to_a_limit() -> None:
@@ -282,7 +308,7 @@ def test_two_events_live_apart() -> None:
     assert [change.lifecycle.event_id for change in watch.changes] == ["B", "A"]
     assert watch.sees(at(900), STARTED) == ["started", "lost"]
     assert set(watch.known.current) == {"A"}
-    assert watch.known.ended == {"B": Transition.LOST}
+    assert {event_id: life.outcome for event_id, life in watch.known.ended.items()} == {"B": Transition.LOST}
 
 
 def test_a_change_holds_the_life_as_it_was_then() -> None:
@@ -313,8 +339,8 @@ def test_known_state_is_left_alone() -> None:
     frozen = (dict(before.current), dict(before.ended))
     observe(before, NOTHING, ObservationContext(at(10), VM))
     observe(before, Document(1, (STARTED,)), ObservationContext(at(10), VM))
-    approve(before, ["A"], Approver.OPERATOR, at(10))
-    asked(before, ["A"], Approver.OPERATOR)
+    mark_approved(before, ["A"], Approver.OPERATOR, at(10))
+    mark_requested(before, ["A"], Approver.OPERATOR, at(10))
     assert (dict(before.current), dict(before.ended)) == frozen
 
 
@@ -330,6 +356,10 @@ def test_rejoined_record() -> None:
     assert set(both.current) == {"A", "B"}
     assert both.current["A"].first_seen == at(0)
     assert both.current["B"].first_seen == at(0)
-    assert both.ended == {"C": Transition.CANCELLED, "D": Transition.CANCELLED}
+    assert {event_id: life.outcome for event_id, life in both.ended.items()} == {
+        "C": Transition.CANCELLED,
+        "D": Transition.CANCELLED,
+    }
     new.known = both
-    assert new.sees(at(4), replace(SCHEDULED, event_id="A"), replace(SCHEDULED, event_id="D")) == ["cancelled"]
+    seen = new.sees(at(4), replace(SCHEDULED, event_id="A"), replace(SCHEDULED, event_id="D"))
+    assert seen == ["returned", "cancelled"]

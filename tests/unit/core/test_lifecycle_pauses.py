@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from azure_scheduled_events_exporter.core.lifecycle import record_pause
+from azure_scheduled_events_exporter.core.observation import record_pause
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
 from support.lives import SCHEDULED, STARTED, Watch, at
 
@@ -81,18 +81,29 @@ class TestPause:
         assert watch.life.observed_pause is None
 
     def test_nothing_new_is_the_same(self) -> None:
-        """A pause that is no longer than the one before changes nothing, so nothing is written."""
+        """Noise, or no measurement at all, changes nothing, so nothing is written."""
         watch = Watch()
         watch.sees(at(0), SCHEDULED)
         assert record_pause(watch.known, whole(5.0)) is watch.known
         watch.sees(at(901), STARTED, pause=whole(5.0))
-        assert record_pause(watch.known, whole(5.0)) is watch.known
+        assert record_pause(watch.known, whole(0.05)) is watch.known
         assert record_pause(watch.known, None) is watch.known
 
-    def test_one_that_came_back(self) -> None:
-        """An event that comes back after its end is not measured again."""
+    def test_how_many(self) -> None:
+        """Each pause of 0.1 s or more while the event is Started counts, as in a second impact; noise does not."""
+        watch = Watch()
+        watch.sees(at(0), SCHEDULED)
+        watch.sees(at(901), STARTED, pause=whole(5.0))
+        watch.known = record_pause(watch.known, whole(0.05))
+        watch.known = record_pause(watch.known, whole(2.0))
+        watch.sees(at(1500), pause=whole(0.0))
+        assert (watch.life.observed_pause, watch.life.pauses) == (5.0, 2)
+
+    def test_one_that_returned(self) -> None:
+        """An event that returns after its end goes on being measured."""
         watch = Watch()
         watch.sees(at(0), STARTED, pause=whole(1.0))
         watch.sees(at(600), pause=whole(0.0))
-        watch.sees(at(700), STARTED, pause=whole(9.0))
-        assert watch.known.current["A"].observed_pause is None
+        watch.sees(at(700), STARTED)
+        watch.known = record_pause(watch.known, whole(9.0))
+        assert watch.known.current["A"].observed_pause == 9.0

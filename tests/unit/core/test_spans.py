@@ -6,15 +6,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import (
-    Approver,
-    Lifecycle,
-    Lifecycles,
-    ObservationContext,
-    approve,
-    observe,
-)
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
@@ -69,7 +64,7 @@ class Watcher:
     def approves(self, at: float) -> dict[str, SpanFacts]:
         """Return by name the spans that an accepted approval of the event finishes."""
         now = Timestamp(START + at, START + at - self.boot.wall, self.boot.boot_id)
-        self.known, changes = approve(self.known, [GUID], Approver.EXPORTER, now)
+        self.known, changes = mark_approved(self.known, [GUID], Approver.EXPORTER, now)
         return {span.name: span for change in changes for span in finished(change)}
 
     @property
@@ -225,7 +220,12 @@ class TestTransitions:
         vm.sees(scheduled(event_type="Reboot"), at=0)
         vm.boot = Timestamp(START + 910, 0.0, "boot-2")
         spans = vm.sees(at=960, watched=False)
-        assert times(spans) == {"scheduled": (0, 910), "started": (910, 960), "scheduled_event": (0, 960)}
+        assert times(spans) == {
+            "scheduled": (0, 910),
+            "approval": (0, 910),
+            "started": (910, 960),
+            "scheduled_event": (0, 960),
+        }
         assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == "completed"
 
     def test_a_clock_set_back_makes_no_negative_span(self) -> None:
@@ -271,6 +271,7 @@ class TestAttributes:
             PREFIX + "not_before": "2023-11-14T22:28:20Z",
             PREFIX + "duration_seconds": 5.0,
             PREFIX + "observed_pause_seconds": 2.5,
+            PREFIX + "observed_pauses": 1,
             PREFIX + "outcome": "completed",
             PREFIX + "approved_by": "deadline",
             PREFIX + "notice_seconds": 900.0,
@@ -314,10 +315,25 @@ class TestWhoIsTraced:
         watcher.sees(scheduled(), at=0)
         assert is_traced(watcher.life, peers_too=peers_too) is traced
 
-    def test_an_event_that_came_back_has_had_its_trace(self) -> None:
-        """An event seen again after its end adds nothing to its trace."""
+    def test_an_event_that_returned(self) -> None:
+        """An event that returns after its end goes on in its trace: its root tells of the return, under the same id."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
-        vm.sees(at=100)
+        first = vm.sees(at=100)["scheduled_event"]
         assert vm.sees(scheduled(), at=200) == {}
-        assert not is_traced(vm.life, peers_too=True)
+        last = vm.sees(at=300)["scheduled_event"]
+        assert (first.span_id, first.events) == (last.span_id, ())
+        assert [(event.name, event.at - START) for event in last.events] == [("returned", 200)]
+
+    def test_a_reschedule_is_an_event_of_the_root(self) -> None:
+        """Every move of NotBefore stands in the root span, with the old time and the new one."""
+        vm = Watcher()
+        vm.sees(scheduled(), at=0)
+        vm.sees(replace(scheduled(), not_before=START + 1800), at=10)
+        root = vm.sees(at=100)["scheduled_event"]
+        (moved,) = root.events
+        assert (moved.name, moved.at - START) == ("rescheduled", 10)
+        assert moved.attributes == {
+            PREFIX + "previous_not_before": "2023-11-14T22:28:20Z",
+            PREFIX + "not_before": "2023-11-14T22:43:20Z",
+        }

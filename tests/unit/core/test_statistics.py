@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.core.statistics import (
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
-TRANSITIONS = ("detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost")
+TRANSITIONS = ("detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost", "returned")
 
 
 def at(seconds: float, boot: str = "boot-1") -> Timestamp:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
+from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Change, Transition
 from azure_scheduled_events_exporter.core.statistics import measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
@@ -186,4 +186,4 @@ class TestLoad:
         assert after.statistics == recorder.statistics
         assert after.detected == 10_002
         assert after.known.current == recorder.known.current
-        assert len(after.known.ended) == 1000
+        assert len(after.known.ended) == REMEMBERED_ENDS

@@ -14,8 +14,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, ObservationContext, approve, observe
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
+from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
@@ -42,7 +44,7 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
         statistics = statistics.plus(map(measure, changes))
         for event in events:
             if event.event_id == "APPROVED":
-                known, changes = approve(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
+                known, changes = mark_approved(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
                 statistics = statistics.plus(map(measure, changes))
     return Snapshot(vm_name=vm_name, incarnation=7, current=known.current, statistics=statistics)
 
@@ -183,7 +185,7 @@ def test_counters_exist_before_anything_has_happened() -> None:
     for name in ("pending", "started"):
         labels = {(have["event_type"], have["scope"]) for have, _ in scrape.series(name)}
         assert labels == {(event_type, scope) for event_type in types for scope in ("self", "peer", "unknown")}
-    transitions = {"detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost"}
+    transitions = {"detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost", "returned"}
     own = {(have["event_type"], have["transition"]) for have, _ in scrape.series("transitions_total", scope="self")}
     assert own == {(event_type, transition) for event_type in types for transition in transitions}
     outcomes = {

@@ -1,0 +1,28 @@
+"""When to believe an empty body of a 200: pure, times are handed in.
+
+Some nodes answer with an empty body whenever there is nothing to say, so it means "no events". But an empty body while
+events are current is more likely a fault than their end.
+"""
+
+from dataclasses import dataclass
+
+from .timestamp import Timestamp
+
+POLLS = 3
+SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyBodies:
+    """Empty bodies in a row while events are current; failed polls in between say nothing."""
+
+    count: int = 0
+    since: Timestamp | None = None
+
+    def plus(self, now: Timestamp) -> "EmptyBodies":
+        """Return the row with one more empty body, ``now``."""
+        return EmptyBodies(self.count + 1, self.since or now)
+
+    def are_believed(self, now: Timestamp) -> bool:
+        """Return whether they mean that the events are gone."""
+        return self.count >= POLLS and self.since is not None and now.since(self.since) >= SECONDS

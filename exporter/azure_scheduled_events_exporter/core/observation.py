@@ -1,0 +1,311 @@
+"""What a new document changes about the events that are known.
+
+A pure function, :func:`observe`, and two tables that are the specification. It knows no clock (the moment is
+handed in), no network, disk, metric or log, and decides nothing about approvals.
+
+Theory of operation. IMDS shows states, never changes, and it shows no end: a finished event leaves the document. So a
+change is the difference between what was known and what the document says: :data:`PRESENT` for an event that is in
+the document, :data:`ABSENT` for one that is not. What absence means depends on what else is known (:class:`Absence`).
+Every transition happens once in an event's life and in the order of :class:`Transition`; only NotBefore may move again
+and again. An event that is in the document again after its end was wrongly concluded: it returns, and its life goes on.
+
+Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from .document import Document, EventStatus, ScheduledEvent, Scope
+from .event_types import is_reboot
+from .lifecycle import (
+    REMEMBERED_ENDS,
+    Approver,
+    Change,
+    Lifecycle,
+    Lifecycles,
+    State,
+    Transition,
+)
+from .pause import NOISE_SECONDS, Evidence, Pause
+from .timestamp import Timestamp
+
+APPROVAL_MARGIN_SECONDS = 5.0
+"""A start earlier than this before NotBefore proves an approval: the platform itself never begins early."""
+
+WATCHED_WITHIN_SECONDS = 60.0
+"""If more time lies between two documents, nobody was watching: an event can have started and gone unseen."""
+
+
+class Absence(StrEnum):
+    """What is known about an event that is missing from the document. The first that applies counts."""
+
+    EARLY = "NotBefore is still to come, and somebody was watching"
+    REBOOTED = "this VM has booted since, and the event can have done that"
+    UNWATCHED = "nobody was watching when it left"
+    OVERDUE = "NotBefore has passed or was never known"
+
+
+PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]]] = MappingProxyType(
+    {
+        (None, State.SCHEDULED): (State.SCHEDULED, (Transition.DETECTED,)),
+        (None, State.STARTED): (State.STARTED, (Transition.DETECTED, Transition.STARTED)),  # a host failure
+        (None, State.OTHER): (State.OTHER, (Transition.DETECTED,)),
+        (State.SCHEDULED, State.SCHEDULED): (
+            State.SCHEDULED,
+            (Transition.RESCHEDULED,),
+        ),  # if NotBefore moved
+        (State.SCHEDULED, State.STARTED): (
+            State.STARTED,
+            (Transition.APPROVED, Transition.STARTED),
+        ),  # approved if early
+        (State.SCHEDULED, State.OTHER): (State.OTHER, (Transition.RESCHEDULED,)),
+        (State.OTHER, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
+        (State.OTHER, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
+        (State.OTHER, State.OTHER): (State.OTHER, (Transition.RESCHEDULED,)),
+        (State.STARTED, State.SCHEDULED): (State.STARTED, ()),  # an older document, late: nothing un-starts
+        (State.STARTED, State.STARTED): (State.STARTED, ()),  # also a second impact of the same event
+        (State.STARTED, State.OTHER): (State.STARTED, ()),
+    }
+)
+
+ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
+    {
+        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
+        (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
+        (State.SCHEDULED, Absence.UNWATCHED): Transition.LOST,
+        (State.SCHEDULED, Absence.OVERDUE): Transition.LOST,
+        (State.OTHER, Absence.EARLY): Transition.LOST,
+        (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
+        (State.OTHER, Absence.UNWATCHED): Transition.LOST,
+        (State.OTHER, Absence.OVERDUE): Transition.LOST,
+        **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservationContext:
+    """What else is known when a document is observed.
+
+    Attributes:
+        now: the moment of the observation.
+        vm_name: this VM's name as it stands in Resources; None while not known.
+        watched: whether the last document before this one is so recent that no start can have been missed;
+            False for the first document of a run.
+        booted_at: when this VM last booted; None if that cannot be known.
+        pause: the longest one of this VM since the last document; None if nobody measured.
+    """
+
+    now: Timestamp
+    vm_name: str | None = None
+    watched: bool = True
+    booted_at: Timestamp | None = None
+    pause: Pause | None = None
+
+
+def observe(
+    known: Lifecycles, document: Document, context: ObservationContext
+) -> tuple[Lifecycles, tuple[Change, ...]]:
+    """Return what is known after ``document``, and the changes that it brought, in the order they count.
+
+    The same document again changes nothing. Nothing raises, whatever the document says.
+    """
+    known = record_pause(known, context.pause)
+    current: dict[str, Lifecycle] = {}
+    ended = dict(known.ended)
+    changes: list[Change] = []
+    for event in document.events:
+        before = known.current.get(event.event_id)
+        if before is None and event.event_id in ended:
+            before, returned = _returned(ended.pop(event.event_id), event, context)
+            changes.append(returned)
+        after, news = _seen(before, event, context)
+        current[event.event_id] = after
+        changes.extend(news)
+    for event_id, before in known.current.items():
+        if event_id in current:
+            continue
+        if document.unreadable:
+            current[event_id] = before
+        else:
+            gone = _gone(before, context)
+            changes.extend(gone)
+            ended[event_id] = gone[-1].lifecycle
+    for event_id in list(ended)[: max(0, len(ended) - REMEMBERED_ENDS)]:
+        del ended[event_id]
+    return Lifecycles(current, ended), tuple(changes)
+
+
+def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
+    """Return what is known after ``pause`` of the events that were Started; ``known`` itself if that is nothing new."""
+    started = [life for life in known.current.values() if life.state is State.STARTED] if pause else []
+    longer = [(life, _paused(life, pause, begins=False)) for life in started]
+    news = [after for before, after in longer if after is not before]
+    return known.updated(news) if news else known
+
+
+def merge_recovered(known: Lifecycles, found: Lifecycles) -> Lifecycles:
+    """Return ``known`` with what ``found`` has: the record of a journal that ``known`` was merged into meanwhile.
+
+    The journal knows longer, so it wins: when an event was first seen, its approval, how it ended.
+    """
+    current = {event_id: life for event_id, life in found.current.items() if event_id not in known.ended}
+    return Lifecycles({**known.current, **current}, {**known.ended, **found.ended})
+
+
+def _state(event: ScheduledEvent) -> State:
+    match event.status:
+        case EventStatus.SCHEDULED:
+            return State.SCHEDULED
+        case EventStatus.STARTED:
+            return State.STARTED
+        case _:
+            return State.OTHER
+
+
+def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:
+    """An event that is in the document again after its end: what only that end said of it is taken back."""
+    life = replace(ended, outcome=None, ended_at=None, wrong_end=_counted_end(ended))
+    if ended.proven_by_boot:
+        life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
+        if ended.approved_by is Approver.DEADLINE:
+            life = replace(life, approved_by=None, approved_at=None)
+    life = life.moved(Transition.RETURNED, context.now, life.not_before)
+    vm_name = context.vm_name or life.vm_name
+    shown = replace(life, event=event, scope=event.scope(vm_name), vm_name=vm_name)
+    return life, Change(Transition.RETURNED, shown, context.now)
+
+
+def _counted_end(ended: Lifecycle) -> Transition | None:
+    """The wrong end that says most about what histograms have counted of the event: a lost one counted nothing."""
+    return ended.wrong_end if ended.outcome is Transition.LOST and ended.wrong_end else ended.outcome
+
+
+def _seen(
+    before: Lifecycle | None, event: ScheduledEvent, context: ObservationContext
+) -> tuple[Lifecycle, list[Change]]:
+    """An event that is in the document."""
+    state, transitions = PRESENT[before.state if before else None, _state(event)]
+    vm_name = context.vm_name or (before.vm_name if before else None)
+    scope = event.scope(vm_name)
+    if before is None:
+        notice = _notice(event, context.now)
+        life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
+    else:
+        life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
+    if event.not_before is not None and state is not State.STARTED:
+        life = replace(life, not_before=event.not_before)
+    if state is State.STARTED and (before is None or before.state is not State.STARTED):
+        life = _paused(life, context.pause, begins=True)
+    changes = []
+    for transition in transitions:
+        happened = _apply(transition, before, life, context.now)
+        if happened is not None:
+            life = happened
+            changes.append(Change(transition, life, context.now))
+    return life, changes
+
+
+def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, now: Timestamp) -> Lifecycle | None:
+    """Return ``life`` after ``transition``, or None when the facts do not show it."""
+    match transition:
+        case Transition.RESCHEDULED:
+            if before is None or before.not_before in {None, life.not_before}:
+                return None
+            return life.moved(transition, now, before.not_before)
+        case Transition.APPROVED:
+            early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
+            if life.approved_by or not early:
+                return None
+            approver = life.requested_by or Approver.EXTERNAL
+            return replace(life, approved_by=approver, approved_at=now, requested_by=None, requested_at=None)
+        case Transition.STARTED:
+            if before is not None and life.approved_by is None and life.not_before is not None:
+                life = replace(life, approved_by=Approver.DEADLINE, approved_at=now)
+            return replace(life, started_at=now)
+        case _:
+            return life
+
+
+def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
+    if _state(event) is State.STARTED:
+        return 0.0
+    return None if event.not_before is None else max(0.0, event.not_before - now.wall)
+
+
+def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
+    # First of all: an event that leaves while somebody watches was there after the last boot, so it did not cause it.
+    if context.watched and life.not_before is not None and context.now.wall < life.not_before:
+        return Absence.EARLY
+    if life.state is not State.STARTED and _boot_proves(life, context.booted_at):
+        return Absence.REBOOTED
+    if not context.watched:
+        return Absence.UNWATCHED
+    return Absence.OVERDUE
+
+
+def _boot_proves(life: Lifecycle, booted_at: Timestamp | None) -> bool:
+    """Return whether the last boot of this VM shows that the event happened: it can have begun by then."""
+    if booted_at is None or life.scope is not Scope.SELF or not is_reboot(life.event.event_type):
+        return False
+    if not booted_at.is_another_boot_after(life.first_seen):
+        return False
+    return _is_due(life, booted_at) or _was_sent_before(life, booted_at)
+
+
+def _is_due(life: Lifecycle, at: Timestamp) -> bool:
+    """Return whether the event can have begun ``at`` that moment without an approval."""
+    return life.not_before is None or at.wall >= life.not_before - APPROVAL_MARGIN_SECONDS
+
+
+def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:
+    """Return whether an approval was sent from here before that boot, answered or not."""
+    sent = [
+        life.approved_at if life.approved_here else None,
+        (life.requested_at or life.first_seen) if life.requested_by else None,
+    ]
+    return any(moment is not None and booted_at.is_another_boot_after(moment) for moment in sent)
+
+
+def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
+    """An event that has left the document."""
+    outcome = ABSENT[life.state, _absence(life, context)]
+    changes: list[Change] = []
+    if outcome is Transition.COMPLETED and life.started_at is None and context.booted_at is not None:
+        life, changes = _begun_at(life, context.booted_at, context)
+    changes.append(Change(outcome, replace(life, outcome=outcome, ended_at=context.now), context.now))
+    return changes
+
+
+def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext) -> tuple[Lifecycle, list[Change]]:
+    """An event of which only a boot of this VM shows that it began; who approved it follows from when that was."""
+    life = _paused(replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False)
+    if life.approved_by is not None:
+        return life, []
+    if life.requested_by is not None and not _is_due(life, booted_at):
+        life = replace(
+            life, approved_by=life.requested_by, approved_at=life.requested_at, requested_by=None, requested_at=None
+        )
+        return life, [Change(Transition.APPROVED, life, context.now)]
+    if life.not_before is not None:
+        life = replace(life, approved_by=Approver.DEADLINE, approved_at=booted_at)
+    return life, []
+
+
+def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
+    """Return ``life`` with ``pause`` taken into account; ``life`` itself if that says nothing new.
+
+    A life whose start nobody watched stays unmeasured, because its pause may have been before anybody measured. Only a
+    boot is so long that nothing else matters.
+    """
+    if pause is None or life.scope is not Scope.SELF:
+        return life
+    count = life.pauses + (pause.seconds >= NOISE_SECONDS)
+    if life.observed_pause is not None:
+        longest = max(pause.seconds, life.observed_pause)
+        is_news = longest > life.observed_pause or count > life.pauses
+        return replace(life, observed_pause=longest, pauses=count) if is_news else life
+    is_known = pause.evidence is Evidence.BOOT or (begins and pause.evidence is Evidence.WHOLE)
+    return replace(life, observed_pause=pause.seconds, pauses=count) if is_known else life

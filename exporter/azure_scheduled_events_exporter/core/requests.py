@@ -1,0 +1,47 @@
+"""What an approval from here changes about an event: requested, refused, accepted.
+
+Pure. Sends nothing (``polling.poller``) and does not decide what to approve (``approval.policy``).
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from .lifecycle import Approver, Change, Lifecycle, Lifecycles, Transition
+from .timestamp import Timestamp
+
+
+def mark_requested(known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Timestamp) -> Lifecycles:
+    """Return what is known once ``approver`` is about to request that IMDS lets these events begin."""
+    return known.updated(
+        replace(life, requested_by=approver, requested_at=life.requested_at or now)
+        for life in _open_to_approval(known, event_ids)
+    )
+
+
+def mark_refused(known: Lifecycles, event_ids: Collection[str]) -> Lifecycles:
+    """Return what is known once IMDS has refused to let these events begin: no request is under way."""
+    return known.updated(
+        replace(life, requested_by=None, requested_at=None) for life in _open_to_approval(known, event_ids)
+    )
+
+
+def mark_approved(
+    known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Timestamp
+) -> tuple[Lifecycles, tuple[Change, ...]]:
+    """Return what is known once IMDS has accepted an approval of these events, and the changes.
+
+    An approval is a transition once in an event's life. A second one, after NotBefore moved further away, is none.
+    """
+    lives, changes = [], []
+    for before in _open_to_approval(known, event_ids):
+        life = replace(before, requested_by=None, requested_at=None, approved_not_before=before.not_before)
+        if before.approved_by is None:
+            life = replace(life, approved_by=approver, approved_at=now)
+            changes.append(Change(Transition.APPROVED, life, now))
+        lives.append(life)
+    return known.updated(lives), tuple(changes)
+
+
+def _open_to_approval(known: Lifecycles, event_ids: Collection[str]) -> list[Lifecycle]:
+    lives = map(known.current.get, dict.fromkeys(event_id.upper() for event_id in event_ids))
+    return [life for life in lives if life and life.is_open_to_approval]
