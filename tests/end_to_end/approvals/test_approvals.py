@@ -320,7 +320,7 @@ def test_dry_run_and_hold(start_exporter: Callable[..., Exporter], tmp_path: Pat
     assert "resources=vmss_0,vmss_1" in dry
     (held,) = exporter.lines('msg="approval held back"')
     assert 'rule="not these"' in held
-    assert "decision=hold" in held
+    assert "held by rule 'not these'" in held
 
 
 def test_latency_over_restarts(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:

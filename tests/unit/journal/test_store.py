@@ -47,6 +47,8 @@ def of(hint: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - a type hint is no
     """Values of one type; numbers are finite, as those of every document and clock are."""
     if isinstance(hint, UnionType):
         return st.one_of([of(each) for each in get_args(hint)])
+    if hint is int:
+        return st.integers(0, 1_000_000)
     if hint is float:
         return FINITE
     if get_origin(hint) is tuple:
