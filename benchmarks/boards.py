@@ -29,7 +29,7 @@ import requests
 from alerts import resolve
 from support.paging import JOB, write
 from support.paths import ROOT
-from support.programs import Program, debian, eventually, fetch, free_port
+from support.programs import Program, debian, eventually, free_port
 
 PREFIX = "azure_scheduled_events_"
 BOARDS = ROOT / "dashboards" / "json"
@@ -204,9 +204,8 @@ def rest(folder: Path, program: Program, url: str) -> None:
     """Let Prometheus scrape and evaluate nothing any more, so that it only answers queries."""
     (folder / "prometheus" / "prometheus.yml").write_text("{}")
     program.process.send_signal(signal.SIGHUP)
-    eventually(
-        lambda: not json.loads(fetch(f"{url}/api/v1/targets").body)["data"]["activeTargets"], "no target is left"
-    )
+    targets = f"{url}/api/v1/targets"
+    eventually(lambda: not requests.get(targets, timeout=150).json()["data"]["activeTargets"], "no target is left", 150)
 
 
 def processor_time(process: int) -> float:

@@ -13,9 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from alerts import resolve
+from alerts.board_recordings import BLIND
 from support.fleet import Fleet, Group
 from support.paging import write
 from support.paths import ROOT
+from support.programs import eventually
 
 JSON = ROOT / "dashboards" / "json"
 HOST, RESTART = "Host server is undergoing maintenance.", "Virtual machine is going to be restarted as requested."
@@ -81,6 +83,7 @@ def main(command: str, folder: Path) -> None:
             _draw_all(command, fleet.prometheus.url, began, Path(work), folder, "rollout")
             for vm in ("web_3", "batch_1"):
                 fleet.exporters[vm].kill()
+            eventually(lambda: fleet.prometheus.one(f"count({BLIND})") == 2, "both are recorded as down")
             wait_until(DOWN)
             _draw_all(command, fleet.prometheus.url, began, Path(work), folder, "down", "web_3")
 
