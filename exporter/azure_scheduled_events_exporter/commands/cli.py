@@ -155,6 +155,15 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         "history", _history, "Print past and current events from the journal, also of a running exporter."
     )
     history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    history.add_argument(
+        "--documents",
+        metavar="NUMBER",
+        nargs="?",
+        const="",
+        help="List the documents that the metadata service sent, or print the one of this number as it came.",
+    )
+    history.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
+    history.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
     command("check-config", _check_config, "Validate the configuration and print the effective settings.")
     doctor = command("doctor", _doctor, "Check the whole chain, from IMDS to the dashboards, and say what to do.")
     if "doctor" in wanted:
@@ -289,7 +298,9 @@ def _events(parsed: argparse.Namespace) -> int:
 def _history(parsed: argparse.Namespace) -> int:
     from . import history as history_command  # noqa: PLC0415 - only what a command needs is loaded
 
-    return history_command.run(_config(parsed), as_json=parsed.json)
+    return history_command.run(
+        _config(parsed), as_json=parsed.json, documents=parsed.documents, record=parsed.record, redact=parsed.redact
+    )
 
 
 def _check_config(parsed: argparse.Namespace) -> int:

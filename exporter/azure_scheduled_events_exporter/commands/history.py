@@ -13,19 +13,30 @@ from azure_scheduled_events_exporter.journal.files import MEMORY, read_only
 from azure_scheduled_events_exporter.times import format_duration
 from azure_scheduled_events_exporter.web.wording import paused
 
+from . import documents as documents_command
 from .table import table
 
 _COLUMNS = ("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Outcome", "EventId")
 
 
-def run(config: Config, *, as_json: bool) -> int:
+def run(
+    config: Config, *, as_json: bool, documents: str | None = None, record: str | None = None, redact: bool = False
+) -> int:
     """Print every event that the journal remembers, the oldest first; return the exit status.
+
+    Or list the kept ``documents`` (``""``), print the one of a number, or write all to the file ``record``.
 
     Raises:
         ExporterError: there is no journal, or it cannot be read.
     """
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' keeps no history: name the journal of the running exporter")
+    if redact and record is None:
+        raise UsageError("history: --redact needs --record FILE")
+    if record is not None:
+        return documents_command.record(Path(config.journal_path), Path(record), redacted=redact)
+    if documents is not None:
+        return documents_command.show(Path(config.journal_path), documents)
     lives = list(read_only(Path(config.journal_path)).history())
     if as_json:
         sys.stdout.write(json.dumps([life_record(life) for life in lives], indent=2) + "\n")

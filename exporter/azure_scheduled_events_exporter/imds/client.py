@@ -59,6 +59,7 @@ class ImdsClient:
         self._session = _ImdsSession(self._deadline)
         self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
         self._date_at = 0.0
+        self.headers: Mapping[str, str] = {}  # of the last answer
         self.reached = False  # whether any request has had an answer, whatever it said
         self._events_url = f"{self._endpoint}/metadata/scheduledevents?api-version={api_version}"
         instance_url = f"{self._endpoint}/metadata/instance?api-version={INSTANCE_API_VERSION}"
@@ -115,6 +116,7 @@ class ImdsClient:
                 request, timeout=timeout, stream=True, allow_redirects=False, proxies={}
             ) as response:
                 body = self._read(response)
+                self.headers = response.headers
         except (OSError, ValueError) as error:  # requests raises subclasses of both
             raise self._failure(error, timeout) from None
         finally:

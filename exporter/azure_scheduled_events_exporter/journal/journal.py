@@ -24,6 +24,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.recording import RecordedDocument
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -230,6 +231,7 @@ class Journal:
             self._pruned = now.monotonic
             try:
                 self._store.prune(now.wall - self._retention)
+                self._store.documents.prune(now.wall - self._retention)
             except _FAILURES as error:
                 self._meet(error)
 
@@ -307,6 +309,16 @@ class Journal:
         """Return transitions behind number ``after``, each with its number, the oldest first."""
         with self._lock:
             return self._store.transitions(after, limit)
+
+    def keep_document(self, document: RecordedDocument) -> None:
+        """Keep a document as it came. Disk only: nobody could read it elsewhere."""
+        with self._lock:
+            if self._disk is None:
+                return
+            try:
+                self._disk.documents.keep(document)
+            except sqlite3.Error as error:
+                self._meet(error)
 
     def record_heartbeat(self, sample: ClockSample | None) -> None:
         """Write what the clocks say now, so that the next run can measure a pause; None removes it. Disk only."""

@@ -41,6 +41,7 @@ from .codec import (
     encode_record,
     encode_statistics,
 )
+from .documents import Documents
 from .recovery import merged_life, merged_row, written_key
 from .schema import MIGRATIONS, SCHEMA_VERSION
 
@@ -134,6 +135,7 @@ class Store:
 
     def __init__(self, connection: sqlite3.Connection, *, may_migrate: bool = True) -> None:
         self._db = connection
+        self.documents = Documents(connection)
         self.version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if may_migrate:
             self._migrate()

@@ -20,6 +20,7 @@ from azure_scheduled_events_exporter.core.observation import (
     observe,
     record_pause,
 )
+from azure_scheduled_events_exporter.core.recording import RecordedDocument
 from azure_scheduled_events_exporter.core.requests import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
@@ -47,6 +48,9 @@ OWNER_WAIT_SECONDS = 120.0
 
 ENABLED_SECONDS = 86400.0
 """Without a request for so long, Azure disables Scheduled Events again."""
+
+_KEPT_HEADERS = ("Date", "Content-Type", "Server")
+"""Headers of an answer that are kept with a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,7 @@ class Poller:
         self._held = False
         self._deadline = self._began.monotonic
         self._body: bytes | None = None
+        self._kept: bytes | None = None  # the last body that was kept, read or refused
         self._document: Document | None = None
         self._empty_bodies = EmptyBodies()
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
@@ -214,12 +219,14 @@ class Poller:
             try:
                 document = parse_document(body or b"")
             except InvalidDocumentError as error:
+                self._keep_document(body, str(error))
                 raise ImdsError(
                     Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", str(error)
                 ) from None
         if self._is_believed(document):
             self._take_in(document)
             self._body = self._body if body is None else body
+        self._keep_document(body, "; ".join(document.unreadable))
         return document
 
     def _judge(self, document: Document, began: Timestamp) -> tuple[Outcome, str]:
@@ -249,6 +256,15 @@ class Poller:
     def _has_missed(self, now: Timestamp) -> bool:
         """Return whether an event can have started unseen since the last document that was observed."""
         return self._missed or self._documented is None or now.since(self._documented) > WATCHED_WITHIN_SECONDS
+
+    def _keep_document(self, body: bytes | None, refused: str) -> None:
+        """Keep a body that differs from the one before, after the transitions that it led to."""
+        if body is None or body == self._kept:
+            return
+        self._kept = body
+        headers = {name: self._client.headers[name] for name in _KEPT_HEADERS if name in self._client.headers}
+        name = self.snapshot.vm_name or ""
+        self._journal.keep_document(RecordedDocument(self._clock.now().wall, body, headers, refused, name))
 
     def _take_in(self, document: Document) -> None:
         """Turn what is new in ``document`` into transitions, journal them, and log them."""

@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         action="append",
         metavar="NAME|FILE|all",
-        help="Scenario to play: a name of --list, a file of your own (.yaml), or all. May be repeated; scenarios "
-        "follow one another. (default live-migration)",
+        help="Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record' "
+        "(.json), or all. May be repeated; scenarios follow one another. (default live-migration)",
     )
     add(
         "--speed",

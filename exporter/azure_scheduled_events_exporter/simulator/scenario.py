@@ -7,6 +7,8 @@ from typing import Final
 
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
+from azure_scheduled_events_exporter.core.recording import Recording
+from azure_scheduled_events_exporter.core.recording import parse as parse_recording
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.yaml_file import Section
 
@@ -86,18 +88,21 @@ class PlannedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """VMs, what happens to them, and how IMDS fails meanwhile."""
+    """VMs, what happens to them, and how IMDS fails meanwhile; or a recording, whose documents are shown instead."""
 
     name: str
     description: str
     vms: tuple[VirtualMachine, ...]
     events: tuple[PlannedEvent, ...]
     faults: tuple[FaultPlan, ...] = ()
+    recording: Recording | None = None
 
     @property
     def shortest(self) -> float:
         """Seconds of scenario time that it lasts at least: until its last bounded fault is over."""
-        return max(_SHORTEST, *(plan.at + (plan.seconds or 0) for plan in self.faults), 0)
+        documents = self.recording.documents if self.recording else ()
+        length = documents[-1].time - documents[0].time if documents else 0
+        return max(_SHORTEST, length, *(plan.at + (plan.seconds or 0) for plan in self.faults), 0)
 
 
 PLACEMENT_GROUP: Final = tuple(
@@ -122,16 +127,28 @@ def find(name: str) -> tuple[Scenario, ...]:
     if name in SHIPPED:
         return (load(_FOLDER / f"{name}.yaml"),)
     path = Path(name)
-    if path.suffix not in {".yaml", ".yml"} and not path.is_file():
+    if path.suffix not in {".yaml", ".yml", ".json"} and not path.is_file():
         raise UsageError(
-            f"'{name}' is no scenario: choose from all, {', '.join(SHIPPED)}, or give the path of a .yaml file"
+            f"'{name}' is no scenario: choose from all, {', '.join(SHIPPED)}, or give the path of a .yaml file "
+            "or of a recording (.json)"
         )
     return (load(path),)
 
 
 def load(path: Path) -> Scenario:
-    """Read the scenario file at ``path``, named after it; UsageError says file, line and what to do."""
+    """Read the scenario or the recording at ``path``, named after it; UsageError says file, line and what to do."""
+    if path.suffix == ".json":
+        return _recorded(path)
     return _scenario(yaml_file.load(path), path.stem)
+
+
+def _recorded(path: Path) -> Scenario:
+    try:
+        recording = parse_recording(path.read_text("utf-8"), str(path))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+    name = recording.vm_name or PLACEMENT_GROUP[0].name
+    return Scenario(path.stem, "a recording", (VirtualMachine(name),), (), recording=recording)
 
 
 def parse(text: str, source: str, name: str = "scenario") -> Scenario:

@@ -187,16 +187,17 @@ class Service:
         if refusal is not None:
             return Answer(HTTPStatus.BAD_REQUEST, to_json(refusal))
         if request.method == "GET" and route.path == _EVENTS:
-            return self._document(version)
+            return self._document(version, now)
         if request.method == "GET":
             return Answer(HTTPStatus.OK, to_json(instance(self.stage.vms[route.vm])))
         if request.method == "POST" and route.path == _EVENTS:
             return self._approval(request.body, route.vm, now)
         return _FAULTY[Fault.METHOD_NOT_ALLOWED]
 
-    def _document(self, version: str) -> Answer:
-        if self.body is not None:
-            return Answer(HTTPStatus.OK, self.body)
+    def _document(self, version: str, now: float) -> Answer:
+        body = self.body if self.body is not None else self.stage.recorded(now)
+        if body is not None:
+            return Answer(HTTPStatus.OK, body)
         events = events_in(self.stage.events, version)
         if self._empty_body and not events:
             return Answer(HTTPStatus.OK)

@@ -14,6 +14,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 
 from .document import WireEvent
 from .faults import Window, window
+from .replay import Replay
 from .scenario import Scenario, VirtualMachine
 from .timeline import Happening, Timeline, What, begin
 
@@ -59,6 +60,7 @@ class Stage:
         self._place = 0
         self._timeline: Timeline
         self._windows: tuple[Window, ...]
+        self._replay: Replay | None
         self._begin(0, at)
 
     @property
@@ -75,6 +77,10 @@ class Stage:
     def events(self) -> tuple[WireEvent, ...]:
         """The current events in the newest form."""
         return self._shown
+
+    def recorded(self, now: float) -> bytes | None:
+        """Return the body to serve at ``now`` while a recording is played, else None."""
+        return self._replay.body(now) if self._replay is not None and self._placed is None else None
 
     @property
     def next_at(self) -> float | None:
@@ -122,6 +128,8 @@ class Stage:
 
     def knows(self, event_id: str) -> bool:
         """Return whether ``event_id``, in any case, is a current event."""
+        if self._replay is not None and self._placed is None:
+            return self._replay.knows(event_id)
         if self._placed is None:
             return self._timeline.knows(event_id)
         return self._placed_event(event_id) is not None
@@ -131,7 +139,7 @@ class Stage:
         placed = self._placed_event(event_id)
         if placed is not None:
             self._note((_approval(placed, vm, now),))
-        elif self._placed is None:
+        elif self._placed is None and self._replay is None:  # what was recorded goes on as it did
             self._timeline, happenings = self._timeline.approve(event_id, vm, now)
             self._note(happenings)
         self.advance(now)
@@ -155,6 +163,8 @@ class Stage:
             event_id=lambda index: event_id(self._seed, play, scenario.name, index),
         )
         self._windows = tuple(window(plan, at, self.playlist.speed) for plan in scenario.faults)
+        recording = scenario.recording
+        self._replay = Replay(recording, at=at, speed=self.playlist.speed) if recording else None
         self._note(())
 
     def _note(self, happenings: Sequence[Happening]) -> None:

@@ -1,0 +1,80 @@
+"""Kept documents: ``history --documents`` lists and shows them, ``history --record`` writes them to a file."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.recording import RecordedDocument, Recording, to_text
+from azure_scheduled_events_exporter.core.redaction import LEFT, redact
+from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.journal.files import read_only
+
+from .table import table
+
+_COLUMNS = ("Number", "Came", "Incarnation", "Events", "Bytes", "Refused")
+_Numbered = Sequence[tuple[int, RecordedDocument]]
+
+
+def show(journal: Path, number: str) -> int:
+    """List the documents, or print the body of the one called ``number`` as it came; return the exit status.
+
+    Raises:
+        ExporterError: the journal cannot be read, or has no such document.
+    """
+    documents = _read(journal)
+    if number:
+        if not number.isdecimal():
+            raise UsageError(f"--documents: '{number}' is not a number: 'history --documents' lists them")
+        body = next((each.body for known, each in documents if known == int(number)), None)
+        if body is None:
+            raise ExporterError(f"the journal has no document {number}: 'history --documents' lists them")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(body + b"\n")
+    elif documents:
+        sys.stdout.write(table([_COLUMNS, *(_row(known, each) for known, each in documents)]))
+    else:
+        print("No document has been kept yet.")
+    return 0
+
+
+def record(journal: Path, target: Path, *, redacted: bool) -> int:
+    """Write all documents as a recording to ``target``; return the exit status.
+
+    Raises:
+        ExporterError: the journal cannot be read or has no document, or the file cannot be written.
+    """
+    documents = tuple(each for _, each in _read(journal))
+    if not documents:
+        raise ExporterError("the journal has kept no document yet: let the exporter run and poll once")
+    recording = Recording(documents, __version__)
+    if redacted:
+        recording = redact(recording)
+    try:
+        target.write_text(to_text(recording), encoding="utf-8")
+    except OSError as error:
+        raise ExporterError(f"{target}: cannot be written: {error.strerror or error}") from None
+    print(f"{len(documents)} documents written to {target}.", file=sys.stderr)
+    if redacted:
+        print(f"Names, ids and other texts are replaced. Left as they are: {LEFT}.", file=sys.stderr)
+    else:
+        print("It names VMs and events: --redact replaces them.", file=sys.stderr)
+    return 0
+
+
+def _read(journal: Path) -> _Numbered:
+    with closing(read_only(journal)) as store:
+        return list(store.documents.all())
+
+
+def _row(number: int, document: RecordedDocument) -> tuple[str, ...]:
+    try:
+        content = parse_document(document.body)
+        incarnation = "" if content.incarnation is None else str(content.incarnation)
+        events = ", ".join(f"{each.event_type} {each.status}" for each in content.events) or "none"
+    except ExporterError:
+        incarnation = events = ""
+    return (str(number), iso_time(document.time), incarnation, events, str(len(document.body)), document.refused[:60])

@@ -1,0 +1,115 @@
+"""Replaces names, ids and free text of a recording by stand-ins: the same stand-in for the same text everywhere. Pure.
+
+What is kept is what the life of an event depends on: times, statuses, types, sources, durations, incarnations, and how
+many VMs and events there are. A body that cannot be parsed is replaced as a whole.
+"""
+
+import json
+import re
+from typing import Any, Final
+
+from .document import comparable_name, parse_not_before
+from .recording import RecordedDocument, Recording
+
+LEFT: Final = (
+    "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource, ResourceType, "
+    "DurationInSeconds, DocumentIncarnation, names of fields, the number of VMs and events"
+)
+"""What a redacted recording still says."""
+
+_KEPT_HEADERS: Final = frozenset({"date", "content-type"})
+_WORD: Final = re.compile(r"[A-Za-z]{1,24}")  # of an event type that nobody has seen yet; a longer text may be a name
+_KNOWN_KEYS: Final = frozenset(
+    {
+        "DocumentIncarnation",
+        "Events",
+        "EventId",
+        "EventType",
+        "ResourceType",
+        "Resources",
+        "EventStatus",
+        "NotBefore",
+        "Description",
+        "EventSource",
+        "DurationInSeconds",
+    }
+)
+_WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
+_NUMBER: Final = re.compile(r"-?\d{1,9}")
+
+
+def redact(recording: Recording) -> Recording:
+    """Return ``recording`` with stand-ins."""
+    stand_ins = _StandIns()
+    documents = tuple(stand_ins.document(each) for each in recording.documents)
+    return Recording(documents, recording.version, redacted=True)
+
+
+class _StandIns:
+    """What stands for what, over a whole recording."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+
+    def document(self, document: RecordedDocument) -> RecordedDocument:
+        """Return ``document`` with stand-ins."""
+        headers = {name: value for name, value in document.headers.items() if name.lower() in _KEPT_HEADERS}
+        return RecordedDocument(
+            document.time,
+            self._body(document.body),
+            headers,
+            "could not be read" if document.refused else "",
+            self._name(document.vm_name) if document.vm_name else "",
+        )
+
+    def _body(self, body: bytes) -> bytes:
+        if not body:
+            return body
+        try:
+            content = json.loads(body)
+        except (ValueError, RecursionError):
+            return f"({len(body)} bytes that are no JSON)".encode()
+        return json.dumps(self._value("", content)).encode()
+
+    def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
+        if isinstance(value, dict):
+            return {self._key(name): self._value(name, inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self._value(key, inner) for inner in value]
+        if isinstance(value, str):
+            return self._text(key, value)
+        known = key in _KNOWN_KEYS or value is None or isinstance(value, bool)
+        return value if known else 0
+
+    def _key(self, name: str) -> str:
+        if name in _KNOWN_KEYS:
+            return name
+        return self._keys.setdefault(name, f"Field{len(self._keys) + 1}")
+
+    def _text(self, key: str, text: str) -> str:
+        if not text.strip():
+            return text
+        if (
+            (key in _WORDS and _WORD.fullmatch(text))
+            or (key == "NotBefore" and parse_not_before(text) is not None)
+            or (key in {"DurationInSeconds", "DocumentIncarnation"} and _NUMBER.fullmatch(text))
+        ):
+            return text
+        if key == "EventId":
+            return self._id(text)
+        return self._name(text) if key == "Resources" else self._free_text(text)
+
+    def _id(self, text: str) -> str:
+        number = len(self._ids) + 1
+        return self._ids.setdefault(text.upper(), f"00000000-0000-4000-8000-{number:012X}")
+
+    def _name(self, text: str) -> str:
+        """A VM's name; it keeps the underscore that an old api-version puts in front."""
+        name = self._names.setdefault(comparable_name(text), f"vm{len(self._names) + 1}")
+        return f"_{name}" if text.startswith("_") else name
+
+    def _free_text(self, text: str) -> str:
+        return self._texts.setdefault(text, f"text {len(self._texts) + 1}")

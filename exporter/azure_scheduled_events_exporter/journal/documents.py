@@ -1,0 +1,64 @@
+"""The documents that the metadata service sent, as they came: a table of the journal, bounded by age and size.
+
+Knows SQL over one connection. Files and failures are ``journal.files``' and ``journal.journal``'s.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from azure_scheduled_events_exporter.core.recording import RecordedDocument
+
+LARGEST: Final = 10 << 20
+"""Bytes of all bodies together; beyond that the oldest documents are removed."""
+
+TABLE: Final = """
+    CREATE TABLE documents (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        time REAL NOT NULL,
+        vm_name TEXT NOT NULL,
+        headers TEXT NOT NULL,
+        refused TEXT NOT NULL,
+        body BLOB NOT NULL
+    );
+"""
+_INSERT: Final = "INSERT INTO documents (time, body, headers, refused, vm_name) VALUES (?, ?, ?, ?, ?)"
+_PRUNE: Final = "DELETE FROM documents WHERE time < ? AND number < (SELECT max(number) FROM documents)"
+_ALL: Final = "SELECT number, time, body, headers, refused, vm_name FROM documents ORDER BY number"
+_TOO_OLD: Final = """
+    DELETE FROM documents WHERE number <= (
+        SELECT number FROM (SELECT number, sum(length(body)) OVER (ORDER BY number DESC) AS size FROM documents)
+        WHERE size > ? ORDER BY number DESC LIMIT 1
+    )
+"""
+
+
+class Documents:
+    """The table ``documents`` of the journal behind ``connection``. All methods raise sqlite3.Error."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def keep(self, document: RecordedDocument) -> None:
+        """Add ``document``, unless its body is that of the newest one; make room for it if need be."""
+        with self._db:
+            newest = self._db.execute("SELECT body FROM documents ORDER BY number DESC LIMIT 1").fetchone()
+            if newest is not None and newest[0] == document.body:
+                return
+            headers = json.dumps(dict(document.headers))
+            row = (document.time, document.body, headers, document.refused, document.vm_name)
+            self._db.execute(_INSERT, row)
+            self._db.execute(_TOO_OLD, (LARGEST,))
+
+    def prune(self, before: float) -> None:
+        """Remove the documents that came before ``before`` (Unix seconds), but never the newest."""
+        with self._db:
+            self._db.execute(_PRUNE, (before,))
+
+    def all(self) -> Iterator[tuple[int, RecordedDocument]]:
+        """Yield every document with its number, the oldest first; none from a journal of an older version."""
+        if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone():
+            return
+        for number, time, body, headers, refused, vm_name in self._db.execute(_ALL):
+            yield number, RecordedDocument(time, bytes(body), json.loads(headers), refused, vm_name)

@@ -1,0 +1,56 @@
+"""A recording as it is played: which document is shown at a moment, with its times moved to now. Knows no clock.
+
+A document is shown at least once, however fast the recording is played, so that a client misses none.
+"""
+
+import re
+from datetime import UTC, datetime
+from email.utils import formatdate
+from math import floor
+from typing import Final
+
+from azure_scheduled_events_exporter.core.document import parse_not_before
+from azure_scheduled_events_exporter.core.recording import Recording
+
+_NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
+
+
+class Replay:
+    """``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded."""
+
+    def __init__(self, recording: Recording, *, at: float, speed: float) -> None:
+        self._documents = recording.documents
+        self._recorded_at = recording.documents[0].time
+        self._at = at
+        self._speed = speed
+        self._shown = 0
+        self._served = False
+
+    def body(self, now: float) -> bytes:
+        """Return the document to serve at ``now``."""
+        following = self._shown + 1
+        if self._served and following < len(self._documents) and self._due(following) <= now:
+            self._shown, self._served = following, False
+        self._served = True
+        return _NOT_BEFORE.sub(self._moved, self._documents[self._shown].body)
+
+    def knows(self, event_id: str) -> bool:
+        """Return whether the document shown names ``event_id``, in any case."""
+        return event_id.upper().encode() in self._documents[self._shown].body.upper()
+
+    def _due(self, number: int) -> float:
+        return self._now(self._documents[number].time)
+
+    def _now(self, recorded: float) -> float:
+        return self._at + (recorded - self._recorded_at) / self._speed
+
+    def _moved(self, found: re.Match[bytes]) -> bytes:
+        """NotBefore at the time of the play, in the form in which it was written."""
+        text = found[2].decode("utf-8", "replace")
+        moment = parse_not_before(text)
+        if moment is None:
+            return found[0]
+        seconds = floor(self._now(moment))
+        is_iso = re.match(r"\d{4}-", text)
+        moved = datetime.fromtimestamp(seconds, UTC).isoformat() if is_iso else formatdate(seconds, usegmt=True)
+        return found[1] + moved.encode() + found[3]
