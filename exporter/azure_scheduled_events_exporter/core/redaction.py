@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from .document import comparable_name, parse_not_before
 from .recording import RecordedDocument, Recording
+from .timestamp import iso_time
 
 LEFT: Final = (
     "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource, ResourceType, "
@@ -35,6 +36,7 @@ _KNOWN_KEYS: Final = frozenset(
     }
 )
 _WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
+_TIME: Final = re.compile(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+")
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
 
 
@@ -92,14 +94,15 @@ class _StandIns:
     def _text(self, key: str, text: str) -> str:
         if not text.strip():
             return text
-        if (
-            (key in _WORDS and _WORD.fullmatch(text))
-            or (key == "NotBefore" and parse_not_before(text) is not None)
-            or (key in {"DurationInSeconds", "DocumentIncarnation"} and _NUMBER.fullmatch(text))
+        if (key in _WORDS and _WORD.fullmatch(text)) or (
+            key in {"DurationInSeconds", "DocumentIncarnation"} and _NUMBER.fullmatch(text)
         ):
             return text
         if key == "EventId":
             return self._id(text)
+        moment = parse_not_before(text) if key == "NotBefore" else None
+        if moment is not None:
+            return text if _TIME.fullmatch(text) else iso_time(moment)
         return self._name(text) if key == "Resources" else self._free_text(text)
 
     def _id(self, text: str) -> str:

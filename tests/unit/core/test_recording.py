@@ -1,0 +1,99 @@
+"""Recordings as files, and what redaction leaves of them."""
+
+import json
+import re
+
+import pytest
+
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.recording import RecordedDocument, Recording, parse, to_text
+from azure_scheduled_events_exporter.core.redaction import redact
+from azure_scheduled_events_exporter.errors import UsageError
+from support.paths import PAYLOADS
+
+BODIES = [path.read_bytes() for path in sorted(PAYLOADS.glob("*.json"))]
+SECRET = {
+    "DocumentIncarnation": 4,
+    "Events": [
+        {
+            "EventId": "C7061BAC-AFDC-4513-B24B-AA5F13A16123",
+            "EventType": "Freeze",
+            "Resources": ["prod-db-1", "_PROD-DB-2"],
+            "NotBefore": "Mon, 11 Apr 2022 22:26:58 GMT",
+            "EventStatus": "Scheduled",
+            "Description": "Customer Contoso, 10.1.2.3",
+            "EventSource": "Contoso Ltd.",
+            "DurationInSeconds": 5,
+            "Contact-contoso": {"phone": 4925550199, "mail": "ops@contoso.example"},
+        },
+        {"EventId": "c7061bac-afdc-4513-b24b-aa5f13a16123", "Resources": ["prod-db-2"], "NotBefore": "prod-db-1"},
+    ],
+}
+
+
+def recording(*bodies: bytes) -> Recording:
+    """Return a recording of bodies a second apart."""
+    documents = (RecordedDocument(float(i), body, {"Date": "x"}, "", "prod-db-1") for i, body in enumerate(bodies))
+    return Recording(tuple(documents), "1.2.3")
+
+
+def test_file_and_back() -> None:
+    """Every known body, and one that is no text, is in the file as it came."""
+    original = recording(*BODIES, b"\xff\xfe")
+    assert parse(to_text(original), "file") == original
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """Documents stay in their order; none comes before the one that it follows."""
+    documents = tuple(RecordedDocument(time, str(time).encode()) for time in (10.0, 5.0, 12.0))
+    read = parse(to_text(Recording(documents)), "file")
+    assert [(each.time, each.body) for each in read.documents] == [(10.0, b"10.0"), (10.0, b"5.0"), (12.0, b"12.0")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "file: is no recording"),
+        ("[]", "file: is no recording"),
+        ('{"recording": 2}', "file: recording of form 2, known here is 1: update"),
+        ('{"recording": 1, "vm_name": "", "documents": []}', "file: has no document to play"),
+        ('{"recording": 1, "vm_name": "", "documents": [{"time": "soon"}]}', "file: is no recording"),
+    ],
+)
+def test_no_recording(text: str, message: str) -> None:
+    """A file of another kind is refused in one line."""
+    with pytest.raises(UsageError, match=re.escape(message)):
+        parse(text, "file")
+
+
+def test_redaction_hides() -> None:
+    """No name, id, address or text of the original is left, in whatever field it stood."""
+    text = to_text(redact(recording(json.dumps(SECRET).encode(), b"prod-db-1 is no JSON"))).lower()
+    hidden = ("prod", "db-", "c7061bac", "contoso", "10.1.2.3", "phone", "49255", "mail", "customer")
+    assert [word for word in hidden if word in text] == []
+
+
+def test_redaction_keeps_what_decides() -> None:
+    """The same VM and the same event have the same stand-in everywhere; times, statuses and durations stay."""
+    document = parse_document(redact(recording(json.dumps(SECRET).encode())).documents[0].body)
+    [event] = document.events
+    assert (event.event_type, event.status, event.duration_seconds) == ("Freeze", "Scheduled", 5)
+    assert event.not_before == 1649716018.0
+    assert len(event.resources) == 2
+    assert redact(recording(b"{}")).documents[0].vm_name == "vm1"
+
+
+def test_redaction_of_known_bodies() -> None:
+    """Every known body has as many events, VMs and complaints as before, and the same times."""
+
+    def outline(body: bytes) -> list[object]:
+        try:
+            document = parse_document(body)
+        except Exception as error:  # noqa: BLE001 - compared by its kind
+            return [type(error)]
+        events = document.events
+        facts = [(e.event_type, e.status, e.source, e.not_before, e.duration_seconds, len(e.resources)) for e in events]
+        return [document.incarnation, facts, len(document.unreadable), len(document.remarks)]
+
+    redacted = redact(recording(*BODIES)).documents
+    assert [outline(each.body) for each in redacted] == [outline(body) for body in BODIES]
