@@ -13,16 +13,18 @@ from azure_scheduled_events_exporter.core.recording import RecordedDocument
 LARGEST: Final = 10 << 20
 """Bytes of all bodies together; beyond that the oldest documents are removed."""
 
-_TABLE: Final = """
-    CREATE TABLE IF NOT EXISTS documents (
+TABLE: Final = """
+    CREATE TABLE documents (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         time REAL NOT NULL,
         vm_name TEXT NOT NULL,
         headers TEXT NOT NULL,
         refused TEXT NOT NULL,
         body BLOB NOT NULL
-    )
+    );
 """
+"""What a migration of the schema runs."""
+
 _INSERT: Final = "INSERT INTO documents (time, body, headers, refused, vm_name) VALUES (?, ?, ?, ?, ?)"
 _PRUNE: Final = "DELETE FROM documents WHERE time < ? AND number < (SELECT max(number) FROM documents)"
 _ALL: Final = "SELECT number, time, body, headers, refused, vm_name FROM documents ORDER BY number"
@@ -37,7 +39,7 @@ _TOO_OLD: Final = """
 class Documents:
     """The table ``documents`` of the journal behind ``connection``. All methods raise sqlite3.Error.
 
-    The table is made with the first document: it stands beside the others, so a journal of any version can have it.
+    Readers beside an exporter of an older version find no table, and so no documents.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -46,7 +48,6 @@ class Documents:
     def keep(self, document: RecordedDocument) -> None:
         """Add ``document``, unless its body is that of the newest one; make room for it if need be."""
         with self._db:
-            self._db.execute(_TABLE)
             newest = self._db.execute("SELECT body FROM documents ORDER BY number DESC LIMIT 1").fetchone()
             if newest is not None and newest[0] == document.body:
                 return
@@ -57,16 +58,12 @@ class Documents:
 
     def prune(self, before: float) -> None:
         """Remove the documents that came before ``before`` (Unix seconds), but never the newest."""
-        if self._is_there():
-            with self._db:
-                self._db.execute(_PRUNE, (before,))
+        with self._db:
+            self._db.execute(_PRUNE, (before,))
 
     def all(self) -> Iterator[tuple[int, RecordedDocument]]:
         """Yield every document with its number, the oldest first; none from a journal of an older version."""
-        if not self._is_there():
+        if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone():
             return
         for number, time, body, headers, refused, vm_name in self._db.execute(_ALL):
             yield number, RecordedDocument(time, bytes(body), json.loads(headers), refused, vm_name)
-
-    def _is_there(self) -> bool:
-        return self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone() is not None

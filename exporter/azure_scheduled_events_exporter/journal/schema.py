@@ -5,7 +5,9 @@ Each entry leads from the version before it to its own; a journal of an older ve
 
 from collections.abc import Mapping
 
-SCHEMA_VERSION = 4
+from . import documents
+
+SCHEMA_VERSION = 5
 
 MIGRATIONS: Mapping[int, str] = {
     1: """
@@ -66,4 +68,5 @@ MIGRATIONS: Mapping[int, str] = {
     UPDATE sums SET name = 'statistics' WHERE name = 'tally';
     """,
     4: "ALTER TABLE transitions ADD COLUMN pauses INTEGER;",
+    5: documents.TABLE,
 }

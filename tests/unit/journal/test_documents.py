@@ -6,9 +6,17 @@ from contextlib import closing
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.recording import RecordedDocument
-from azure_scheduled_events_exporter.journal.documents import LARGEST, Documents
+from azure_scheduled_events_exporter.journal.documents import LARGEST, TABLE, Documents
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
+from support.paths import DATA
+
+
+def connected() -> sqlite3.Connection:
+    """Return a connection to the table alone."""
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(TABLE)
+    return connection
 
 
 def bodies(documents: Documents) -> list[bytes]:
@@ -18,7 +26,7 @@ def bodies(documents: Documents) -> list[bytes]:
 
 def test_a_document_is_kept_once() -> None:
     """A body that is the newest one already is not kept again; one that comes back later is."""
-    with closing(sqlite3.connect(":memory:")) as connection:
+    with closing(connected()) as connection:
         documents = Documents(connection)
         for body in (b"a", b"a", b"b", b"a"):
             documents.keep(RecordedDocument(1.0, body))
@@ -28,7 +36,7 @@ def test_a_document_is_kept_once() -> None:
 def test_everything_of_a_document_is_kept() -> None:
     """Time, headers, the reason of a refusal and the VM's name come back as they were, and bytes that are no text."""
     document = RecordedDocument(12.5, b"\xff\x00", {"Date": "today"}, "no JSON", "web_4")
-    with closing(sqlite3.connect(":memory:")) as connection:
+    with closing(connected()) as connection:
         documents = Documents(connection)
         documents.keep(document)
         assert list(documents.all()) == [(1, document)]
@@ -36,7 +44,7 @@ def test_everything_of_a_document_is_kept() -> None:
 
 def test_size_is_bounded() -> None:
     """Beyond 10 MiB the oldest documents go; numbers are not used again."""
-    with closing(sqlite3.connect(":memory:")) as connection:
+    with closing(connected()) as connection:
         documents = Documents(connection)
         for number in range(14):
             documents.keep(RecordedDocument(float(number), bytes([number]) * (1 << 20)))
@@ -46,7 +54,7 @@ def test_size_is_bounded() -> None:
 
 def test_age_is_bounded() -> None:
     """What came before the retention goes, except for the newest: it is what holds now."""
-    with closing(sqlite3.connect(":memory:")) as connection:
+    with closing(connected()) as connection:
         documents = Documents(connection)
         documents.prune(10.0)
         for time in (1.0, 2.0, 3.0):
@@ -57,12 +65,15 @@ def test_age_is_bounded() -> None:
         assert bodies(documents) == [b"3.0"]
 
 
-def test_journal_without_the_table(tmp_path: Path) -> None:
-    """A journal in which no document was ever kept has none, for readers too."""
-    journal = Journal(tmp_path, 90 * 86400.0, logging.getLogger("test"))
-    with closing(read_only(tmp_path)) as store:
+def test_journal_of_an_older_version(tmp_path: Path) -> None:
+    """Beside an exporter of an older version there are no documents to read; an update adds the table."""
+    path = tmp_path / "journal.sqlite"
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript((DATA / "journals" / "schema-1.sql").read_text())
+    with closing(read_only(path)) as store:
         assert list(store.documents.all()) == []
+    journal = Journal(path, 90 * 86400.0, logging.getLogger("test"))
     journal.keep_document(RecordedDocument(1.0, b"{}"))
-    with closing(read_only(tmp_path)) as store:
+    with closing(read_only(path)) as store:
         assert bodies(store.documents) == [b"{}"]
     journal.close()
