@@ -1,6 +1,6 @@
-"""The current events of the status page, as cards: this VM's own first.
+"""The current events of the status page as cards, those of this VM first.
 
-Pure; reads lives and knows nothing of the rest of the page.
+Pure; reads lives and must not know the rest of the page.
 """
 
 import re
@@ -16,16 +16,16 @@ from .html import Markup, joined, tag
 from .wording import APPROVERS, SOURCES, clipped, foreign, impact, kind, left, meaning, moment, since, standing
 
 CARDS = 20
-"""Events that are shown as cards; a VM has a few, and a document of thousands must not stop the page."""
+"""How many events are shown as cards: a VM has a few, and a document of thousands must not slow down the page."""
 
 _NAMES = 10
-_OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "perhaps this VM"}
-# Only an id of Azure's own form may stand in a command line for people to copy.
+_OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
+# Only an id in Azure's own format may appear in a command for people to copy.
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 
 
 def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
-    """Return the events in the order in which they matter: own ones, what has started, what comes next."""
+    """Return the events by importance: those of this VM, then those that have started, then by NotBefore."""
     never = float("inf")
     return sorted(
         lives,
@@ -41,10 +41,10 @@ def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
 def cards(
     lives: Iterable[Lifecycle], statuses: Mapping[str, ApprovalStatus], vm_name: str | None, now: float
 ) -> Markup:
-    """Return the events; ``statuses`` say why they are not approved, by EventId."""
+    """Return the events as cards; ``statuses`` says why each is not approved, by EventId."""
     ordered = in_order(lives)
     beyond = len(ordered) - CARDS
-    more = tag("p", f"And {beyond} more: see the events as JSON.") if beyond > 0 else None
+    more = tag("p", f"{beyond} more events are not shown; see the events as JSON.") if beyond > 0 else None
     return joined(*(_card(life, statuses.get(life.event_id), vm_name, now) for life in ordered[:CARDS]), more)
 
 
@@ -66,7 +66,7 @@ def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, n
         tag(
             "dl",
             _entry("Announced impact", impact(event.duration_seconds)),
-            _entry(f"VMs hit ({len(event.resources)})", _names(event, vm_name)),
+            _entry(f"Affected VMs ({len(event.resources)})", _names(event, vm_name)),
             _entry("Approval", _approval(life, status), class_="wide"),
             _entry("Description", foreign(event.description) if event.description else "none", class_="wide"),
             _entry("Source", foreign(SOURCES.get(event.source, event.source))),
@@ -81,24 +81,24 @@ def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, n
 
 
 def _when(life: Lifecycle, now: float) -> Markup:
-    """When it begins, in the largest letters of the page, and what can be said about that."""
+    """Return when the event begins, in the largest type of the page, with a remark."""
     not_before = life.event.not_before
     if life.state is State.STARTED:
         began = life.started_at or life.first_seen
         surprise = began == life.first_seen and not life.proven_by_boot
-        remark = "It had started when it was first seen: no notice." if surprise else None
+        remark = "It had already started when it was first seen: no notice." if surprise else None
         return tag(
             "div",
             tag("p", "started ", since(began.wall, now), class_="when"),
-            tag("p", "It happens now, or has just happened. ", remark, class_="remark"),
+            tag("p", "It is happening now, or has just happened. ", remark, class_="remark"),
         )
     if not_before is None:
         return tag(
             "div",
-            tag("p", "time not known", class_="when"),
-            tag("p", "Azure announced no NotBefore that can be read: it may begin at any moment.", class_="remark"),
+            tag("p", "time unknown", class_="when"),
+            tag("p", "The event has no readable NotBefore. It may begin at any moment.", class_="remark"),
         )
-    remark = "Approved: it may begin earlier, at any moment." if life.approved_by else None
+    remark = "Approved: it may begin earlier than NotBefore, at any moment." if life.approved_by else None
     seconds = not_before - now
     timer = tag(
         "time",
@@ -116,12 +116,12 @@ def _when(life: Lifecycle, now: float) -> Markup:
 
 
 def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
-    """The VMs, this one marked and always among those that are shown."""
+    """Return the names of the VMs, this one first and marked."""
     own = comparable_name(vm_name) if vm_name else None
     first = sorted(event.resources, key=lambda name: comparable_name(name) != own)[:_NAMES]
     shown = [tag("strong" if comparable_name(name) == own else "span", foreign(name)) for name in first]
     beyond = len(event.resources) - len(shown)
-    return joined(*shown, f"and {beyond} more" if beyond else None, between=", ") if shown else Markup("none named")
+    return joined(*shown, f"and {beyond} more" if beyond else None, between=", ") if shown else Markup("none")
 
 
 def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
@@ -132,12 +132,12 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
     if life.requested_by is not None:
-        return joined(f"requested by the {life.requested_by}; IMDS has not answered")
-    said = clipped(status.reason) if status else "no rule here approves it; without approval it begins at NotBefore"
+        return joined(f"requested by the {life.requested_by}; IMDS has not answered yet")
+    said = clipped(status.reason) if status else "no rule approves it; without approval it begins at NotBefore"
     if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):
         return joined("not yet: ", said)
     command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")
-    return joined("not yet: ", said, tag("p", "To let it begin now, for all VMs hit: ", command, class_="hint"))
+    return joined("not yet: ", said, tag("p", "To let it begin now, for all affected VMs: ", command, class_="hint"))
 
 
 def _entry(term: str, value: Markup | str, class_: str | None = None) -> Markup:

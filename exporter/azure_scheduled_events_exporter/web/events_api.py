@@ -1,6 +1,6 @@
-"""What scripts see besides metrics: ``/api/v1/events`` as JSON, described in ``docs/status-page.md``.
+"""``/api/v1/events``: the snapshot as JSON, described in ``docs/status-page.md``.
 
-Reads a snapshot; the forms of events and lives are ``core.records``'.
+Reads a snapshot; ``core.records`` defines how events and lives are written.
 """
 
 import json
@@ -16,7 +16,7 @@ from .history import lives
 
 
 def events_json(snapshot: Snapshot, now: float) -> bytes:
-    """Return the body of ``/api/v1/events``: what IMDS last said, whether it can still be asked, and the history."""
+    """Return the body of ``/api/v1/events``: the last document, whether IMDS still answers, and the history."""
     polls = snapshot.polls
     content = {
         "version": __version__,

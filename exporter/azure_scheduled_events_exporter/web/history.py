@@ -1,6 +1,6 @@
-"""The history on the status page: what lately happened and what happens now, each life as a bar of its phases.
+"""The history of the status page: recent and current events, each as a bar of its phases.
 
-Pure; reads lives and knows nothing of the rest of the page.
+Pure; reads lives and must not know the rest of the page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,13 @@ from .event_cards import in_order
 from .html import Markup, joined, tag
 from .wording import APPROVERS, OUTCOMES, foreign, kind, length, moment, paused, standing
 
-_CURRENT = 20  # at most so many current ones beside those that ended
-_NARROWEST = 0.5  # per cent of a bar: a phase of seconds in a life of days is still seen
-_WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "VM not known"}
+_CURRENT = 20  # current events shown beside those that ended
+_NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays visible
+_WHOSE = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "VM unknown"}
 
 
 def lives(snapshot: Snapshot) -> list[Lifecycle]:
-    """Return the lives of the history, current ones first, then those that ended, the latest first."""
+    """Return the lives of the history: current ones first, then those that ended, the latest first."""
     current = in_order(snapshot.current.values())[:_CURRENT]
     return [*current, *reversed(snapshot.recent)]
 
@@ -30,12 +30,12 @@ def timeline(shown: Sequence[Lifecycle], now: float) -> Markup:
     """Return ``shown`` as a list of bars with their legend."""
     legend = tag(
         "p",
-        "Each bar is one event from its first appearance to its end or NotBefore, on a scale of its own: ",
+        "Each bar is one event, from first seen to its end or NotBefore, on its own scale: ",
         *(
             tag("span", tag("span", class_=f"key {name}"), f" {words} ", class_="entry")
             for name, words in (
                 ("waiting", "scheduled"),
-                ("approved", "approved, not begun"),
+                ("approved", "approved, not started"),
                 ("started", "started"),
                 ("deadline", "NotBefore"),
             )
@@ -58,7 +58,7 @@ def _row(life: Lifecycle, now: float) -> Markup:
             class_="life",
         ),
         _bar(life, now),
-        tag("p", ", ".join(_told(life, now)) + ".", class_="remark"),
+        tag("p", ", ".join(_facts(life, now)) + ".", class_="remark"),
         id=f"life-{trace_id(life.event_id)}-{int(life.first_seen.wall)}",
     )
 
@@ -77,9 +77,9 @@ def _until(life: Lifecycle, at: Timestamp | None, now: float) -> float:
 
 
 def _bar(life: Lifecycle, now: float) -> Markup:
-    """The phases side by side; the words below say the same, so readers of the screen skip it.
+    """Return the phases side by side. The text below says the same, so screen readers skip the bar.
 
-    SVG takes its sizes as attributes: the page's security policy lets no element carry a style.
+    Sizes are SVG attributes, because the page's security policy forbids style attributes.
     """
     end = _until(life, life.ended_at, now)
     deadline = None if life.not_before is None else max(0.0, life.not_before - life.first_seen.wall)
@@ -95,20 +95,20 @@ def _bar(life: Lifecycle, now: float) -> Markup:
     return tag("svg", *pieces, class_="bar", width="100%", height="16", aria_hidden="true")
 
 
-def _told(life: Lifecycle, now: float) -> list[str]:
+def _facts(life: Lifecycle, now: float) -> list[str]:
     notice = life.notice_seconds
-    told = ["notice not known" if notice is None else f"notice {length(notice)}" if notice else "no notice"]
+    facts = ["notice unknown" if notice is None else f"notice {length(notice)}" if notice else "no notice"]
     end = _until(life, life.ended_at, now)
     begun = end if life.started_at is None else min(end, _until(life, life.started_at, now))
     if begun > 0:
-        told.append(f"scheduled for {length(begun)}")
+        facts.append(f"scheduled for {length(begun)}")
     if life.approved_by is not None:
         after = life.approved_at.since(life.first_seen) if life.approved_at else 0.0
-        told.append(
+        facts.append(
             APPROVERS[life.approved_by] + ("" if life.approved_by is Approver.DEADLINE else f", after {length(after)}")
         )
     if life.started_at is not None or life.state is State.STARTED:
-        told.append(f"started for {length(end - begun)}")
+        facts.append(f"started for {length(end - begun)}")
     if life.observed_pause is not None:
-        told.append(f"this VM stood still for {paused(life.observed_pause)}")
-    return told
+        facts.append(f"this VM was paused for {paused(life.observed_pause)}")
+    return facts

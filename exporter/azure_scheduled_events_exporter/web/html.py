@@ -1,6 +1,6 @@
-"""HTML built from elements, so that no text can become markup: plain text is escaped wherever it is put.
+"""Builds HTML from elements. Plain text is always escaped, so no text can become markup.
 
-Knows nothing of what a page says.
+Must not know the content of a page.
 """
 
 import html
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """Text that is HTML already; only :func:`tag` and this project's own constants make it."""
+    """Text that is already HTML; only :func:`tag` and this project's constants create it."""
 
     text: str
 
@@ -20,7 +20,8 @@ Child = Markup | str | None
 def tag(name: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
     """Return the element ``name``; ``class_`` stands for ``class``, ``data_now`` for ``data-now``.
 
-    A child of None is left out, as is an attribute of None or False; True gives one without a value.
+    Children that are None are left out, as are attributes that are None or False. True gives an attribute without a
+    value.
     """
     head = "".join(
         f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')

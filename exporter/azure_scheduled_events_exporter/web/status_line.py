@@ -1,6 +1,6 @@
-"""How the exporter does, in the one line that ``systemctl status`` shows. Pure.
+"""The state of the exporter in the one line that ``systemctl status`` shows. Pure.
 
-It carries moments, not how long ago they are: nobody renews it while nothing changes.
+It contains times, not ages: it is not renewed while nothing changes.
 """
 
 from azure_scheduled_events_exporter.core.document import Scope
@@ -13,7 +13,7 @@ from .wording import kind, standing
 
 
 def one_line(snapshot: Snapshot) -> str:
-    """Return whether IMDS answers, and the event that matters most."""
+    """Return whether IMDS answers, and the most important event."""
     polls, count = snapshot.polls, len(snapshot.current)
     said = "no events"
     if count:

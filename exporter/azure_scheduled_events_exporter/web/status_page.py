@@ -1,8 +1,7 @@
-"""The page for the person on the VM: ``/``, one HTML document, described in ``docs/status-page.md``.
+"""The status page ``/``: one HTML document, described in ``docs/status-page.md``.
 
-Reads a snapshot. Every text from IMDS is hostile until it is escaped (``web.html`` does it for all), and should one
-get through, the security policy lets nothing run but the one script whose hash it names. Style and script are files
-beside this module, read once.
+Reads a snapshot. ``web.html`` escapes every text from IMDS, and the page's security policy allows only the one script
+whose hash it names. Style and script are files beside this module, read once.
 """
 
 import base64
@@ -23,9 +22,9 @@ from .wording import kind, moment, since, standing
 
 NAME = "azure-scheduled-events-exporter"
 LATE_SECONDS = 15.0
-"""Beyond two polls: an answer older than this is no longer taken for what IMDS says now."""
+"""How much older than two polls the last answer may be before it counts as outdated."""
 
-_REFRESH_SECONDS = 5  # without script
+_REFRESH_SECONDS = 5  # without JavaScript
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def _files() -> _Files:
 
 
 def page_headers() -> tuple[tuple[str, str], ...]:
-    """Return the headers that belong to the page: nothing is loaded, run or sent but the page's own."""
+    """Return the headers of the page: only its own script and style may be loaded and run."""
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -84,7 +83,7 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
             tag(
                 "div",
                 tag("p", role="alert"),
-                tag("p", "What stands below is as it was ", tag("time", id="heard"), ".", class_="remark"),
+                tag("p", "The page shows the state of ", tag("time", id="heard"), ".", class_="remark"),
                 id="lost",
                 hidden=True,
             ),
@@ -100,7 +99,7 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
 
 
 def _is_seen(snapshot: Snapshot, now: float) -> bool:
-    """Whether what is known is what IMDS says now: no data is never shown as all quiet."""
+    """Return whether the snapshot is current: missing data is never shown as "no events"."""
     last = snapshot.polls.last_success
     late = last is None or now - last > 2 * snapshot.poll_interval + LATE_SECONDS
     return snapshot.polls.up and not late
@@ -139,7 +138,7 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
 
 
 def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
-    """Whether the exporter sees IMDS, which all else depends on."""
+    """Return whether IMDS answers, on which everything else depends."""
     polls = snapshot.polls
     last = polls.last_success
     if seen and last is not None:
@@ -148,13 +147,13 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
     if not any(polls.outcomes.values()):
         title, reason = "IMDS has not answered yet", "The first answer may take two minutes."
     else:
-        title, reason = "IMDS gives no valid answer", polls.failure or "polls do not come back"
+        title, reason = "IMDS gives no valid answer", polls.failure or "polls do not return"
     if last is not None:
-        known = joined("Last answer ", since(last, now), ", ", moment(last), ". What stands below was known then.")
+        known = joined("Last answer ", since(last, now), ", ", moment(last), ". The page shows what was known then.")
     elif snapshot.current:
-        known = Markup("What stands below was known before this exporter started.")
+        known = Markup("The page shows what was known before this exporter started.")
     else:
-        known = Markup("Whether anything is announced is not known.")
+        known = Markup("It is unknown whether there are events.")
     return tag(
         "section",
         tag("p", tag("strong", title)),
@@ -182,7 +181,7 @@ def _vm(snapshot: Snapshot) -> Markup:
         else []
     )
     if not snapshot.vm_name:
-        unknown = "Its name is not known yet, so nobody can tell which events are its own."
+        unknown = "The name of this VM is not known yet, so the exporter cannot tell which events affect it."
         return tag("section", tag("h1", "This VM"), tag("p", unknown, class_="warning"), id="vm", aria_label="This VM")
     entries = [tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in place if value]
     title = tag("h1", tag("bdi", snapshot.vm_name))
@@ -190,14 +189,14 @@ def _vm(snapshot: Snapshot) -> Markup:
 
 
 def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
-    """No event is known; only an IMDS that answers makes that good news. The script swaps the two when it is lost."""
+    """Return the text for no events, and the one that the script shows when the exporter cannot be reached."""
     last = snapshot.polls.last_success
-    unsure = Markup("Not known.")
+    unsure = Markup("Unknown.")
     if last is not None:
-        unsure = joined("Not known. There was no event at the last answer, ", moment(last), ".")
+        unsure = joined("Unknown. There was no event at the last answer, ", moment(last), ".")
     if not seen:
         return tag("p", unsure, class_="unsure shown")
-    quiet = tag("p", "No events: Azure has announced nothing for this VM and those beside it.", class_="quiet")
+    quiet = tag("p", "No events: Azure has announced nothing for this VM or the VMs around it.", class_="quiet")
     return joined(quiet, tag("p", unsure, class_="unsure"))
 
 
@@ -205,14 +204,16 @@ def _exporter(snapshot: Snapshot) -> Markup:
     facts = [f"polls every {snapshot.poll_interval:g}s"]
     if snapshot.incarnation is not None:
         facts.append(f"document incarnation {snapshot.incarnation}")
-    facts.append("the journal is on disk" if snapshot.journal.up else "no journal on disk: history ends with it")
+    facts.append(
+        "the journal is on disk" if snapshot.journal.up else "the journal is in memory only and lost when it ends"
+    )
     if snapshot.deliveries.queued:
-        facts.append(f"{snapshot.deliveries.queued} trace spans wait for the collector")
+        facts.append(f"{snapshot.deliveries.queued} trace spans are waiting for the collector")
     return tag("p", f"This exporter: {', '.join(facts)}.", id="exporter", class_="remark")
 
 
 def _footer(telemetry_path: str) -> Markup:
-    # Relative, so that they hold behind a proxy that puts the exporter under a path of its own.
+    # Relative, so that they work behind a proxy with a path prefix.
     links = (
         (telemetry_path, "Metrics"),
         ("/api/v1/events", "Events as JSON"),
@@ -225,11 +226,11 @@ def _footer(telemetry_path: str) -> Markup:
         tag("nav", tag("ul", *items), aria_label="More from this exporter"),
         tag(
             "p",
-            "Beside the project's README stand ",
+            "Documentation: ",
             tag("code", "docs/status-page.md"),
-            ", about this page, and ",
+            " describes this page, ",
             tag("code", "docs/runbooks/"),
-            ", what to do about each alert.",
+            " what to do about each alert.",
             class_="remark",
         ),
     )
@@ -240,11 +241,11 @@ def _first(snapshot: Snapshot) -> Lifecycle | None:
 
 
 def _title(snapshot: Snapshot, *, seen: bool) -> str:
-    """What the tab says: the first thing to know."""
+    """Return the title: the most important fact."""
     vm = snapshot.vm_name or "this VM"
     first = _first(snapshot)
     if not seen:
-        return f"Blind: IMDS gives no valid answer - {vm}"
+        return f"IMDS gives no valid answer - {vm}"
     if first is None:
         return f"No events - {vm}"
     whose = "" if first.scope is not Scope.PEER else " of other VMs"
@@ -252,12 +253,12 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
 
 
 def _news(snapshot: Snapshot, *, seen: bool) -> str:
-    """What readers of the screen hear when it changes, so no times stand in it."""
+    """Return what screen readers announce when it changes; it contains no times."""
     first = _first(snapshot)
-    sight = "IMDS answers." if seen else "IMDS gives no valid answer; what is shown is what was last known."
+    sight = "IMDS answers." if seen else "IMDS gives no valid answer; the page shows what was last known."
     if first is None:
-        return f"{sight} {'No events.' if seen else 'Whether there are events is not known.'}"
+        return f"{sight} {'No events.' if seen else 'It is unknown whether there are events.'}"
     others = len(snapshot.current) - 1
-    whose = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "perhaps this VM"}[first.scope]
+    whose = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}[first.scope]
     more = f" And {others} more." if others else ""
     return f"{sight} {kind(first)} of {whose}, {standing(first)}.{more}"

@@ -1,6 +1,6 @@
-"""What events are and how long things take, in plain words for the person on the VM.
+"""Events and durations in words for the person on the VM.
 
-Pure. The script of the page says times with the same words (``status.js``).
+Pure. The script of the page (``status.js``) writes durations in the same way.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.core.timestamp import iso_time
 from .html import Markup, tag
 
 LONGEST_TEXT = 500
-"""Characters of a text from IMDS that are shown; all of it stands in ``/api/v1/events``."""
+"""Characters of a text from IMDS that are shown; ``/api/v1/events`` has all of it."""
 
 _MINUTE = 60.0
 _NOISE = PAUSE_BOUNDS[0]
@@ -23,17 +23,17 @@ _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 SOURCES: Mapping[str, str] = MappingProxyType(
     {
-        EventSource.PLATFORM: "Platform: Azure decided it",
-        EventSource.USER: "User: somebody with access to the VM asked for it",
-        "": "not told by this api-version",
+        EventSource.PLATFORM: "Platform: initiated by Azure",
+        EventSource.USER: "User: initiated by somebody with access to the VM",
+        "": "unknown: this api-version does not say",
     }
 )
 
 OUTCOMES: Mapping[Transition, tuple[str, str]] = MappingProxyType(
     {
-        Transition.COMPLETED: ("completed", "It began, and is over."),
-        Transition.CANCELLED: ("cancelled", "It left before NotBefore, so Azure called it off."),
-        Transition.LOST: ("lost", "It left unseen: nobody can know whether it happened."),
+        Transition.COMPLETED: ("completed", "The event started and ended."),
+        Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure canceled it."),
+        Transition.LOST: ("lost", "The event disappeared unobserved: it is unknown whether it happened."),
     }
 )
 
@@ -42,18 +42,18 @@ APPROVERS: Mapping[Approver, str] = MappingProxyType(
         Approver.EXPORTER: "approved by this exporter's policy",
         Approver.OPERATOR: "approved by an operator on this VM",
         Approver.EXTERNAL: "approved elsewhere: it started before NotBefore",
-        Approver.DEADLINE: "approved by nobody: NotBefore came",
+        Approver.DEADLINE: "not approved: it started at NotBefore",
     }
 )
 
 
 def meaning(life: Lifecycle) -> str:
-    """Return what the event does to the VMs that it hits."""
+    """Return what the event does to the affected VMs."""
     known = EVENT_FACTS.get(life.event.event_type)
     if known is None:
         what = "Azure documents no such type" if life.event.event_type else "Azure sent no type"
-        return f"{what}, so what it does is not known. Expect the worst, and read the description."
-    return known.meaning.format("this VM" if life.scope is Scope.SELF else "each VM that it hits")
+        return f"{what}, so its effect is unknown. Prepare for the loss of the VM, and read the description."
+    return known.meaning.format("this VM" if life.scope is Scope.SELF else "each affected VM")
 
 
 def kind(life: Lifecycle) -> str:
@@ -62,21 +62,21 @@ def kind(life: Lifecycle) -> str:
 
 
 def standing(life: Lifecycle) -> str:
-    """Return the status, as Azure spells it."""
+    """Return the status as Azure spells it."""
     if life.state is State.OTHER:
         return clipped(life.event.status) or "no status"
     return str(life.state)
 
 
 def impact(seconds: float | None) -> str:
-    """Return the announced length of the impact."""
+    """Return the announced duration of the impact."""
     if seconds is None:
-        return "not known"
+        return "unknown"
     return length(seconds) if seconds else "none: no interruption"
 
 
 def length(seconds: float) -> str:
-    """Return ``seconds`` in words of up to three units: ``2d 3h 14m``, ``14m 32s``; parts of a second are cut off."""
+    """Return ``seconds`` in up to three units: ``2d 3h 14m``, ``14m 32s``; fractions of a second are cut off."""
     rest = int(seconds)
     parts = []
     for unit, size in _UNITS:
@@ -87,7 +87,7 @@ def length(seconds: float) -> str:
 
 
 def paused(seconds: float) -> str:
-    """Return how long this VM stood still: tenths of a second matter while it is short, and less is noise."""
+    """Return how long this VM was paused, with tenths of a second below a minute."""
     if seconds < _NOISE:
         return f"less than {_NOISE:g}s"
     return f"{seconds:.1f}s" if seconds < _MINUTE else length(seconds)
@@ -101,7 +101,7 @@ def left(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """Return how long something is past; a clock that was set back does not make it negative."""
+    """Return how long ago something was; never negative, even if the clock was set back."""
     return f"{length(max(0.0, seconds))} ago"
 
 
@@ -111,16 +111,16 @@ def clipped(text: str) -> str:
 
 
 def foreign(text: str) -> Markup:
-    """Return a text from IMDS, which cannot reach beyond its own place by turning the direction of writing."""
+    """Return a text from IMDS, isolated so that its writing direction cannot affect the text around it."""
     return tag("bdi", clipped(text))
 
 
 def moment(seconds: float) -> Markup:
-    """Return a point of time (seconds since the epoch) for people and programs."""
+    """Return a time (seconds since the epoch) for people and programs."""
     written = iso_time(seconds)
     return tag("time", written.replace("T", " ").replace("Z", " UTC"), datetime=written)
 
 
 def since(seconds: float, now: float) -> Markup:
-    """Return how long ago that was; the page's script keeps it up to date."""
+    """Return how long ago a time was; the page's script keeps it up to date."""
     return tag("time", ago(now - seconds), datetime=iso_time(seconds), data_since=seconds)

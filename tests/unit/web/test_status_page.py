@@ -130,9 +130,9 @@ def test_all_quiet_needs_an_imds_that_answers() -> None:
     for snapshot in (replace(BLIND, current={}), never, refused, silent):
         shown = Page(snapshot)
         assert "No events" not in shown.text
-        assert "Not known." in shown.text
+        assert "Unknown." in shown.text
         assert "IMDS answers" not in shown.text
-        assert "is not known" in (shown.main["data-news"] or "")
+        assert "is unknown" in (shown.main["data-news"] or "")
     assert "IMDS has not answered yet" in Page(never).text
     assert "IMDS answered 503" in Page(refused).text
 
@@ -142,7 +142,7 @@ def test_failing_imds_shows_since_when_and_why() -> None:
     text = Page(BLIND).text
     assert "IMDS gives no valid answer" in text
     assert "no complete answer within 10s" in text
-    assert "Last answer 5m 11s ago, 2026-11-20 03:02:10 UTC. What stands below was known then." in text
+    assert "Last answer 5m 11s ago, 2026-11-20 03:02:10 UTC. The page shows what was known then." in text
     assert "Current events, as last known" in text
     assert "in 14m 32s" in text
 
@@ -153,7 +153,7 @@ def test_this_vm_and_its_place() -> None:
     for part in (VM, "scale setweb", "zone1", "fault domain0", "sizeStandard_D8s_v5", "regionwesteurope"):
         assert part in text
     nameless = Page(replace(BUSY, vm_name=None, identity=None)).text
-    assert "Its name is not known yet, so nobody can tell which events are its own." in nameless
+    assert "The name of this VM is not known yet, so the exporter cannot tell which events affect it." in nameless
 
 
 def test_own_events_come_first() -> None:
@@ -174,8 +174,8 @@ def test_own_events_come_first() -> None:
         (EventType.REDEPLOY, "Moves this VM to another host. Memory and ephemeral disks are lost."),
         (EventType.PREEMPT, "Evicts this VM: Azure reclaims Spot capacity"),
         (EventType.TERMINATE, "Deletes this VM"),
-        ("Vaporize", "Azure documents no such type, so what it does is not known."),
-        ("", "Azure sent no type, so what it does is not known."),
+        ("Vaporize", "Azure documents no such type, so its effect is unknown."),
+        ("", "Azure sent no type, so its effect is unknown."),
     ],
 )
 def test_meaning_in_plain_words(event_type: str, words: str) -> None:
@@ -189,9 +189,9 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
     [
         (freeze(), "in 14m 32s"),
         (freeze(not_before=NOW - 75), "overdue by 1m 15s"),
-        (freeze(not_before=None), "time not known"),
+        (freeze(not_before=None), "time unknown"),
         (freeze(state=State.STARTED, started_at=Timestamp(NOW - 8)), "started 8s ago"),
-        (reboot(), "It had started when it was first seen: no notice."),
+        (reboot(), "It had already started when it was first seen: no notice."),
         (freeze(state=State.OTHER, status="Paused"), "FreezePaused"),
     ],
 )
@@ -204,8 +204,8 @@ def test_when_it_begins(life: Lifecycle, words: str) -> None:
     ("life", "rule", "words"),
     [
         (freeze(), "held by rule 'x'", "not yet: held by rule 'x'"),
-        (freeze(), "", "not yet: no rule here approves it"),
-        (freeze(requested_by=Approver.OPERATOR), "", "requested by the operator; IMDS has not answered"),
+        (freeze(), "", "not yet: no rule approves it"),
+        (freeze(requested_by=Approver.OPERATOR), "", "requested by the operator; IMDS has not answered yet"),
         (
             freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 3)),
             "",
@@ -220,7 +220,7 @@ def test_when_it_begins(life: Lifecycle, words: str) -> None:
         (
             freeze(state=State.STARTED, approved_by=Approver.DEADLINE, approved_at=Timestamp(NOW)),
             "",
-            "approved by nobody: NotBefore came",
+            "not approved: it started at NotBefore",
         ),
         (reboot(), "", "not needed: it has started"),
     ],
@@ -247,8 +247,8 @@ def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -
     """Beside how long an event was Started stands how long this VM really stood still, if that was measured."""
     ended = BUSY.recent[0]
     text = Page(replace(QUIET, recent=(replace(ended, observed_pause=seconds),))).text
-    assert f", this VM stood still for {words}." in text
-    assert "stood still" not in Page(replace(QUIET, recent=(ended,))).text
+    assert f", this VM was paused for {words}." in text
+    assert "was paused" not in Page(replace(QUIET, recent=(ended,))).text
 
 
 def test_many_vms_and_many_events_are_counted() -> None:
@@ -257,8 +257,8 @@ def test_many_vms_and_many_events_are_counted() -> None:
     many = {f"ID-{n}": freeze(event_id=f"ID-{n}", resources=names, description="x" * 9999) for n in range(CARDS + 7)}
     snapshot = replace(QUIET, current=many)
     shown = Page(snapshot)
-    assert "And 7 more: see the events as JSON." in shown.text
-    assert f"VMs hit (3001){VM}, vm_0, " in shown.text
+    assert "7 more events are not shown; see the events as JSON." in shown.text
+    assert f"Affected VMs (3001){VM}, vm_0, " in shown.text
     assert "vm_8, and 2991 more" in shown.text
     assert len(page(snapshot, NOW, "/metrics")) < 250_000
 
@@ -267,7 +267,7 @@ def test_history_tells_the_phases() -> None:
     """The history says of each event how long its phases took, who approved it, and how it ended."""
     text = Page(BUSY).text
     assert "notice 15m, scheduled for 5m, approved by an operator on this VM, after 2m 10s, started for 6m 40s." in text
-    assert "notice 15m, scheduled for 15m, approved by nobody: NotBefore came, started for 8m." in text
+    assert "notice 15m, scheduled for 15m, not approved: it started at NotBefore, started for 8m." in text
     assert "no notice, started for 9m." in text
     for word in ("completed", "cancelled", "lost", "Started now", "Scheduled now"):
         assert word in text
@@ -326,7 +326,10 @@ def test_links_hold_behind_a_proxy() -> None:
 def test_own_state_of_the_exporter() -> None:
     """The page says whether history survives a restart, and whether trace spans are stuck."""
     troubled = replace(QUIET, journal=JournalState(up=False), deliveries=Deliveries(queued=3))
-    assert "no journal on disk: history ends with it, 3 trace spans wait for the collector" in Page(troubled).text
+    assert (
+        "the journal is in memory only and lost when it ends, 3 trace spans are waiting for the collector"
+        in Page(troubled).text
+    )
     assert "the journal is on disk." in Page(QUIET).text
 
 
