@@ -281,7 +281,7 @@ def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: S
     expect(alert).to_be_hidden()
     exporter.kill()
     expect(alert).to_have_text("The exporter cannot be reached (no connection). Nobody knows what IMDS says now.")
-    expect(page.locator("#lost")).to_contain_text(re.compile(r"as it was \d+s ago"))
+    expect(page.locator("#lost")).to_contain_text(re.compile(r"state of \d+s ago"))
     expect(page).to_have_title("Exporter not reached - No events - vm_0")
     expect(quiet).to_be_hidden()
     expect(page.locator("h1")).to_have_text("vm_0")
