@@ -14,8 +14,10 @@ import sitecustomize
 if not hasattr(sitecustomize, "FORBIDDEN"):
     raise RuntimeError(f"{sitecustomize.__file__} hides the guard of the metadata address: run without it")
 
-from support.paths import DATA
+from support.paths import DATA, TESTS
 from support.programs import Exporter, Prometheus
+
+LONGEST_FIRST = ("end_to_end", "fuzz", "contract", "wire", "unit")
 
 settings.register_profile("busy", deadline=None)  # speed is measured elsewhere, and the machine may be busy
 settings.load_profile("busy")
@@ -24,6 +26,16 @@ settings.load_profile("busy")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the one flag that writes the golden files anew."""
     parser.addoption("--update-golden", action="store_true", help="write tests/data/golden/ anew instead of comparing")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, so that no worker is left alone with one at the end of the run."""
+    items.sort(key=lambda item: _turn(item.path.relative_to(TESTS)))
+
+
+def _turn(path: Path) -> tuple[int, bool]:
+    # The image's test waits for its base, which is made during the other end-to-end tests.
+    return LONGEST_FIRST.index(path.parts[0]), path.name == "test_image.py"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from fuzz.child import BLIND
 from fuzz.registry import NAMES, PLANTED
 from support.paths import ROOT
 
-SECONDS = 36 / len(NAMES)  # the rest of the minute takes the processes to start
+SECONDS = 20 / len(NAMES)  # the rest of the minute takes the processes to start
 SEED = 20260101
 
 
