@@ -251,7 +251,7 @@ def _policy(text: str) -> Policy:
     if text in BUILT_IN:
         return BUILT_IN[text]
     if Path(text).name == text and not Path(text).suffix and not Path(text).exists():
-        raise ValueError(f"{text!r} is neither {' nor '.join(BUILT_IN)}, nor a file in this folder")
+        raise ValueError(f"{text!r} is neither {', '.join(BUILT_IN)} nor a file in this folder")
     from azure_scheduled_events_exporter.approval.policy_file import load  # noqa: PLC0415 - as for the configuration file
 
     return load(Path(text))

@@ -285,7 +285,7 @@ def test_bad_value_that_does_not_count(file: Path) -> None:
         (
             {"approval.policy": "documentd"},
             {},
-            "--approval.policy: 'documentd' is neither off nor documented, nor a file in this folder",
+            "--approval.policy: 'documentd' is neither off, documented, documented-all nor a file in this folder",
         ),
         ({"poll.interval": "1"}, {}, f"--poll.interval: '1' {DURATION}"),
         ({}, {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": ""}, None),
