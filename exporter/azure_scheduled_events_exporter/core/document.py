@@ -81,6 +81,11 @@ class ScheduledEvent:
     resource_type: str = ""
     sent_id: str = field(default="", compare=False)
 
+    def spelling(self, vm_name: str | None) -> str:
+        """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM."""
+        own = comparable_name(vm_name or "")
+        return next((name.lstrip("_") for name in self.resources if comparable_name(name) == own), "") if own else ""
+
     def scope(self, vm_name: str | None) -> Scope:
         """Return whether this event touches the VM called ``vm_name`` (None while its name is not known)."""
         if not vm_name:

@@ -81,6 +81,7 @@ class Lifecycle:
         moves: its reschedules and returns, oldest first.
         vm_name: this VM's name when the event was last observed, so that a restart need not wait for it; None while
             unknown.
+        own_name: this VM's name as Resources spelled it when they first named it; ``""`` as long as they never did.
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None if nobody measured
             from its start on, as for events of other VMs. pauses: how many pauses there were, noise aside.
     """
@@ -103,6 +104,7 @@ class Lifecycle:
     wrong_end: Transition | None = None
     moves: tuple[Move, ...] = ()
     vm_name: str | None = None
+    own_name: str = ""
     observed_pause: float | None = None
     pauses: int = 0
 

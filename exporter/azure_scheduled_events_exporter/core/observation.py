@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from .document import Document, EventStatus, ScheduledEvent, Scope
+from .document import Document, EventStatus, ScheduledEvent, Scope, comparable_name
 from .event_types import is_reboot
 from .lifecycle import (
     REMEMBERED_ENDS,
@@ -194,7 +194,9 @@ def _seen(
         notice = _notice(event, context.now)
         life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
     else:
+        event = _spelled_as_before(event, before.event)
         life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
+    life = replace(life, own_name=life.own_name or event.spelling(vm_name))
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
     if state is State.STARTED and (before is None or before.state is not State.STARTED):
@@ -206,6 +208,12 @@ def _seen(
             life = happened
             changes.append(Change(transition, life, context.now))
     return life, changes
+
+
+def _spelled_as_before(event: ScheduledEvent, before: ScheduledEvent) -> ScheduledEvent:
+    """Return ``event`` with the names that are known already in their first spelling, by which spans have their ids."""
+    known = {comparable_name(name): name for name in before.resources}
+    return replace(event, resources=tuple(known.get(comparable_name(name), name) for name in event.resources))
 
 
 def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, now: Timestamp) -> Lifecycle | None:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .document import ScheduledEvent, Scope, comparable_name
+from .document import Scope
 from .event_fields import event_values
 from .lifecycle import Approver, Change, Lifecycle, Move, Transition
 from .timestamp import Timestamp, iso_time
@@ -72,7 +72,8 @@ def span_id(event_id: str, vm_name: str, span_name: str) -> str:
 
 def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
     """Return whether this VM sends spans of ``life``: without its own name it could not say whose they are."""
-    return bool(life.vm_name) and (life.scope is Scope.SELF or peers_too)
+    is_ours = life.scope is Scope.SELF or bool(life.own_name)  # what was begun is ended, if Resources change meanwhile
+    return bool(life.vm_name) and (is_ours or peers_too)
 
 
 def finished(change: Change) -> tuple[SpanFacts, ...]:
@@ -128,7 +129,8 @@ def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
 
 def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanFacts:
     event = life.event
-    own = _spelling(event, life.vm_name or "")
+    # The other VMs find this span's id by the spelling in Resources.
+    own = life.own_name or event.spelling(life.vm_name) or (life.vm_name or "").lstrip("_")
     leader = event.resources[0].lstrip("_") if event.resources else own
     if name != ROOT:
         parent = span_id(event.event_id, own, ROOT)
@@ -151,12 +153,6 @@ def _span_event(move: Move) -> SpanEvent:
     times = {"not_before": move.not_before, "previous_not_before": move.previous_not_before}
     attributes = {f"{_PREFIX}{name}": iso_time(seconds) for name, seconds in times.items() if seconds is not None}
     return SpanEvent(str(move.transition), move.at.wall, attributes)
-
-
-def _spelling(event: ScheduledEvent, vm_name: str) -> str:
-    """This VM's name as Resources spell it: the others find our span's id by that spelling."""
-    own = comparable_name(vm_name)
-    return next((n.lstrip("_") for n in event.resources if comparable_name(n) == own), vm_name.lstrip("_"))
 
 
 def _attributes(life: Lifecycle, *, with_pause: bool) -> dict[str, AttributeValue]:

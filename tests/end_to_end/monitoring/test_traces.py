@@ -253,3 +253,29 @@ def test_without_tracing(collector: Collector, imds: Simulator, start_exporter: 
     assert f"trace_id={TRACE}" in line
     assert exporter.scrape().value("spans_queued") in {0, None}
     assert collector.received == []
+
+
+def test_names_that_change_case(imds: Simulator, collector: Collector, start_exporter: Start) -> None:
+    """However Resources spell this VM from one document to the next, its spans are one trace under one root."""
+    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, "--instance.name", "vmss_0")
+    imds.set_document([{**reboot(), "Resources": ["VMSS_0", "vmss_1"]}])
+    seen_by(exporter, "detected")
+    imds.set_document([{**reboot("Started"), "Resources": ["vmss_0", "VMSS_1"]}])
+    seen_by(exporter, "detected", "approved", "started")
+    imds.set_document([])
+    spans = collector.wait_for(*WHOLE, trace_id=TRACE)
+    root = spans["scheduled_event"]
+    assert root.parent_id == ""
+    assert {span.parent_id for name, span in spans.items() if name != "scheduled_event"} == {root.span_id}
+
+
+def test_a_vm_that_leaves_resources(imds: Simulator, collector: Collector, start_exporter: Start) -> None:
+    """A trace that was begun gets its root, also if this VM does not stand in Resources any more at the end."""
+    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, "--instance.name", "vmss_0")
+    imds.set_document([reboot()])
+    collector.wait_for("detected", trace_id=TRACE)
+    imds.set_document([{**reboot(), "Resources": ["vmss_1"]}])
+    exporter.shows("the event of another VM", lambda scrape: scrape.total("pending", scope="peer") == 1)
+    imds.set_document([])
+    spans = collector.wait_for("detected", "scheduled", "scheduled_event", trace_id=TRACE)
+    assert spans["detected"].parent_id == spans["scheduled_event"].span_id

@@ -237,6 +237,14 @@ class TestSpans:
         store.record(Entry(spans=[span("a", 7.0)]))
         assert spans_of(store) == [span("a", 7.0), span("b")]
 
+    def test_replaced_in_flight(self, store: Store) -> None:
+        """A span that is replaced while its older form is being sent still waits."""
+        store.record(Entry(spans=[span("a")]))
+        in_flight = store.queued_spans(-1)
+        store.record(Entry(spans=[span("a", 7.0)]))
+        store.remove_spans(in_flight)
+        assert spans_of(store) == [span("a", 7.0)]
+
 
 class TestPrune:
     """Retention."""

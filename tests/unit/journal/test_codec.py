@@ -1,0 +1,99 @@
+"""How values are written to the journal: damage of the file and bugs of the exporter are told apart."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
+from azure_scheduled_events_exporter.journal.codec import decode, encode
+from azure_scheduled_events_exporter.journal.schema import MIGRATIONS, SCHEMA_VERSION
+from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, Entry, Store
+from support.journal_recorder import Open, history
+
+
+@pytest.mark.parametrize("text", ['{"event":', "dear diary", ""])
+def test_damage(text: str) -> None:
+    """Text that is not JSON was not written here: the file is damaged."""
+    with pytest.raises(DamagedTextError, match="does not hold JSON"):
+        decode(Lifecycle, text)
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", '{"nonsense": 1}', '{"event": 5}'])
+def test_a_bug(text: str) -> None:
+    """Intact text that does not fit the class is a bug of the exporter, and is reported as one."""
+    with pytest.raises(CodecError, match="bug: Lifecycle cannot be read"):
+        decode(Lifecycle, text)
+
+
+def test_a_value_that_has_no_form() -> None:
+    """A value that JSON cannot hold is a bug of the exporter."""
+    with pytest.raises(CodecError, match="bug: object cannot be written"):
+        encode(object())
+
+
+def test_a_bug_costs_no_history(folder: Path, start: Open) -> None:
+    """A row that this version cannot read leaves the file where it is, and the exporter runs in memory."""
+    before = start(folder)
+    before.sees("A", "B")
+    before.journal.close()
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+        connection.execute("""UPDATE lives SET life = '{"event": 5}' WHERE event_id = 'A'""")
+    recorder = start(folder)
+    assert not recorder.is_up()
+    assert not recorder.tries_disk()
+    assert not list(folder.glob("*set-aside*"))
+    recorder.journal.close()
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection:
+        assert connection.execute("SELECT count(*) FROM lives").fetchone() == (2,)
+
+
+def test_a_journal_of_the_second_schema(tmp_path: Path, start: Open) -> None:
+    """A journal of the version before keeps its events, numbers and sums; open requests of it are withdrawn."""
+    source = start(tmp_path / "source")
+    source.sees("A")
+    source.journal.close()
+    with closing(sqlite3.connect(tmp_path / "source" / "journal.sqlite")) as connection:
+        (life,) = connection.execute("SELECT event_id, first_seen, ended, life FROM lives").fetchall()
+        (told,) = connection.execute("SELECT wall, event_id, event_type, record FROM transitions").fetchall()
+    folder = tmp_path / "state"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+        connection.executescript(f"{MIGRATIONS[1]} {MIGRATIONS[2]}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("PRAGMA user_version = 2")
+        connection.execute("INSERT INTO lives VALUES (?, ?, ?, ?)", life)
+        connection.execute(
+            "INSERT INTO transitions (seq, wall, event_id, event_type, said, source, scope, transition, approved_by) "
+            "VALUES (7, ?, ?, ?, ?, 'Platform', 'self', 'detected', '')",
+            told,
+        )
+        connection.execute("INSERT INTO asks (wall, event_id, who) VALUES (1, 'A', 'ada')")
+        connection.execute(
+            """INSERT INTO sums VALUES ('tally', '{"transitions": [["Freeze", "", "self", "lost", 3]]}')"""
+        )
+    recorder = start(folder)
+    assert recorder.is_up()
+    assert history(folder) == ["A"]
+    assert recorder.statistics.transitions["Freeze", "", "self", "lost"] == 3
+    assert recorder.detected == 1
+    assert [number for number, _ in recorder.journal.transitions(0)] == [7]
+    assert recorder.journal.open_requests() == []
+    recorder.after(5).sees("A", "B")
+    assert [number for number, _ in recorder.journal.transitions(0)] == [7, 8]
+    recorder.journal.close()
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+
+
+def test_a_column_without_a_migration(tmp_path: Path) -> None:
+    """A table that lacks a column that this version writes is a bug of the exporter, not a damaged file."""
+    path = tmp_path / "journal.sqlite"
+    with closing(Store(sqlite3.connect(path))) as store:
+        store.record(Entry())
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE transitions DROP COLUMN notice")
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(CodecError, match="no column notice"):
+        Store(connection)
