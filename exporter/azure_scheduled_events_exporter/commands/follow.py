@@ -221,24 +221,33 @@ def _journalled(path: Path, position: Position) -> Iterator[tuple[Sequence[Line]
 
 def _read(store: Store, path: Path, position: Position, opened: object) -> Iterator[tuple[Sequence[Line], _Current]]:
     """Yield what ``store`` holds, until no exporter writes it or its file is no longer the journal."""
-    epoch = store.epoch()
-    if (position.epoch and epoch != position.epoch) or position.seq > store.last_number():
-        position.seq = 0  # another journal, with numbers of its own: better all of it than a gap
-    position.epoch = epoch
     checked = 0.0
     written = True
     while True:
         if time.monotonic() - checked >= _CHECK_SECONDS:
             checked = time.monotonic()
             written = is_written(path) and identity(file_path(path)) == opened
-        rows = store.transitions(position.seq, PAGE)
-        position.seq = rows[-1][0] if rows else position.seq
-        yield [Line(record, seq, epoch) for seq, record in rows], store.current
+        rows = _behind(store, position)
+        yield [Line(record, seq, position.epoch) for seq, record in rows], store.current
         if len(rows) == PAGE:
             continue
         if not written:  # looked at before the rows were read, so that nothing is behind them
             return
         time.sleep(_LOOK_SECONDS)
+
+
+def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
+    """Return the next rows behind ``position``, and move it."""
+    last = store.last_number()
+    if last == 0:
+        return []  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
+    epoch = store.epoch()
+    if (position.epoch and epoch != position.epoch) or position.seq > last:
+        position.seq = 0  # another journal, with numbers of its own: better all of it than a gap
+    position.epoch = epoch
+    rows = store.transitions(position.seq, PAGE)
+    position.seq = rows[-1][0] if rows else position.seq
+    return rows
 
 
 def _polled(config: Config, path: Path | None) -> Iterator[tuple[Sequence[Line], _Current]]:
