@@ -199,7 +199,10 @@ def _without_first_rule(text: str) -> str:
 
 
 def _other_expression(text: str) -> str:
-    return text.replace("azure_scheduled_events_last_success_timestamp_seconds > 0", "azure_scheduled_events_up > 0")
+    rules = yaml.safe_load(text)
+    rule = rules["groups"][0]["rules"][0]
+    rule["expr"] = f"({rule['expr']}) or azure_scheduled_events_up"
+    return yaml.safe_dump(rules)
 
 
 def _seldom(text: str) -> str:
