@@ -26,6 +26,8 @@ SHIPPED: Final = (
     "degraded-host",
     "rollout",
     "double-impact",
+    "waiting-neighbors",
+    "single-fault-domain",
 )
 """The scenarios that come with the package, in the order in which ``all`` plays them."""
 
@@ -55,6 +57,7 @@ class VirtualMachine:
     resource_group: str = "simulated"
     subscription_id: str = "00000000-0000-0000-0000-000000000000"
     vm_id: str = ""
+    own_events_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,8 @@ class PlannedEvent:
     """One event of a scenario. All times are seconds of scenario time, moments counted from its beginning.
 
     ``duration`` is DurationInSeconds as announced (-1 unknown); ``started_for`` is how long it stays Started.
+    ``second_impact_after`` is the time from the start to another, shorter impact of the same event. At ``rebooted_at``
+    the VM's owner reboots it for reasons of their own.
     """
 
     event_type: str
@@ -77,6 +82,8 @@ class PlannedEvent:
     cancelled_at: float | None = None
     rescheduled_at: float | None = None
     new_notice: float = 0.0
+    second_impact_after: float | None = None
+    rebooted_at: float | None = None
 
     @property
     def not_before(self) -> float:
@@ -184,6 +191,7 @@ def _vm(section: Section) -> VirtualMachine:
         resource_group=section.text("resource_group", VirtualMachine("").resource_group),
         subscription_id=section.text("subscription_id", VirtualMachine("").subscription_id),
         vm_id=section.text("vm_id", ""),
+        own_events_only=section.flag("own_events_only", default=False),
     )
     section.finish()
     return vm
@@ -210,6 +218,8 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
         cancelled_at=_moment(section, "cancelled_at"),
         rescheduled_at=_moment(section, "rescheduled_at"),
         new_notice=section.duration("new_notice", 0),
+        second_impact_after=_moment(section, "second_impact_after"),
+        rebooted_at=_moment(section, "rebooted_at"),
     )
     section.finish()
     _check(section, event)
@@ -218,6 +228,8 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
 
 def _check(section: Section, event: PlannedEvent) -> None:
     """Refuse what contradicts itself: a story must be able to happen as it is written."""
+    if event.second_impact_after is not None and event.second_impact_after >= event.started_for:
+        raise section.error("must come before the event leaves: less than started_for", "second_impact_after")
     if event.starts is Starts.AT_ONCE:
         for key in ("notice", "approval_delay", "cancelled_at", "rescheduled_at", "new_notice"):
             if key in section:

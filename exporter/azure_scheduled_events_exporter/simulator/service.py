@@ -2,11 +2,11 @@
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from .document import (
@@ -16,6 +16,7 @@ from .document import (
     PREVIEW,
     VERSION_INVALID,
     VERSIONS,
+    WireEvent,
     document_body,
     events_in,
     to_json,
@@ -187,21 +188,27 @@ class Service:
         if refusal is not None:
             return Answer(HTTPStatus.BAD_REQUEST, to_json(refusal))
         if request.method == "GET" and route.path == _EVENTS:
-            return self._document(version, now)
+            return self._document(version, route.vm, now)
         if request.method == "GET":
             return Answer(HTTPStatus.OK, to_json(instance(self.stage.vms[route.vm])))
         if request.method == "POST" and route.path == _EVENTS:
             return self._approval(request.body, route.vm, now)
         return _FAULTY[Fault.METHOD_NOT_ALLOWED]
 
-    def _document(self, version: str, now: float) -> Answer:
+    def _document(self, version: str, vm: str, now: float) -> Answer:
         body = self.body if self.body is not None else self.stage.recorded(now)
         if body is not None:
             return Answer(HTTPStatus.OK, body)
-        events = events_in(self.stage.events, version)
+        events = events_in(self._events_of(vm), version)
         if self._empty_body and not events:
             return Answer(HTTPStatus.OK)
         return Answer(HTTPStatus.OK, document_body(events, self.stage.incarnation))
+
+    def _events_of(self, vm: str) -> Sequence[WireEvent]:
+        """The events that ``vm`` sees: those of the whole group, or its own only."""
+        if not self.stage.vms[vm].own_events_only:
+            return self.stage.events
+        return [event for event in self.stage.events if vm in cast("Sequence[str]", event.get("Resources", ()))]
 
     def _approval(self, body: bytes, vm: str, now: float) -> Answer:
         event_ids = _start_requests(body)

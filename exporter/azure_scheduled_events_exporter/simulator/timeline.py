@@ -21,6 +21,8 @@ class What(StrEnum):
     STARTED = "started"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
+    IMPACT = "impact"  # another one of the same event; no document shows it
+    REBOOTED = "rebooted"  # by the VM's owner; no document shows it
 
 
 class Phase(Enum):
@@ -80,7 +82,11 @@ class Life:
                 return replace(left, not_before=at + self.plan.new_notice / speed)
             case What.STARTED:
                 end = (at + self.plan.started_for / speed, What.COMPLETED)
-                return replace(left, phase=Phase.STARTED, not_before=None, agenda=(end,))
+                again = self.plan.second_impact_after
+                impacts = () if again is None else ((at + again / speed, What.IMPACT),)
+                return replace(left, phase=Phase.STARTED, not_before=None, agenda=(*impacts, end))
+            case What.IMPACT | What.REBOOTED:
+                return left
             case _:
                 return replace(left, phase=Phase.GONE, not_before=None)
 
@@ -189,10 +195,13 @@ def _agenda(plan: PlannedEvent, began: float, speed: float) -> tuple[tuple[float
     agenda = [(plan.announced_at, What.ANNOUNCED)]
     if plan.starts is Starts.AT_ONCE:
         agenda.append((plan.announced_at, What.STARTED))
+    if plan.rebooted_at is not None:
+        agenda.append((plan.rebooted_at, What.REBOOTED))
     if plan.rescheduled_at is not None:
         agenda.append((plan.rescheduled_at, What.RESCHEDULED))
     if plan.cancelled_at is not None:
         agenda.append((plan.cancelled_at, What.CANCELLED))
     elif plan.starts is Starts.NOT_BEFORE:
         agenda.append((plan.not_before, What.STARTED))
+    agenda.sort(key=lambda entry: entry[0])
     return tuple((began + seconds / speed, what) for seconds, what in agenda)

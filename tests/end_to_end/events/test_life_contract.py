@@ -1,0 +1,185 @@
+"""What the exporter says of an event agrees with what happened: boots, empty bodies, unwatched gaps, returns."""
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.errors import Outcome
+from azure_scheduled_events_exporter.service.daemon import Exporter
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.programs import eventually
+
+START = 1_700_000_000.0
+ID = "602D9444-D2CD-49C7-8624-8643E7171297"
+LOG = logging.getLogger("tests.life")
+
+
+@dataclass
+class MachineClock:
+    """The clocks of a machine that boots when it is told to."""
+
+    wall: float = START
+    booted: float = START - 100_000
+    boot: int = 1
+
+    def now(self) -> Timestamp:
+        """Return this moment."""
+        return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
+
+    def booted_at(self) -> Timestamp | None:
+        """Return when this machine booted."""
+        return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
+
+    def reading(self) -> ClockSample:
+        """Return what each clock says at this moment."""
+        since_boot = self.wall - self.booted
+        return ClockSample(self.wall, since_boot, since_boot, f"boot-{self.boot}")
+
+
+@dataclass
+class Machine:
+    """A VM whose exporter is polled by hand against a real wire, at moments of our own."""
+
+    imds: Simulator
+    folder: Path
+    stack: ExitStack
+    policy: str = "off"
+    clock: MachineClock = field(default_factory=MachineClock)
+    exporter: Exporter | None = None
+
+    def restarts(self, *, boots_at: float | None = None) -> None:
+        """End the exporter as SIGKILL does; boot the machine too, so many seconds after START."""
+        if self.exporter:
+            self.exporter.journal.close()
+            self.exporter = None
+        if boots_at is not None:
+            self.clock.booted = START + boots_at
+            self.clock.boot += 1
+
+    def polls(self, at: float, body: bytes | None = None, *events: dict[str, object]) -> None:
+        """Poll, ``at`` seconds after START; ``body`` instead of a document of ``events``."""
+        self.clock.wall = START + at
+        if self.exporter is None:
+            flags = {
+                "imds.endpoint": self.imds.url,
+                "instance.name": "vmss_0",
+                "journal.path": str(self.folder),
+                "approval.policy": self.policy,
+            }
+            self.exporter = Exporter(resolve(flags, {}), LOG, self.clock)
+            self.stack.callback(self.exporter.journal.close)
+        self.imds.set_document(list(events))
+        self.imds.serve_body(body)
+        poll = self.exporter.poller.poll
+        good = {Outcome.OK, Outcome.INVALID_DOCUMENT}
+        eventually(lambda: poll() in good, "a poll that is not throttled")
+
+    @property
+    def transitions(self) -> dict[str, int]:
+        """Every transition counted so far, without those that are 0."""
+        assert self.exporter
+        counted: dict[str, int] = {}
+        for (*_, transition), count in self.exporter.poller.snapshot.statistics.transitions.items():
+            if count:
+                counted[transition] = counted.get(transition, 0) + count
+        return counted
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A VM that has not started its exporter yet."""
+    with ExitStack() as stack:
+        yield Machine(stack.enter_context(Simulator(requests_per_second=1000)), tmp_path / "state", stack)
+
+
+def event(kind: str = "Reboot", status: str = "Scheduled", **more: object) -> dict[str, object]:
+    """Return an event of the first VM, with 900 s of notice from START."""
+    return {
+        "EventId": ID,
+        "EventStatus": status,
+        "EventType": kind,
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vmss_0"],
+        "NotBefore": formatdate(START + 900, usegmt=True) if status == "Scheduled" else "",
+        "Description": "",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+        **more,
+    }
+
+
+def test_a_degraded_host_whose_owner_moved_the_vm(machine: Machine) -> None:
+    """An event three days ahead that is gone after its owner's reboot is lost: that boot proves nothing."""
+    ahead = event("Redeploy", NotBefore=formatdate(START + 3 * 86400, usegmt=True))
+    machine.polls(0, None, ahead)
+    machine.restarts(boots_at=2160)
+    machine.polls(2220)
+    assert machine.transitions == {"detected": 1, "lost": 1}
+
+
+def test_the_approval_of_a_reboot_is_counted(machine: Machine) -> None:
+    """A reboot at its NotBefore that only the boot shows counts its approval by the deadline."""
+    machine.polls(0, None, event())
+    machine.restarts(boots_at=905)
+    machine.polls(960)
+    assert machine.transitions == {"detected": 1, "completed": 1}
+    assert machine.exporter
+    assert list(machine.exporter.poller.snapshot.statistics.approval_latency) == [("Reboot", "deadline")]
+
+
+def test_two_seconds_of_empty_bodies(machine: Machine) -> None:
+    """Empty bodies for 2 s end no event."""
+    machine.polls(0, None, event())
+    for second in (1, 2, 3):
+        machine.polls(second, b"")
+    machine.polls(4, None, event())
+    assert machine.transitions == {"detected": 1}
+
+
+@pytest.mark.parametrize(("interval", "believed"), [(1, 6), (2, 4), (10, 3), (120, 3)])
+def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believed: int) -> None:
+    """Empty bodies end an event after three polls and 5 s; with long gaps nobody was watching, so it is lost."""
+    machine.polls(0, None, event())
+    for number in range(1, believed):
+        machine.polls(number * interval, b"")
+        assert machine.transitions == {"detected": 1}
+    machine.polls(believed * interval, b"")
+    assert machine.transitions == {"detected": 1, "lost" if interval > 60 else "cancelled": 1}
+
+
+def test_an_empty_body_after_a_restart(machine: Machine) -> None:
+    """After a restart too, empty bodies are believed late, and nobody was watching in between."""
+    machine.polls(0, None, event())
+    machine.restarts()
+    for second in (100, 101, 103):
+        machine.polls(second, b"")
+    assert machine.transitions == {"detected": 1}
+    machine.polls(105, b"")
+    assert machine.transitions == {"detected": 1, "lost": 1}
+
+
+@pytest.mark.parametrize(("gap", "end"), [(60, "cancelled"), (61, "lost"), (120, "lost")])
+def test_slow_polling(machine: Machine, gap: float, end: str) -> None:
+    """An event that left while more than 60 s lay between two documents is lost, whatever the poll interval."""
+    machine.polls(0, None, event())
+    machine.polls(gap)
+    assert machine.transitions == {"detected": 1, end: 1}
+
+
+def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
+    """What is readable of a document is approved, whatever else is in it; an event without EventId never is."""
+    machine.policy = "documented"
+    good = event(EventSource="User")
+    entries = [good, {**good, "EventId": ""}, None]
+    machine.polls(0, json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode(), good)
+    assert machine.transitions == {"detected": 2, "approved": 1}
+    assert [each.event_id for each in machine.imds.record] == [ID]
