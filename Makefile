@@ -10,10 +10,10 @@ demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes f
 stack: setup  ## run the whole chain: five VMs, Prometheus, Alertmanager and the pages; SPEED=2 STACK=--free-ports
 	@scripts/stack $(STACK)
 
-test: setup  ## everything that CI runs; PYTEST='-k name' runs a part
+test: setup  ## run the static checks and every test; QUICK=1 unit and wire tests only; PYTEST='-k name' a part; PYTHON=python3.13
 	@scripts/test $(PYTEST)
 
-check: setup  ## the static part of test: ruff and mypy
+check: setup  ## run the static checks only: ruff, mypy, import-linter, generated files
 	@scripts/check
 
 bench: setup  ## figures beside their budgets into docs/performance.md, time to a page, rules of a fleet; 40 quiet minutes

@@ -4,7 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.config import parse_assignments
+from azure_scheduled_events_exporter.errors import ExporterError
 
 from .generate import render
 from .settings import Settings, load, resolve
@@ -35,12 +36,7 @@ def main() -> int:
 
 
 def _settings(values: Path | None, assignments: list[str]) -> Settings:
-    chosen: dict[str, str] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise UsageError(f"--set: '{assignment}' is no setting: write NAME=VALUE")
-        chosen[name] = value
+    chosen = parse_assignments("--set", assignments)
     return load(values, chosen) if values else resolve(chosen)
 
 

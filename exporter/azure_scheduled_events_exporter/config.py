@@ -7,7 +7,7 @@ refused with the name of the setting and the place where it was set.
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,21 @@ def written(
 def without_password(text: str) -> str:
     """Return ``text`` as it may be shown and logged: an address loses the user and password that it carries."""
     return re.sub(r"//[^/?#\s]*@", "//***@", text)
+
+
+def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return what a repeatable flag of the form NAME=VALUE sets; the last value of a name wins.
+
+    Raises:
+        UsageError: a text has no ``=``.
+    """
+    chosen: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"{flag}: '{text}' is not a setting: write NAME=VALUE")
+        chosen[name] = value
+    return chosen
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.config import parse_assignments
+from azure_scheduled_events_exporter.errors import ExporterError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,12 +58,7 @@ def export(target: Path, assignments: Sequence[str], values: Path | None) -> int
         UsageError: a setting is unknown or out of range.
         ExporterError: a file cannot be written.
     """
-    chosen: dict[str, str] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise UsageError(f"--set: '{assignment}' is not a setting: write NAME=VALUE")
-        chosen[name] = value
+    chosen = parse_assignments("--set", assignments)
     rendered = _alerts(chosen, values) if chosen or values else {}
     written = assets.export(target)
     for name, text in rendered.items():
