@@ -5,6 +5,7 @@ in the file in ``journal.store``.
 """
 
 import contextlib
+import errno
 import itertools
 import os
 import sqlite3
@@ -262,10 +263,14 @@ def _create(path: Path) -> None:
 
 def is_read_only(path: Path) -> bool:
     """Return whether nobody can write where ``path`` is."""
+    # A file system that the kernel made read-only after an error does not always say so: it refuses a new file.
+    probe = path.with_name(path.name + ".probe")
     try:
-        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY) if hasattr(os, "statvfs") else False
-    except OSError:
-        return False
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
+        probe.unlink()
+    except OSError as error:
+        return error.errno == errno.EROFS
+    return False
 
 
 def replace_with(path: Path, new: Path) -> Path | None:

@@ -204,6 +204,7 @@ class Journal:
             except (*_FAILURES, JournalInUseError, CodecError):
                 self._errors += 1
                 self._drop_disk()
+                self._release_if_read_only()
                 return None
             self._trouble_reported = False
             self._memory.close()
@@ -482,9 +483,7 @@ class Journal:
             self._log.error(message, extra=facts(path=self._path, error=reason(error)))
         self._trouble_reported = True
         self._drop_disk()
-        # Where nobody can write, nobody needs to be kept from it, and the file system can be unmounted.
-        if self._path is not None and is_read_only(self._path):
-            self._release()
+        self._release_if_read_only()
 
     def _new_file(self, error: Exception) -> Store:
         """Rename a file that is damaged or not ours, so that nothing of it is lost, and return a new one."""
@@ -523,6 +522,11 @@ class Journal:
             with contextlib.suppress(sqlite3.Error):
                 self._disk.close()
         self._disk = None
+
+    def _release_if_read_only(self) -> None:
+        """Where nobody can write, nobody needs to be kept from it, and the file system can be unmounted."""
+        if self._path is not None and is_read_only(self._path):
+            self._release()
 
     def _release(self) -> None:
         if self._writer_lock is not None:
