@@ -49,8 +49,8 @@ def lines(vm: int, began: float) -> Iterator[str]:
     yield f'{PREFIX}approval_policy_info{{{target},policy="{"file" if vm % 2 else "off"}"}} 1'
     for outcome in ("accepted", "rejected", "error"):
         yield f'{PREFIX}approval_requests_total{{{target},outcome="{outcome}"}} 0'
-    place = f'scale_set="vmss{group}",location="westeurope",zone="{group % 3 + 1}",vm_name="vmss{group}_{member}"'
-    yield f"{PREFIX}instance_info{{{target},{place}}} 1"
+    place = f'scale_set="vmss{group}",location="westeurope",zone="{group % 3 + 1}"'
+    yield f'{PREFIX}instance_info{{{target},{place},vm_name="vmss{group}_{member}",vm_id="{vm}"}} 1'
     yield from event_lines(target, group, member, began)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import yaml
 
@@ -276,6 +277,13 @@ def _steady(name: str, begin: int, end: int) -> Iterator[dict[str, object]]:
         yield {"expr": expression, "eval_time": f"{end}s", "exp_samples": [{"labels": "{}", "value": value}]}
 
 
+class Told(Protocol):
+    """Whatever promtool can test."""
+
+    def to_test(self) -> dict[str, object]:
+        """Return the test as promtool reads it."""
+
+
 @cache
 def _without_boards(rules: Path) -> str:
     """Return the rules that alerts need. What only dashboards read would triple the time of a story."""
@@ -283,7 +291,7 @@ def _without_boards(rules: Path) -> str:
     return json.dumps({"groups": [group for group in every if "-board-" not in group["name"]]})
 
 
-def promtool(folder: Path, *stories: Story, rules: Path = RULES) -> subprocess.CompletedProcess[str]:
+def promtool(folder: Path, *stories: Told, rules: Path = RULES) -> subprocess.CompletedProcess[str]:
     """Run the stories as ``promtool test rules``; return what it said."""
     file, needed = folder / "stories.json", folder / "rules.json"  # JSON is YAML
     needed.write_text(_without_boards(rules))
