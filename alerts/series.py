@@ -6,7 +6,7 @@ Second, an exporter that cannot reach IMDS (``up`` 0) still shows its last event
 exporter knows better.
 """
 
-from azure_scheduled_events_exporter.metrics.collector import PREFIX, SPECS
+from azure_scheduled_events_exporter.metrics.collector import SPECS
 
 from .rule import expression
 from .settings import Settings
@@ -24,7 +24,7 @@ DURATION = _name("event_duration_seconds")
 FIRST_SEEN = _name("event_first_seen_timestamp_seconds")
 APPROVED = _name("event_approved")
 ANNOUNCED = _name("event_announced")
-APPROVAL_DUE = f"{PREFIX}event_approval_due_timestamp_seconds"
+APPROVAL_DUE = _name("event_approval_due_timestamp_seconds")
 POLLS = _name("polls_total")
 LAST_SUCCESS = _name("last_success_timestamp_seconds")
 

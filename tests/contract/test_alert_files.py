@@ -14,7 +14,6 @@ from alerts import Settings, render, resolve
 from alerts.rule import PREFIX as ALERTS
 from alerts.rule import Alert, Dashboard
 from alerts.rules import alerts, annotations, groups
-from alerts.series import APPROVAL_DUE
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.paths import ROOT
@@ -122,7 +121,7 @@ def test_groups() -> None:
 def test_rules_name_what_exists() -> None:
     """Every series in a rule is a metric of the exporter or recorded by a rule."""
     recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
-    known = {spec.full_name for spec in SPECS.values()} | recorded | {APPROVAL_DUE}
+    known = {spec.full_name for spec in SPECS.values()} | recorded
     used = {
         name
         for group in groups(Settings())
@@ -252,7 +251,7 @@ def test_runbooks_name_what_exists() -> None:
     """Series, settings and commands of the runbooks are really there."""
     text = "\n".join(page.read_text() for page in RUNBOOKS.glob("*.md"))
     recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
-    known = {spec.full_name for spec in SPECS.values()} | recorded | {f"{PREFIX}notice_seconds_bucket", APPROVAL_DUE}
+    known = {spec.full_name for spec in SPECS.values()} | recorded | {f"{PREFIX}notice_seconds_bucket"}
     assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
     settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
     assert settings - {name for name, _ in Settings()} == set()

@@ -206,7 +206,8 @@ class Stack:
     def wait_for_targets(self, count: int) -> None:
         """Wait until ``count`` targets are scraped, have had an answer, and know which VM they are on."""
         seeing = "azure_scheduled_events_last_success_timestamp_seconds > 0"
-        ready = f"count(azure_scheduled_events_instance_info and on (job, instance) {seeing}) or vector(0)"
+        known = 'azure_scheduled_events_instance_info{vm_id!=""}'
+        ready = f"count({known} and on (job, instance) {seeing}) or vector(0)"
         eventually(lambda: self.prometheus.query(ready)[0][1] >= count, f"{count} exporters are scraped", 120)
 
     def check_rules(self) -> None:
