@@ -14,6 +14,7 @@ from support.programs import PREFIX
 
 HORIZON = 1500
 RESOLVED_WITHIN = 120
+REMEMBERED = 880  # as the setting memory, less what a scrape and two evaluations take
 PAGES = {
     ("Preempt", "Platform"): "AzureScheduledEventPreempt",
     ("Terminate", "Platform"): "AzureScheduledEventTerminate",
@@ -114,8 +115,9 @@ class Fleet:
             denied = any(each.number in knew and not each.shows(life, now) for each in answering)
             if denied and not any(each.shows(life, now) for each in answering):
                 ended.append(now)
+        forgotten = min(HORIZON, max(shown) + REMEMBERED)
         if not ended:
-            return shown[0], HORIZON, HORIZON
+            return shown[0], forgotten, HORIZON
         last = next(
             (
                 now
@@ -127,7 +129,7 @@ class Fleet:
             ),
             HORIZON,
         )
-        return shown[0], ended[0], min(HORIZON, last + RESOLVED_WITHIN)
+        return shown[0], min(forgotten, ended[0]), min(HORIZON, last + RESOLVED_WITHIN)
 
     def _checks(self, life: Life) -> Iterator[dict[str, object]]:
         firing = f'ALERTS{{alertstate="firing",event_id="{life.event_id}"'
