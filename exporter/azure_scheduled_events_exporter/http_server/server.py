@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _INBOX = 16 * 1024  # bytes read at once; every connection reads into the same buffer
 _SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would take megabytes
-_ACCEPT_BURST = 16  # connections accepted before open ones get their turn
+_ACCEPT_SHARE = 8  # of all connections, one in so many may be accepted before open ones get their turn
 _ACCEPT_PAUSE = 0.1  # seconds until the next try after accept has failed
 _EVICTION_PAUSE = 0.005  # the same after a connection was closed for its descriptor
 _REPEAT_SECONDS = 60.0  # in which the same error is logged once
@@ -137,7 +137,7 @@ class Server:
     async def _accept(self, listener: socket.socket, state: ServerState) -> None:
         """Accept connections for ever. A failing accept costs a pause, never the server."""
         while True:
-            for _ in range(_ACCEPT_BURST):
+            for _ in range(max(1, self._most // _ACCEPT_SHARE)):
                 try:
                     client, _ = await state.loop.sock_accept(listener)
                 except OSError as error:
@@ -213,8 +213,9 @@ class Server:
         held = [one for one in self._connections if one.body]
         readers = Counter(id(one.body) for one in held)
         total = sum({id(one.body): len(one.body) for one in held}.values())
+        latest = asyncio.get_running_loop().time() - self._limits.grace_seconds
         for one in held[:-1]:
-            if total <= self._limits.unsent_bytes:
+            if total <= self._limits.unsent_bytes or one.progress > latest:
                 return
             body = one.body
             readers[id(body)] -= 1
@@ -242,6 +243,7 @@ class Server:
         now = loop.time()
         for connection in [one for one in self._connections if one.deadline <= now]:
             connection.expire()
+        self._limit_unsent()
         self._sweep = loop.call_later(self._sweep_seconds(), self._expire, loop) if self._connections else None
 
     def _respond(self, request: Request, refusal: Response | None, close: bool) -> tuple[h11.Response, bytes]:  # noqa: FBT001 - ServerState's signature
