@@ -44,20 +44,28 @@ class Documents:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
+        self._size: int | None = None  # bytes of all bodies, None until counted; one process writes them
 
     def keep(self, document: RecordedDocument) -> None:
         """Add ``document``, unless its body is that of the newest one; make room for it if need be."""
+        size, self._size = self._size, None
         with self._db:
             newest = self._db.execute("SELECT body FROM documents ORDER BY number DESC LIMIT 1").fetchone()
             if newest is not None and newest[0] == document.body:
+                self._size = size
                 return
             headers = json.dumps(dict(document.headers))
             row = (document.time, document.body, headers, document.refused, document.vm_name)
             self._db.execute(_INSERT, row)
-            self._db.execute(_TOO_OLD, (LARGEST,))
+            size = self._count() if size is None else size + len(document.body)
+            if size > LARGEST:
+                self._db.execute(_TOO_OLD, (LARGEST,))
+                size = self._count()
+        self._size = size
 
     def prune(self, before: float) -> None:
         """Remove the documents that came before ``before`` (Unix seconds), but never the newest."""
+        self._size = None
         with self._db:
             self._db.execute(_PRUNE, (before,))
 
@@ -67,3 +75,6 @@ class Documents:
             return
         for number, time, body, headers, refused, vm_name in self._db.execute(_ALL):
             yield number, RecordedDocument(time, bytes(body), json.loads(headers), refused, vm_name)
+
+    def _count(self) -> int:
+        return int(self._db.execute("SELECT coalesce(sum(length(body)), 0) FROM documents").fetchone()[0])
