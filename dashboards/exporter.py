@@ -99,7 +99,7 @@ def _answer() -> list[g.Panel]:
             q.OLDEST_ANSWER,
             "s",
             steps(FINE, (120, BLIND)),
-            [between(1e9, None, "never", BLIND)],
+            [*values({UNKNOWN: ("unknown", BLIND)}), between(1e9, UNKNOWN - 1, "never", BLIND)],
         ),
         _stat(
             "Slowest poll rate",

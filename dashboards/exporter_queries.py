@@ -20,6 +20,7 @@ from alerts.board_recordings import (
 )
 
 from .queries import MOST, RANGE, TARGET, of, series, trust
+from .style import UNKNOWN
 
 JOB = 'job=~"$job"'
 _TEN = 10
@@ -42,7 +43,7 @@ _UP = series("up", TARGET)
 SEEING = f"{_UP} == 1 unless on (job, instance) {BLIND}"
 TRUST = trust(of(BLIND, TARGET), of(BLIND_SHARE, JOB))
 WATCHING = f"count({SEEING}) or on () vector(0)"
-OLDEST_ANSWER = f"max(time() - {series('last_success_timestamp_seconds', TARGET)})"
+OLDEST_ANSWER = f"max(time() - {series('last_success_timestamp_seconds', TARGET)}) or on () vector({UNKNOWN:g})"
 PACE = f"min({of(POLL_PACE, JOB)})"
 JOURNALS_OFF = f"count({of(JOURNAL_OFF, TARGET)}) or on () 0 * count({_UP})"
 SPANS_WAITING = f"sum({of(SPANS_QUEUED, JOB)})"

@@ -108,7 +108,7 @@ def _answer() -> list[g.Panel]:
             [instant(q.ANSWER_AGE)],
             unit="s",
             thresholds=steps(FINE, (120, BLIND)),
-            mappings=[between(1e9, None, "never", BLIND)],
+            mappings=[*values({UNKNOWN: ("unknown", BLIND)}), between(1e9, UNKNOWN - 1, "never", BLIND)],
             defaults={"decimals": 0, "noValue": "unknown"},
             links=runbook("AzureScheduledEventExporterDown"),
         ),

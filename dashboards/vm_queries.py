@@ -39,7 +39,7 @@ SIGHT = (
     f"max({BLIND} and {_WAS_ON_IT}) or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
 )
 """0 while its exporter sees IMDS, else why it does not."""
-ANSWER_AGE = f"time() - max({_raw('last_success_timestamp_seconds')})"
+ANSWER_AGE = f"time() - max({_raw('last_success_timestamp_seconds')}) or on () vector({UNKNOWN:g})"
 _PLACE = "vm_name, scale_set, resource_group, location, zone, fault_domain"
 _VM_INFO = series("instance_info", _NAMED)
 IDENTITY = f"topk(1, group by ({_PLACE}, vm_id, vm_size, priority, job, instance) (last_over_time({_VM_INFO}[1d])))"
