@@ -570,7 +570,10 @@ class TestLimits:
         def one(request: Request) -> Response:
             return Response(200, bodies[int(request.query)], "text/plain")
 
-        with serving({"/": one}, limits=Limits(unsent_bytes=8_000_000, grace_seconds=0.0)) as running, ExitStack() as stack:
+        with (
+            serving({"/": one}, limits=Limits(unsent_bytes=8_000_000, grace_seconds=0.0)) as running,
+            ExitStack() as stack,
+        ):
             clients = [stack.enter_context(running.connect(receive_buffer=4096)) for _ in bodies]
             for number, client in enumerate(clients):
                 client.sendall(request(f"/?{number}"))

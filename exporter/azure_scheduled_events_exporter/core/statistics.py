@@ -58,7 +58,8 @@ class Histogram:
 def _initial_transitions() -> dict[TransitionKey, int]:
     """Return the series that exist from the start: a counter that begins at 1 hides its first increase.
 
-    Each type with each transition, but only of the type's usual source: every series costs each VM of a fleet.
+    Each type with each transition, but only of the type's usual source: every series costs each VM of a fleet. Those of
+    another source exist once an event of it was seen (:meth:`Statistics.plus`).
     """
     return {
         (str(event_type), event_type.facts.usual_source, str(Scope.SELF), str(transition)): 0
@@ -148,6 +149,9 @@ class Statistics:
             key = (one.event_type, one.source, one.scope, one.transition)
             transitions[key] = transitions.get(key, 0) + 1
             is_own = one.scope == Scope.SELF
+            if is_own:  # what may come next is there as 0 before it comes
+                for transition in Transition:
+                    transitions.setdefault((*key[:3], str(transition)), 0)
             if is_own or one.approved_by in {Approver.EXPORTER, Approver.OPERATOR}:
                 _observe(latency, (one.event_type, one.approved_by), one.latency, LATENCY_BOUNDS)
             if not is_own:

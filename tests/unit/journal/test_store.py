@@ -1,7 +1,7 @@
 """The journal's tables: whatever is written comes back, is counted once, and is forgotten without being uncounted."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -91,13 +91,14 @@ def in_order(changes: list[Change]) -> list[Change]:
     return sorted(changes, key=lambda change: change.at.wall)
 
 
-def key_of(change: Change) -> tuple[str, str]:
-    """What an event does once in its life: an end is one, whatever it is called, and each new NotBefore is another."""
-    transition = change.transition
-    if transition in {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}:
-        return change.lifecycle.event_id, "end"
-    moment = change.at.wall if transition is Transition.RESCHEDULED else ""
-    return change.lifecycle.event_id, f"{transition} {moment}"
+def key_of(change: Change, returned: Collection[str]) -> tuple[str, str]:
+    """What an event does once in its life: an end, whatever it is called, unless the event is among ``returned``."""
+    event_id, transition = change.lifecycle.event_id, change.transition
+    is_end = transition in {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}
+    if is_end and event_id not in returned:
+        return event_id, "end"
+    repeats = is_end or transition in {Transition.RESCHEDULED, Transition.RETURNED}
+    return event_id, f"{transition} {change.at.wall if repeats else ''}"
 
 
 def kept(store: Store) -> list[Record]:
@@ -294,8 +295,9 @@ class TestTakeOver:
         """A transition that an event makes once in its life is there once, also if both have it."""
         half = len(changes) // 2
         first, then = changes[:half], changes[half:]
-        have = set(map(key_of, first))
-        new = [one for one in then if key_of(one) not in have]
+        returned = {one.lifecycle.event_id for one in first if one.transition is Transition.RETURNED}
+        have = {key_of(one, returned) for one in first}
+        new = [one for one in then if key_of(one, returned) not in have]
         with closing(fresh()) as disk, closing(fresh()) as memory:
             disk.record(Entry(changes=first))
             memory.record(Entry(changes=then))
