@@ -28,6 +28,7 @@ from .series import (
     WARNED,
     identified,
     seeing,
+    seen_within,
 )
 from .settings import Settings
 
@@ -146,7 +147,7 @@ def _over(settings: Settings) -> Recording:
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )
-              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])")}
+              unless on (event_id) {seen_within(INFO, pause)}
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",

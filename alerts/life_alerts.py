@@ -22,7 +22,7 @@ from .series import (
     SHOWN,
     UP,
     VM_EVENT,
-    seeing,
+    seen_within,
 )
 from .settings import Settings
 
@@ -112,7 +112,7 @@ def _overdue(settings: Settings) -> Alert:
     return _alert(
         "Overdue",
         expression(f"""
-            min by (event_id, event_type) {seeing(f"last_over_time({NOT_BEFORE}[{scrapes}])")}
+            min by (event_id, event_type) {seen_within(NOT_BEFORE, scrapes)}
             < time() - {settings.number("overdue.after")}
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
@@ -131,7 +131,7 @@ def _not_approved(settings: Settings) -> Alert:
     return _alert(
         "NotApproved",
         expression(f"""
-            min by (event_id, event_type) {seeing(f"last_over_time({APPROVAL_DUE}[{scrapes}])")}
+            min by (event_id, event_type) {seen_within(APPROVAL_DUE, scrapes)}
             < time() - {settings.number("not-approved.after")}
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {INFO}{{event_status="Started"}}

@@ -60,6 +60,11 @@ def seeing(series: str) -> str:
     return f"({series} unless on (job, instance) {BLIND})"
 
 
+def seen_within(series: str, period: str) -> str:
+    """Return the last values of ``series`` within ``period``, of exporters whose last poll in it was answered."""
+    return f"(last_over_time({series}[{period}]) unless on (job, instance) last_over_time({UP}[{period}]) == 0)"
+
+
 def identified(filtered: str = "") -> str:
     """Return instance_info with ``vm_id`` filled in, by names where IMDS gave none; ``filtered`` narrows it."""
     narrowed = f" {filtered}" if filtered else ""
