@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
+from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.core.document import API_VERSIONS
 from support.charts import CHART, helm
@@ -32,6 +33,7 @@ def test_every_flag_can_be_set() -> None:
     assert not config["additionalProperties"]
     assert set(config["properties"]) == {setting.flag for setting in SETTINGS} - CHART_OWNS
     assert config["properties"]["imds.api-version"]["enum"] == list(API_VERSIONS)
+    assert config["properties"]["approval.policy"]["enum"] == list(BUILT_IN)
 
 
 def test_schema_and_values_name_the_same() -> None:

@@ -198,7 +198,7 @@ def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy
     return Policy(
         name,
         (
-            Rule("user-requested", requested, Action.APPROVE, leader_only=turns),
+            Rule("user-asked", requested, Action.APPROVE, leader_only=turns),
             Rule("short-freeze", short, Action.APPROVE, leader_only=turns),
         ),
     )

@@ -53,6 +53,7 @@ class Machine:
     folder: Path
     stack: ExitStack
     policy: str = "off"
+    name: str = "vmss_0"
     clock: MachineClock = field(default_factory=MachineClock)
     exporter: Exporter | None = None
 
@@ -71,7 +72,7 @@ class Machine:
         if self.exporter is None:
             flags = {
                 "imds.endpoint": self.imds.url,
-                "instance.name": "vmss_0",
+                "instance.name": self.name,
                 "journal.path": str(self.folder),
                 "approval.policy": self.policy,
             }
@@ -183,3 +184,31 @@ def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
     machine.polls(0, json.dumps({"DocumentIncarnation": 1, "Events": entries}).encode(), good)
     assert machine.transitions == {"detected": 2, "approved": 1}
     assert [each.event_id for each in machine.imds.record] == [ID]
+
+
+@pytest.mark.parametrize("first_answers", [True, False])
+def test_a_secondary_approves_when_the_primary_hangs(machine: Machine, tmp_path: Path, first_answers: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
+    """One POST approves with ``documented-all``: the first VM's, or the second's after its turn if the first hangs."""
+    second = Machine(machine.imds, tmp_path / "second", machine.stack, "documented-all", "vmss_1")
+    outside = Machine(machine.imds, tmp_path / "outside", machine.stack, "documented-all", "vmss_4")
+    machine.policy = "documented-all"
+    requested = event(EventSource="User", Resources=["vmss_0", "vmss_1"])
+    started = {**requested, "EventStatus": "Started", "NotBefore": ""}
+
+    def posts() -> list[str]:
+        return [each.path for each in machine.imds.requests if each.method == "POST"]
+
+    sent_at = None
+    for at in (0, 30, 59, 60, 90, 150, 200):
+        shown = requested if sent_at is None else started
+        for vm in (machine, second, outside):
+            if vm is not machine or first_answers:
+                vm.polls(at, None, shown)
+        sent_at = at if sent_at is None and posts() else sent_at
+    assert sent_at == (0 if first_answers else 60)
+    assert len(posts()) == 1
+    assert second.transitions == {"detected": 1, "approved": 1, "started": 1}
+    approver = "external" if first_answers else "exporter"
+    assert second.exporter
+    assert list(second.exporter.poller.snapshot.statistics.approval_latency) == [("Reboot", approver)]
+    assert outside.transitions == {"detected": 1, "approved": 1, "started": 1}
