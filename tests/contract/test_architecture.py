@@ -47,3 +47,11 @@ def test_tests_and_benchmarks_do_not_depend_on_each_other() -> None:
     assert benchmarks
     wrong = r"(?m)^\s*(from|import) (unit|wire|end_to_end|contract|fuzz|trials)\b"
     assert not [path for path in benchmarks if re.search(wrong, path.read_text("utf-8"))]
+
+
+def test_no_package_is_larger_than_a_dozen_modules() -> None:
+    """Each package can be taken in at once: it has at most twelve modules, and its docstring says its role."""
+    for package in [PACKAGE, *(path.parent for path in PACKAGE.glob("*/**/__init__.py"))]:
+        modules = [path.stem for path in package.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= 12, f"{package.name} has {len(modules)} modules: group them"
+        assert ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8"))), package

@@ -55,7 +55,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledEvent:
-    """One event as one document shows it.
+    """One event as one document shows it. A new field of IMDS is added here and to :data:`EVENT_FIELDS`.
 
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty.
@@ -92,6 +92,28 @@ class ScheduledEvent:
             return Scope.UNKNOWN
         own = comparable_name(vm_name)
         return Scope.SELF if any(comparable_name(name) == own for name in self.resources) else Scope.PEER
+
+
+FieldValue = str | float | tuple[str, ...] | None
+
+EVENT_FIELDS: tuple[tuple[str, str], ...] = (
+    ("event_id", "event_id"),
+    ("event_type", "event_type"),
+    ("event_source", "source"),
+    ("resource_type", "resource_type"),
+    ("resources", "resources"),
+    ("description", "description"),
+    ("duration_seconds", "duration_seconds"),
+)
+"""The fields of an event for JSON records, log lines and spans: the name there, and the attribute of ScheduledEvent.
+
+Spans name a field ``azure.scheduled_event.<name>`` without the prefix ``event_``.
+"""
+
+
+def event_values(event: ScheduledEvent) -> dict[str, FieldValue]:
+    """Return the fields of ``event`` by name; an unknown duration is None, other unknown fields are ``""``."""
+    return {name: getattr(event, attribute) for name, attribute in EVENT_FIELDS}
 
 
 @dataclass(frozen=True, slots=True)

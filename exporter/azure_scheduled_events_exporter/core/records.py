@@ -3,7 +3,7 @@
 Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come.
 """
 
-from .event_fields import event_values
+from .document import event_values
 from .lifecycle import Change, Lifecycle, State
 from .spans import trace_id
 from .timestamp import Timestamp, iso_time

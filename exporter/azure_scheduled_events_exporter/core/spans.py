@@ -10,8 +10,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .document import Scope
-from .event_fields import event_values
+from .document import Scope, event_values
 from .lifecycle import Approver, Change, Lifecycle, Move, Transition
 from .timestamp import Timestamp, iso_time
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from . import alertmanager, exporter, grafana, here, journal, metadata_service, prometheus, tracing
 from .api import Api
 from .finding import Findings
+from .local import exporter, journal, machine, metadata_service, tracing
+from .monitoring import alertmanager, grafana, prometheus
 from .subject import Subject
 
 
@@ -21,7 +22,7 @@ class Servers:
 
 def examine(subject: Subject, servers: Servers) -> Iterator[tuple[str, Findings]]:
     """Yield each part of the chain with its findings; take all findings of one before the next."""
-    yield "This machine", here.examine(subject)
+    yield "This machine", machine.examine(subject)
     yield "Metadata service", metadata_service.examine(subject)
     yield "Journal", journal.examine(subject)
     yield "Exporter", exporter.examine(subject, servers.exporter)

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Final
 
-from azure_scheduled_events_exporter.core.recording import RecordedDocument
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 LARGEST: Final = 10 << 20
 """Bytes of all bodies together; beyond that the oldest documents are removed."""

@@ -24,12 +24,12 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.pause import ClockSample
-from azure_scheduled_events_exporter.core.recording import RecordedDocument
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from .files import (
     Identities,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED, ApprovalScheduler, Due, request_facts
 from azure_scheduled_events_exporter.core.document import Document, parse_document
-from azure_scheduled_events_exporter.core.empty_bodies import EmptyBodies
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import (
@@ -20,7 +19,6 @@ from azure_scheduled_events_exporter.core.observation import (
     observe,
     record_pause,
 )
-from azure_scheduled_events_exporter.core.recording import RecordedDocument
 from azure_scheduled_events_exporter.core.requests import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
@@ -29,9 +27,11 @@ from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentErr
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import RECENT, ApprovalRequest, Entry
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
+from .empty_bodies import EmptyBodies
 from .event_log import EventLog
 from .pause_tracker import PauseTracker
 from .schedule import PollSchedule

@@ -10,7 +10,7 @@ from math import floor
 from typing import Final
 
 from azure_scheduled_events_exporter.core.document import parse_not_before
-from azure_scheduled_events_exporter.core.recording import Recording
+from azure_scheduled_events_exporter.recording.file import Recording
 
 _NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
-from azure_scheduled_events_exporter.core.recording import Recording
-from azure_scheduled_events_exporter.core.recording import parse as parse_recording
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.recording.file import Recording
+from azure_scheduled_events_exporter.recording.file import parse as parse_recording
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .faults import Fault, FaultPlan

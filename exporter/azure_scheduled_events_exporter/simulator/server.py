@@ -18,9 +18,8 @@ from .control import Control
 from .document import WireEvent
 from .faults import FaultPlan, Window, fault_named, parse_plan, window
 from .scenario import Scenario, find, load, shipped
-from .service import Answer, Request, Seen, Service
+from .service import REQUESTS_PER_SECOND, Answer, Request, Seen, Service
 from .stage import Playlist, Stage
-from .throttle import REQUESTS_PER_SECOND
 from .timeline import Happening
 from .wire import Server
 

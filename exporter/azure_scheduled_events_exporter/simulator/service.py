@@ -24,7 +24,6 @@ from .document import (
 from .faults import Fault, Window, active
 from .instance import instance
 from .stage import Stage
-from .throttle import REFUSAL, REQUESTS_PER_SECOND, Throttle
 
 JSON: Final = "application/json; charset=utf-8"
 TEXT: Final = "text/plain; charset=utf-8"
@@ -32,7 +31,10 @@ _HTML: Final = b"<!DOCTYPE html><html><body><h1>Sign in to continue</h1></body><
 _XML: Final = b'<?xml version="1.0" encoding="utf-8"?><Error><Code>ResourceNotFound</Code></Error>'
 _EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
+_REFUSAL: Final = b"Throttle Result: Too Many Requests"
 _KEPT: Final = 20_000  # requests
+REQUESTS_PER_SECOND: Final = 5
+"""How many requests IMDS answers a VM in any second."""
 
 
 class Manner(Enum):
@@ -99,7 +101,7 @@ def _error(status: HTTPStatus, message: str) -> Answer:
 
 
 _FAULTY: Final = {
-    Fault.THROTTLE: Answer(HTTPStatus.TOO_MANY_REQUESTS, REFUSAL, TEXT),
+    Fault.THROTTLE: Answer(HTTPStatus.TOO_MANY_REQUESTS, _REFUSAL, TEXT),
     Fault.BAD_REQUEST: _error(HTTPStatus.BAD_REQUEST, "Bad request"),
     Fault.NOT_FOUND: Answer(HTTPStatus.NOT_FOUND, _XML, "application/xml"),
     Fault.METHOD_NOT_ALLOWED: _error(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed"),
@@ -109,6 +111,22 @@ _FAULTY: Final = {
     Fault.NOT_JSON: Answer(HTTPStatus.OK, _HTML, "text/html; charset=utf-8"),
     Fault.EMPTY_BODY: Answer(HTTPStatus.OK),
 }
+
+
+class Throttle:
+    """The requests answered for one VM during the last second, up to ``limit``; refused ones do not count."""
+
+    __slots__ = ("_admitted",)
+
+    def __init__(self, limit: int = REQUESTS_PER_SECOND) -> None:
+        self._admitted: deque[float] = deque(maxlen=limit)
+
+    def admits(self, now: float) -> bool:
+        """Return whether a request at ``now`` (seconds) is answered, and count it when it is."""
+        if len(self._admitted) == self._admitted.maxlen and now - self._admitted[0] < 1:
+            return False
+        self._admitted.append(now)
+        return True
 
 
 class Service:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.doctor.journal import Mount, judge_disk, mount_of, mounts
+from azure_scheduled_events_exporter.doctor.local.journal import Mount, judge_disk, mount_of, mounts
 
 MOUNTINFO = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard

@@ -6,9 +6,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.doctor.alertmanager import labels_of
-from azure_scheduled_events_exporter.doctor.routing import Matcher, inhibits, integrations, parse, routes, silenced_by
-from azure_scheduled_events_exporter.doctor.shipped import rules, shape
+from azure_scheduled_events_exporter.doctor.monitoring.alertmanager import labels_of
+from azure_scheduled_events_exporter.doctor.monitoring.routing import (
+    Matcher,
+    inhibits,
+    integrations,
+    parse,
+    routes,
+    silenced_by,
+)
+from azure_scheduled_events_exporter.doctor.monitoring.shipped import rules, shape
 from support.paths import ROOT
 from support.programs import debian
 

@@ -5,10 +5,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from azure_scheduled_events_exporter.core.recording import RecordedDocument
 from azure_scheduled_events_exporter.journal.documents import LARGEST, TABLE, Documents
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.paths import DATA
 
 

@@ -14,12 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError, within
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.times import format_duration
-
-from .api import Api, NoAnswerError, WrongAnswerError, within
-from .finding import Finding, Findings, ok, warning, wrong
-from .subject import Subject
 
 _PREFIX: Final = "azure_scheduled_events_"
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-from .api import Api, WrongAnswerError
-from .finding import Finding, Findings, ok, warning, wrong
 from .shipped import GROUPS, ShippedRules, rules, shape
-from .subject import Subject
 
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
 _SET_UP: Final = "alerts.md#set-it-up"

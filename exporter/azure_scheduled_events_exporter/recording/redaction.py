@@ -1,4 +1,4 @@
-"""Replaces names, ids and free text of a recording by stand-ins: the same stand-in for the same text everywhere. Pure.
+"""Replace names, ids and free text of a recording by stand-ins: the same stand-in for the same text everywhere. Pure.
 
 What is kept is what the life of an event depends on: times, statuses, types, sources, durations, incarnations, and how
 many VMs and events there are. A body that cannot be parsed is replaced as a whole.
@@ -8,9 +8,10 @@ import json
 import re
 from typing import Any, Final
 
-from .document import comparable_name, parse_not_before
-from .recording import RecordedDocument, Recording
-from .timestamp import iso_time
+from azure_scheduled_events_exporter.core.document import comparable_name, parse_not_before
+from azure_scheduled_events_exporter.core.timestamp import iso_time
+
+from .file import RecordedDocument, Recording
 
 LEFT: Final = (
     "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource, ResourceType, "

@@ -12,14 +12,13 @@ from typing import Final
 
 from azure_scheduled_events_exporter.core.document import API_VERSIONS, Document, comparable_name, parse_document
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
+from azure_scheduled_events_exporter.doctor.api import Answer, Api, NoAnswerError
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.imds.client import INSTANCE_API_VERSION
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.times import format_duration
-
-from .api import Answer, Api, NoAnswerError
-from .finding import Finding, Findings, ok, warning, wrong
-from .subject import Subject
 
 _FIRST_ANSWER: Final = 130.0
 """Seconds that the first request of a VM may take: it enables Scheduled Events."""

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 import yaml
 
+from azure_scheduled_events_exporter.doctor.api import Api
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.times import parse_duration
 
-from .api import Api
-from .finding import Finding, Findings, ok, warning, wrong
 from .prometheus import unreachable
 from .routing import inhibits, integrations, matchers_of, routes, silenced_by
 from .shipped import ShippedRule, rules
-from .subject import Subject
 
 _SET_UP: Final = "alerts.md#set-it-up"
 _PLACEHOLDERS: Final = ("REPLACE", "example.com")

@@ -6,7 +6,7 @@ events are current is more likely a fault than their end.
 
 from dataclasses import dataclass
 
-from .timestamp import Timestamp
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 POLLS = 3
 SECONDS = 5.0

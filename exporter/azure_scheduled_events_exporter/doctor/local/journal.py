@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, read_only
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.times import format_duration
-
-from .finding import Finding, Findings, ok, warning, wrong
-from .subject import Subject
 
 _PAGE: Final = "runbooks/AzureScheduledEventJournalNotOnDisk.md"
 _MOUNTS: Final = Path("/proc/self/mountinfo")

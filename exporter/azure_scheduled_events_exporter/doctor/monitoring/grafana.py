@@ -6,10 +6,10 @@ Sources: https://grafana.com/docs/grafana/latest/developers/http_api/ (other, da
 from http import HTTPStatus
 from typing import Any, Final
 
+from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .api import Api, WrongAnswerError
-from .finding import Finding, Findings, ok, warning, wrong
 from .prometheus import unreachable
 from .shipped import dashboards, queries
 

@@ -3,11 +3,10 @@
 from typing import Final
 
 from azure_scheduled_events_exporter.config import without_password
+from azure_scheduled_events_exporter.doctor.finding import Findings, ok, wrong
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.tracing.delivery import is_on
-
-from .finding import Findings, ok, wrong
-from .subject import Subject
 
 _PAGE: Final = "README.md#when-it-does-not-work"
 _TIMEOUT: Final = 10.0

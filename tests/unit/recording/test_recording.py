@@ -6,9 +6,9 @@ import re
 import pytest
 
 from azure_scheduled_events_exporter.core.document import parse_document
-from azure_scheduled_events_exporter.core.recording import RecordedDocument, Recording, parse, to_text
-from azure_scheduled_events_exporter.core.redaction import redact
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, parse, to_text
+from azure_scheduled_events_exporter.recording.redaction import redact
 from support.paths import PAYLOADS
 
 BODIES = [path.read_bytes() for path in sorted(PAYLOADS.glob("*.json"))]
