@@ -1,98 +1,17 @@
 """What the exporter says of an event agrees with what happened: boots, empty bodies, unwatched gaps, returns."""
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.core.pause import ClockSample
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.programs import eventually
+from support.machine import START, Machine
 
-START = 1_700_000_000.0
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
-LOG = logging.getLogger("tests.life")
-
-
-@dataclass
-class MachineClock:
-    """The clocks of a machine that boots when it is told to."""
-
-    wall: float = START
-    booted: float = START - 100_000
-    boot: int = 1
-
-    def now(self) -> Timestamp:
-        """Return this moment."""
-        return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
-
-    def booted_at(self) -> Timestamp | None:
-        """Return when this machine booted."""
-        return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
-
-    def reading(self) -> ClockSample:
-        """Return what each clock says at this moment."""
-        since_boot = self.wall - self.booted
-        return ClockSample(self.wall, since_boot, since_boot, f"boot-{self.boot}")
-
-
-@dataclass
-class Machine:
-    """A VM whose exporter is polled by hand against a real wire, at moments of our own."""
-
-    imds: Simulator
-    folder: Path
-    stack: ExitStack
-    policy: str = "off"
-    name: str = "vmss_0"
-    clock: MachineClock = field(default_factory=MachineClock)
-    exporter: Exporter | None = None
-
-    def restarts(self, *, boots_at: float | None = None) -> None:
-        """End the exporter as SIGKILL does; boot the machine too, so many seconds after START."""
-        if self.exporter:
-            self.exporter.journal.close()
-            self.exporter = None
-        if boots_at is not None:
-            self.clock.booted = START + boots_at
-            self.clock.boot += 1
-
-    def polls(self, at: float, body: bytes | None = None, *events: dict[str, object]) -> None:
-        """Poll, ``at`` seconds after START; ``body`` instead of a document of ``events``."""
-        self.clock.wall = START + at
-        if self.exporter is None:
-            flags = {
-                "imds.endpoint": self.imds.url,
-                "instance.name": self.name,
-                "journal.path": str(self.folder),
-                "approval.policy": self.policy,
-            }
-            self.exporter = Exporter(resolve(flags, {}), LOG, self.clock)
-            self.stack.callback(self.exporter.journal.close)
-        self.imds.set_document(list(events))
-        self.imds.serve_body(body)
-        poll = self.exporter.poller.poll
-        good = {Outcome.OK, Outcome.INVALID_DOCUMENT}
-        eventually(lambda: poll() in good, "a poll that is not throttled")
-
-    @property
-    def transitions(self) -> dict[str, int]:
-        """Every transition counted so far, without those that are 0."""
-        assert self.exporter
-        counted: dict[str, int] = {}
-        for (*_, transition), count in self.exporter.poller.snapshot.statistics.transitions.items():
-            if count:
-                counted[transition] = counted.get(transition, 0) + count
-        return counted
 
 
 @pytest.fixture
