@@ -61,8 +61,13 @@ def seeing(series: str) -> str:
 
 
 def seen_within(series: str, period: str) -> str:
-    """Return the last values of ``series`` within ``period``, of exporters whose last poll in it was answered."""
-    return f"(last_over_time({series}[{period}]) unless on (job, instance) last_over_time({UP}[{period}]) == 0)"
+    """Return the last values of ``series`` within ``period``, of exporters whose polls in it were answered.
+
+    An exporter that was blind in ``period`` counts only with what it shows now: what it showed before is from
+    before it was blind.
+    """
+    before = f"last_over_time({series}[{period}]) unless on (job, instance) min_over_time({UP}[{period}]) == 0"
+    return f"({seeing(series)} or ({before}))"
 
 
 def identified(filtered: str = "") -> str:

@@ -148,6 +148,22 @@ BLIND = (
         steady={REBOOT: (30, 390)},
     ),
     Story(
+        "one of two blind exporters reaches IMDS again after the end of an event",
+        (
+            Exporter(events=(Seen(gone=400),)),
+            Exporter("vmss_1", (Seen(scope="peer", gone=510),), more=blind(100, 510)),
+            replace(_blind_peer(Seen(), since=100), vm="vmss_2"),
+        ),
+        quiet={**only(REBOOT, UNREACHABLE), REBOOT: tuple(range(410, 900, 10))},
+        steady={REBOOT: (30, 390)},
+    ),
+    Story(
+        "a lone exporter reaches IMDS again, and its event is still there",
+        one(Seen(), more=blind(100, 510)),
+        quiet=only(REBOOT, UNREACHABLE, OVERDUE),
+        steady={REBOOT: (30, 900)},
+    ),
+    Story(
         "an event that a faulty answer hid for a moment is back",
         (Exporter(events=(Seen(gone=400), Seen(announced=410, first_seen=30))),),
         quiet=only(REBOOT),
