@@ -16,6 +16,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.files import file_path
 
@@ -74,7 +75,7 @@ def give_up(user: str, port: int, journal: Path | None) -> str:
         _become(*account(user), binding, journal)
     except OSError as error:
         raise ExporterError(f"root could not be given up: {error.strerror or error} (--process.user)") from None
-    for program in (os.__file__, __file__):  # parts of both are loaded when they are needed
+    for program in (os.__file__, str(exporter.__file__)):  # parts of both are loaded when they are needed
         if not os.access(program, os.R_OK):
             folder = Path(program).parent
             raise ExporterError(f"'{user}' cannot read the program in {folder}: install it where every user can")

@@ -157,7 +157,12 @@ def test_a_low_port_is_the_one_power_that_is_kept(start: Start) -> None:
 
 def refusal(site: Path, user: str, become: str = "") -> subprocess.CompletedProcess[str]:
     """Run with ``--process.user``, perhaps as somebody who is not root."""
-    parts = ("import os, sys; from azure_scheduled_events_exporter import cli, daemon", become, "sys.exit(cli.main())")
+    imports = (
+        "import os, sys",
+        "from azure_scheduled_events_exporter.commands import cli",
+        "from azure_scheduled_events_exporter.service import daemon",  # before the account that may not read it
+    )
+    parts = (*imports, become, "sys.exit(cli.main())")
     program = "; ".join(part for part in parts if part)
     flags = ("--imds.endpoint", "http://127.0.0.1:1", "--journal.path", "memory", "--process.user", user)
     return subprocess.run(
