@@ -119,7 +119,8 @@ BLIND = (
             NOT_BACK: MANY,
             TOO_LONG: (1800,),
         },
-        steady={REDEPLOY: (30, 3880), NOT_BACK: (3930, 6000), TOO_LONG: (2200, 3800)},
+        steady={REDEPLOY: (30, 3870), NOT_BACK: (3930, 6000), TOO_LONG: (2220, 3780)},
+        evaluation=30,
     ),
     Story(
         "a VM returns from its Redeploy after 20 minutes, and the event is still there",

@@ -202,7 +202,7 @@ class Story:
     """A named scenario: which exporters there are, and what each alert does at which second.
 
     ``steady`` names alerts that are one and the same and never let go from the first second to the second one;
-    ``blank`` are times without Prometheus.
+    ``blank`` are times without Prometheus; ``evaluation`` is the time between evaluations, longer for a long story.
     """
 
     name: str
@@ -211,6 +211,7 @@ class Story:
     quiet: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     steady: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     blank: tuple[tuple[int, int], ...] = ()
+    evaluation: int = EVALUATION
 
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""
@@ -223,7 +224,9 @@ class Story:
             "interval": f"{STEP}s",
             "input_series": list(self._inputs(max(moments))),
             "alert_rule_test": checks,
-            "promql_expr_test": [test for name, span in self.steady.items() for test in _steady(name, *span)],
+            "promql_expr_test": [
+                test for name, span in self.steady.items() for test in _steady(name, *span, self.evaluation)
+            ],
         }
 
     def _inputs(self, end: int) -> Iterator[dict[str, str]]:
@@ -271,36 +274,44 @@ def _check(name: str, at: int, firing: tuple[Firing, ...]) -> dict[str, object]:
     }
 
 
-def _steady(name: str, begin: int, end: int) -> Iterator[dict[str, object]]:
+def _steady(name: str, begin: int, end: int, evaluation: int) -> Iterator[dict[str, object]]:
     held = f'count_over_time(ALERTS{{alertname="{name}",alertstate="firing"}}[{end - begin}s])'
-    for expression, value in ((f"count({held})", 1), (f"min({held})", (end - begin) // EVALUATION + 1)):
+    for expression, value in ((f"count({held})", 1), (f"min({held})", (end - begin) // evaluation + 1)):
         yield {"expr": expression, "eval_time": f"{end}s", "exp_samples": [{"labels": "{}", "value": value}]}
 
 
 class Told(Protocol):
     """Whatever promtool can test."""
 
+    @property
+    def evaluation(self) -> int:
+        """The seconds between evaluations."""
+
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""
 
 
+ALERTING = tuple(group.name for group in groups(Settings()) if "-board-" not in group.name)
+"""The groups that alerts need, in their order. What only dashboards read would triple the time of a story."""
+
+
 @cache
-def _without_boards(rules: Path) -> str:
-    """Return the rules that alerts need. What only dashboards read would triple the time of a story."""
+def _of_groups(rules: Path, names: tuple[str, ...]) -> str:
     every = yaml.safe_load(rules.read_text())["groups"]
-    return json.dumps({"groups": [group for group in every if "-board-" not in group["name"]]})
+    return json.dumps({"groups": [group for group in every if group["name"] in names]})
 
 
-def promtool(folder: Path, *stories: Told, rules: Path = RULES) -> subprocess.CompletedProcess[str]:
-    """Run the stories as ``promtool test rules``; return what it said."""
+def promtool(
+    folder: Path, story: Told, rules: Path = RULES, names: tuple[str, ...] = ALERTING
+) -> subprocess.CompletedProcess[str]:
+    """Run the story as ``promtool test rules`` with the groups ``names``; return what it said."""
     file, needed = folder / "stories.json", folder / "rules.json"  # JSON is YAML
-    needed.write_text(_without_boards(rules))
-    tests = [story.to_test() for story in stories]
+    needed.write_text(_of_groups(rules, names))
     suite = {
         "rule_files": [str(needed)],
-        "evaluation_interval": f"{EVALUATION}s",
-        "group_eval_order": [group.name for group in groups(Settings()) if "-board-" not in group.name],
-        "tests": tests,
+        "evaluation_interval": f"{story.evaluation}s",
+        "group_eval_order": names,
+        "tests": [story.to_test()],
     }
     file.write_text(json.dumps(suite))
     return subprocess.run(

@@ -24,6 +24,9 @@ PAGES = {
     ("Freeze", "Platform"): "AzureScheduledEventFreeze",
 }
 
+GROUPS = tuple(f"azure-scheduled-events{name}" for name in ("-memory", "-vms", "", "-lives"))
+"""The groups of rules whose alerts are about one event, in their order."""
+
 Span = tuple[int, int]
 
 
@@ -89,15 +92,6 @@ class Fleet:
     watchers: tuple[Watcher, ...] = field(default=())
     lives: tuple[Life, ...] = field(default=())
 
-    def to_test(self) -> dict[str, object]:
-        """Return the test as promtool reads it."""
-        return {
-            "name": f"fleet {self.seed}",
-            "interval": f"{STEP}s",
-            "input_series": list(self._inputs()),
-            "promql_expr_test": [check for life in self.lives for check in self._checks(life)],
-        }
-
     def expected(self, life: Life) -> tuple[int, int, int] | None:
         """Return when the page must begin, until when it must stay, and from when on it must be gone.
 
@@ -131,7 +125,11 @@ class Fleet:
         )
         return shown[0], min(forgotten, ended[0]), min(HORIZON, last + RESOLVED_WITHIN)
 
-    def _checks(self, life: Life) -> Iterator[dict[str, object]]:
+    def checks(self) -> Iterator[dict[str, object]]:
+        """Yield what must fire when, as promtool reads it."""
+        return (check for life in self.lives for check in self._of(life))
+
+    def _of(self, life: Life) -> Iterator[dict[str, object]]:
         firing = f'ALERTS{{alertstate="firing",event_id="{life.event_id}"'
         told = 'alertname!~".*(ShortNotice|Overdue|StartedTooLong|NotApproved|VmNotBack)"'
         found = self.expected(life)
@@ -149,12 +147,17 @@ class Fleet:
         if gone < HORIZON - EVALUATION:
             yield _is(f"count(count_over_time({firing}}}[{HORIZON - gone - EVALUATION}s]))", HORIZON, None)
 
-    def _inputs(self) -> Iterator[dict[str, str]]:
+    def inputs(self) -> Iterator[dict[str, str]]:
+        """Yield every series, as promtool reads it."""
         for each in self.watchers:
             for job in each.jobs:
-                yield from self._target(each, job, f"10.0.0.{each.number}:10169", (0, each.replaced or HORIZON + STEP))
+                yield from self._target(
+                    each, job, f"10.{self.seed}.0.{each.number}:10169", (0, each.replaced or HORIZON + STEP)
+                )
                 if each.replaced is not None:
-                    yield from self._target(each, job, f"10.0.1.{each.number}:10169", (each.replaced, HORIZON + STEP))
+                    yield from self._target(
+                        each, job, f"10.{self.seed}.1.{each.number}:10169", (each.replaced, HORIZON + STEP)
+                    )
 
     def _target(self, watcher: Watcher, job: str, instance: str, there: Span) -> Iterator[dict[str, str]]:
         target = {"job": job, "instance": instance}
@@ -174,7 +177,7 @@ class Fleet:
 
         yield series("up", {}, lambda now: int(watcher.is_up(now)))
         yield series(f"{PREFIX}up", {}, lambda now: int(watcher.sees(now)) if watcher.is_up(now) else None)
-        place = {"vm_name": f"vm_{watcher.number}", "vm_id": f"id-{watcher.number}", "scale_set": "vm"}
+        place = {"vm_name": f"vm_{watcher.number}", "vm_id": f"id-{self.seed}-{watcher.number}", "scale_set": "vm"}
         yield series(f"{PREFIX}instance_info", place, up(1))
         for life in self.lives:
             scope = "self" if watcher.number == life.vm else "peer"
@@ -199,20 +202,37 @@ class Fleet:
             )
 
 
+@dataclass(frozen=True)
+class Fleets:
+    """Several fleets that one Prometheus watches at the same time, which costs little more than one of them."""
+
+    fleets: tuple[Fleet, ...]
+    evaluation: int = EVALUATION
+
+    def to_test(self) -> dict[str, object]:
+        """Return the test as promtool reads it."""
+        return {
+            "name": f"fleets {', '.join(str(each.seed) for each in self.fleets)}",
+            "interval": f"{STEP}s",
+            "input_series": [series for each in self.fleets for series in each.inputs()],
+            "promql_expr_test": [check for each in self.fleets for check in each.checks()],
+        }
+
+
 def _is(expression: str, at: int, value: float | None) -> dict[str, object]:
     samples = [] if value is None else [{"labels": "{}", "value": value}]
     return {"expr": expression, "eval_time": f"{at}s", "exp_samples": samples}
 
 
 def fleet(seed: int) -> Fleet:
-    """Return the random fleet of ``seed``."""
+    """Return the random fleet of ``seed``; its events are called E<seed>-0 and so on."""
     chance = random.Random(seed)
     size = chance.randint(1, 5)
-    lives = tuple(_life(chance, number, size) for number in range(chance.randint(1, 2)))
+    lives = tuple(_life(chance, f"E{seed}-{number}", size) for number in range(chance.randint(1, 2)))
     return Fleet(seed, tuple(_watcher(chance, number, lives) for number in range(size)), lives)
 
 
-def _life(chance: random.Random, number: int, size: int) -> Life:
+def _life(chance: random.Random, event_id: str, size: int) -> Life:
     event_type, source = chance.choice(list(PAGES))
     announced = chance.randrange(30, 300, STEP)
     notice = chance.randrange(30, 600, STEP)
@@ -224,7 +244,7 @@ def _life(chance: random.Random, number: int, size: int) -> Life:
     started: int | None = begins
     if way == "called off":
         started, gone = None, max(announced + STEP, announced + notice // 2)
-    return Life(f"E{number}", event_type, source, chance.randrange(size), announced, announced + notice, started, gone)
+    return Life(event_id, event_type, source, chance.randrange(size), announced, announced + notice, started, gone)
 
 
 def _watcher(chance: random.Random, number: int, lives: tuple[Life, ...]) -> Watcher:
