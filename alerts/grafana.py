@@ -1,4 +1,4 @@
-"""The alerts as Grafana-managed rules, in the form of its file provisioning (Grafana 10 and newer).
+"""The alerts as Grafana-managed rules, in the form of its file provisioning (Grafana 10.4.1 and newer).
 
 The recorded series still come from Prometheus: load the Prometheus rules too, or at least their recordings.
 grafanalib builds the parts; what it emits for a rule is the form of an old HTTP API, so :func:`_rule` puts it into
@@ -64,7 +64,8 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         "data": [_query(query, settings) for query in inner["data"]],
         "dashboardUid": str(alert.dashboard),
         "noDataState": "OK",  # no series is no alert
-        "execErrState": "Error",
+        # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it resolves pages.
+        "execErrState": "KeepLast",
         "for": built["for"],
         "annotations": built["annotations"],
         "labels": built["labels"],

@@ -179,6 +179,14 @@ def _scraped_twice(chain: Chain) -> Flags:
     return {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(), chain.scrape_config(job_name="again"))}
 
 
+def _labelled_target(chain: Chain) -> Flags:
+    (target,) = chain.scrape_config()["static_configs"]
+    labels = {"zone": "rack-7", "vm_name": "web-four", "team": "search"}
+    return {
+        "prometheus": chain.run_scraping_prometheus(chain.scrape_config(static_configs=[{**target, "labels": labels}]))
+    }
+
+
 def _failing_rule(text: str) -> str:
     rules = yaml.safe_load(text)
     bad = "azure_scheduled_events_up * on () group_left () azure_scheduled_events_polls_total"
@@ -353,6 +361,13 @@ FAULTS = (
     Fault("not scraped", "target", "scrape_configs", prometheus(scrape_configs=[])),
     Fault("scraped at another path", "target", "metrics_path", scraping(metrics_path="/elsewhere")),
     Fault("scraped by https", "target", "tls_config", scraping(scheme="https")),
+    Fault(
+        "target labels with our names",
+        "target-labels",
+        "exported_vm_name, exported_zone",
+        beyond(_labelled_target),
+        "warning",
+    ),
     Fault("scraped seldom", "scrape-interval", "5s", scraping(scrape_interval="10s"), "warning"),
     Fault(
         "scraped twice",

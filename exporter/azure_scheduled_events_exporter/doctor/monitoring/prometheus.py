@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .shipped import GROUPS, ShippedRules, rules, shape
@@ -73,7 +74,23 @@ def _target(subject: Subject, api: Api) -> Findings:
         return
     if len(found) == 1:
         yield ok("target", f"Prometheus scrapes this exporter as {name}.")
+    yield _target_labels(target["labels"])
     yield from _scrapes(target)
+
+
+def _target_labels(labels: Mapping[str, str]) -> Finding:
+    """Without honor_labels, a label of the target wins, and Prometheus renames that of the metric to exported_NAME."""
+    own = {name for spec in SPECS.values() for name in spec.labels}
+    clashing = sorted(own & labels.keys())
+    if not clashing:
+        return ok("target-labels", "No label of the target has the name of a label of the exporter.")
+    return warning(
+        "target-labels",
+        f"Labels of the target have names of the exporter's labels: {', '.join(clashing)}.",
+        "Rename them in relabel_configs: Prometheus renames the exporter's labels to "
+        f"{', '.join(f'exported_{name}' for name in clashing)}, so places of VMs are unknown to alerts and dashboards.",
+        "how-the-rules-work.md",
+    )
 
 
 def _port(subject: Subject) -> int:
