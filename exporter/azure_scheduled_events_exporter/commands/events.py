@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
@@ -24,7 +25,10 @@ from azure_scheduled_events_exporter.web.events_api import events_json
 
 from .table import table
 
-COLUMNS = ("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact", "Resources", "Description")
+COLUMNS = (
+    *("EventId", "Type", "Status", "Source", "Scope", "NotBefore", "Impact"),
+    *("ResourceType", "Resources", "Description"),
+)
 _NOTICE_SECONDS = 5.0
 """An answer usually takes milliseconds; after this time, the command says what it waits for."""
 
@@ -35,7 +39,8 @@ def run(config: Config, *, as_json: bool) -> int:
     Raises:
         ExporterError: IMDS gave no valid answer.
     """
-    endpoint = daemon.found(config, logs.set_up("error", "logfmt")).imds_endpoint
+    log = logs.set_up("error", "logfmt")
+    endpoint = daemon.found(config, log).imds_endpoint
     client = ImdsClient(endpoint, config.imds_api_version, RateLimiter(), threading.Event().wait)
     # First the events, so that an IMDS that cannot be reached is reported once.
     body = _scheduled_events(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
@@ -46,14 +51,26 @@ def run(config: Config, *, as_json: bool) -> int:
             vm_name = parse_instance(client.instance(config.imds_timeout)).vm_name
         except ExporterError as error:
             print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
-    known, _ = observe(Lifecycles(), document, ObservationContext(system_clock().now(), vm_name))
+    moment = system_clock().now()
+    known, _ = observe(Lifecycles(), document, ObservationContext(moment, vm_name))
+    approvals = ApprovalScheduler(config.approval_policy, log)  # only for its reasons: nothing is sent
+    approvals.due(known, vm_name, (), moment)
     now = time.time()
     if as_json:
         polls = replace(Polls(), up=not document.unreadable, last_success=now, failure="; ".join(document.unreadable))
-        snapshot = Snapshot(polls=polls, vm_name=vm_name, incarnation=document.incarnation, current=known.current)
+        snapshot = Snapshot(
+            polls=polls,
+            vm_name=vm_name,
+            incarnation=document.incarnation,
+            current=known.current,
+            approval_policy=approvals.policy,
+            approval_statuses=approvals.statuses,
+        )
         sys.stdout.write(events_json(snapshot, now).decode())
     elif known.current:
-        sys.stdout.write(table([COLUMNS, *(event_row(life, now) for life in known.current.values())]))
+        reasons = {event_id: status.reason for event_id, status in approvals.statuses.items()}
+        rows = [(*event_row(life, now), reasons.get(event_id, "")) for event_id, life in known.current.items()]
+        sys.stdout.write(table([(*COLUMNS, "Approval"), *rows]))
     elif not document.unreadable:
         print("No events.")
     for complaint in (*document.unreadable, *document.remarks):
@@ -99,6 +116,7 @@ def event_row(life: Lifecycle, now: float) -> tuple[str, ...]:
         str(life.scope),
         when,
         "unknown" if seconds is None else format_duration(seconds),
+        life.event.resource_type,
         ", ".join(life.event.resources),
         life.event.description,
     )

@@ -1,12 +1,12 @@
-"""What the log is told of polls and events, so that an operator can grep it.
+"""What is logged of polls and events, so that an operator can grep it.
 
-One line per transition; a failure that lasts is told when it begins, when it changes and when it ends.
+One line per transition; a failure that lasts is logged when it begins, when its cause changes and when it ends.
 """
 
 import logging
 from collections.abc import Iterable
 
-from azure_scheduled_events_exporter.core.document import Document
+from azure_scheduled_events_exporter.core.document import Document, event_values
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
@@ -17,7 +17,7 @@ _REMARKS_REMEMBERED = 1000
 
 
 class EventLog:
-    """Writes to ``log``; remembers only what it has told, so as not to say it again."""
+    """Writes to ``log``; remembers what it has logged, so that nothing is logged twice."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
@@ -26,18 +26,18 @@ class EventLog:
         self._since: Timestamp | None = None
         self._failed_polls = 0
 
-    def oddities(self, document: Document) -> None:
-        """Tell what is odd about ``document``, each thing once."""
+    def unexpected_content(self, document: Document) -> None:
+        """Log what is unexpected in ``document``, each thing once."""
         for remark in document.remarks:
             if remark in self._remarked:
                 continue
-            self._log.warning("odd document", extra=facts(remark=remark))
+            self._log.warning("unexpected content in Scheduled Events document", extra=facts(remark=remark))
             self._remarked[remark] = None
             if len(self._remarked) > _REMARKS_REMEMBERED:
                 del self._remarked[next(iter(self._remarked))]
 
     def changes(self, changes: Iterable[Change]) -> None:
-        """Tell each transition."""
+        """Log each transition."""
         for change in changes:
             level = logging.WARNING if change.transition is Transition.LOST else logging.INFO
             self._log.log(level, f"event {change.transition}", extra=facts(**change_facts(change)))
@@ -50,7 +50,7 @@ class EventLog:
         if self._since is None:
             self._since = began
         if reason != self._reason:
-            what = "IMDS poll fails in another way" if self._reason else "IMDS poll failed"
+            what = "IMDS poll still failing, new cause" if self._reason else "IMDS poll failed"
             level = logging.ERROR if with_traceback else logging.WARNING
             self._log.log(level, what, extra=facts(outcome=outcome, error=message), exc_info=with_traceback)
         self._reason = reason
@@ -66,16 +66,11 @@ class EventLog:
 def change_facts(change: Change) -> dict[str, object]:
     """Return what a log line says about ``change``: who, what, when, how much warning, who let it begin."""
     life = change.lifecycle
-    event = life.event
     said: dict[str, object] = {
-        "event_id": life.event_id,
-        "event_type": event.event_type,
-        "event_source": event.source,
+        **event_values(life.event),
+        "resources": ",".join(life.event.resources),
         "scope": life.scope,
-        "resources": ",".join(event.resources),
         "not_before": None if life.not_before is None else iso_time(life.not_before),
-        "duration_seconds": event.duration_seconds,
-        "description": event.description,
         "trace_id": trace_id(life.event_id),
     }
     if change.transition is Transition.DETECTED:

@@ -288,7 +288,7 @@ class Poller:
         self._held = held
         before, self._document = self._document, document
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
-        self._event_log.oddities(document)
+        self._event_log.unexpected_content(document)
         self.snapshot = replace(
             self._with(known, changes, self._late_spans(known)),
             vm_name=vm_name,

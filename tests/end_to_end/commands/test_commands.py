@@ -272,6 +272,7 @@ class TestRun:
         [detected] = [record for record in records if record["msg"] == "event detected"]
         assert detected["level"] == "info"
         assert (detected["event_id"], detected["event_type"], detected["scope"]) == (EVENT_ID, "Reboot", "self")
+        assert detected["resource_type"] == "VirtualMachine"
 
 
 class TestEvents:
@@ -284,8 +285,29 @@ class TestEvents:
         assert (done.returncode, done.stderr) == (0, "")
         head, row = done.stdout.splitlines()
         assert head.split()[:4] == ["EventId", "Type", "Status", "Source"]
-        for word in (EVENT_ID, "Reboot", "Scheduled", "Platform", "self", "vm_0, vm_1", "30s", "(in 1"):
+        for word in (
+            EVENT_ID,
+            "Reboot",
+            "Scheduled",
+            "Platform",
+            "self",
+            "vm_0, vm_1",
+            "30s",
+            "(in 1",
+            "VirtualMachine",
+        ):
             assert word in row
+
+    def test_why_an_event_is_not_approved(self, simulator: Simulator, tmp_path: Path) -> None:
+        """The table and the JSON say why the policy does not approve an event."""
+        place_event(simulator)
+        policy = tmp_path / "policy.yaml"
+        policy.write_text("rules:\n  - {name: failover first, action: hold}\n")
+        flags = ("--imds.endpoint", simulator.url, "--approval.policy", str(policy))
+        assert "held by rule 'failover first'" in command("events", *flags).stdout
+        [event] = json.loads(command("events", "--json", *flags).stdout)["events"]
+        assert (event["approval"], event["approval_due"]) == ("held by rule 'failover first'", None)
+        assert "the approval policy is off" in command("events", "--imds.endpoint", simulator.url).stdout
 
     def test_json(self, simulator: Simulator) -> None:
         """Scripts get JSON."""
