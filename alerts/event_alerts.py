@@ -22,7 +22,7 @@ def event_group(settings: Settings) -> Group:
     """Return the group of the events themselves."""
     rules: tuple[Recording | Alert, ...] = (
         *event_recordings(settings),
-        _preempt(settings),
+        *(_whatever_source(each, settings) for each in EventType if each not in (*_BY_SOURCE, EventType.FREEZE)),
         *(rule for event_type in _BY_SOURCE for rule in _by_source(event_type, settings)),
         *_freezes(settings),
         _without_notice(settings),
@@ -50,9 +50,13 @@ def _alert(event_type: EventType, text: str, severity: str, summary: str, cause:
     return Alert(name, text, severity, summary, description, Dashboard.VM)
 
 
-def _preempt(settings: Settings) -> Alert:
-    text = _soon('event_type="Preempt"', settings)
-    return _alert(EventType.PREEMPT, text, settings.text("preempt.severity"), "Azure evicts a Spot VM.")
+def _whatever_source(event_type: EventType, settings: Settings) -> Alert:
+    """Return the alert of a type without rules of its own: a type that is added to the table has this one."""
+    text = _soon(f'event_type="{event_type}"', settings)
+    summary = (
+        "Azure evicts a Spot VM." if event_type is EventType.PREEMPT else f"A VM is {event_type.facts.participle}."
+    )
+    return _alert(event_type, text, settings.text(f"{event_type.lower()}.severity"), summary)
 
 
 _SUMMARIES = {

@@ -10,11 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 SEVERITIES = ("critical", "warning", "info")
 _DAY = 86_400.0
+_LAG_SECONDS = 30.0
 
 
 class Kind(Enum):
@@ -82,6 +84,17 @@ def _severity(name: str, default: str, help_: str) -> Setting:
     return Setting(name, default, help_, Kind.SEVERITY)
 
 
+def _event_severity(event_type: EventType) -> Setting:
+    facts = event_type.facts
+    return _severity(f"{event_type.lower()}.severity", facts.severity, f"{event_type}: {facts.severity_reason}")
+
+
+def _least_notice(event_type: EventType, documented: float) -> Setting:
+    """Return the setting for a type's short notice: half a minute less than documented, since polls and scrapes lag."""
+    text = f"Less notice than this for a {event_type} is short (documented: {format_duration(documented)})."
+    return _length(f"notice.{event_type.lower()}", format_duration(documented - _LAG_SECONDS), text, 0, _DAY)
+
+
 _BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
 
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
@@ -105,21 +118,12 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 _DAY,
             ),
             _length("longest", "1h", "How long a VM may be away for an event that has started.", 60, _DAY),
-            _severity("preempt.severity", "critical", "A Spot VM is evicted."),
-            _severity("terminate.severity", "critical", "A VM is deleted, and nobody here asked for it."),
-            _severity("redeploy.severity", "critical", "A VM moves to another host, and nobody here asked for it."),
-            _severity("reboot.severity", "critical", "A VM is rebooted, and nobody here asked for it."),
-            _severity("freeze.severity", "warning", "A VM is paused for longer than freeze.short, or nobody knows."),
+            *(_event_severity(each) for each in reversed(EventType)),
             _severity("requested.severity", "warning", "Terminate, Redeploy or Reboot that a user asked for."),
             _severity("not-back.severity", "critical", "A VM has not come back from an event within longest."),
             _severity("short-notice.severity", "info", "Less notice than documented."),
             _length("freeze.short", "9s", "Shorter announced freezes only show.", 1, 600),
-            _length(
-                "notice.freeze", "14m30s", "Less notice than this for a Freeze is short (documented: 15 min).", 0, _DAY
-            ),
-            _length("notice.reboot", "14m30s", "The same for a Reboot (documented: 15 min).", 0, _DAY),
-            _length("notice.redeploy", "9m30s", "The same for a Redeploy (documented: 10 min).", 0, _DAY),
-            _length("notice.terminate", "4m30s", "The same for a Terminate (documented: 5 to 15 min).", 0, _DAY),
+            *(_least_notice(each, each.facts.documented_notice) for each in EventType if each.facts.documented_notice),
             _length("degraded-host.notice", "1d", "More notice than this means a degraded host.", 60, 7 * _DAY),
             _length("not-approved.after", "1m", "How late an approval by the policy may be.", 1, 3600),
             _length("overdue.after", "10m", "Still Scheduled so long after NotBefore.", 1, _DAY),
