@@ -1,7 +1,7 @@
-"""One running exporter: its threads, its routes, its beginning and its end.
+"""Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and takes signals, one thread polls, one asks who this VM is until it knows. They share
-nothing but the snapshot that the poller publishes.
+The main thread serves HTTP and handles signals. One thread polls, one asks for this VM's name until it is known, and
+one delivers spans. They share only the snapshot that the poller publishes.
 """
 
 import asyncio
@@ -34,12 +34,12 @@ from azure_scheduled_events_exporter.web.status_line import one_line
 
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
-from .sd_notify import ServiceManager, keep_telling
+from .sd_notify import ServiceManager, keep_notifying
 
-_IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds; the last one again and again
+_IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds between attempts; the last one repeats
 _IDENTITY_HEAD_START = 1.0
-"""The first poll waits so long for this VM's name, so that the first transitions are counted with the right scope; the
-first spans too, so that they say whose they are."""
+"""How long the first poll and the first spans wait for this VM's name, so that transitions are counted with the right
+scope and spans name their VM."""
 
 _TRACE_AGAIN_SECONDS = 60.0
 NOT_ON_AZURE = (
@@ -49,7 +49,7 @@ NOT_ON_AZURE = (
 """What to do when the metadata service cannot be reached at all."""
 
 _STOP_SECONDS = 1.5
-_LAST_WORDS_SECONDS = 1.2  # for a collector that hangs; the whole end takes less than two
+_FINAL_DELIVERY_SECONDS = 1.2  # limit for a collector that hangs; the whole shutdown takes less than 2 s
 
 
 class Exporter:
@@ -90,20 +90,20 @@ class Exporter:
         )
 
     def start(self) -> None:
-        """Begin to ask who this VM is, to poll, and to deliver spans."""
+        """Start the threads that learn this VM's name, poll, and deliver spans."""
         for work in (self._learn_identity, self._poll, self._trace):
             thread = threading.Thread(target=self._guarded, args=(work,), name=work.__name__.strip("_"), daemon=True)
             thread.start()
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """End all threads, whatever they wait for, in less than two seconds."""
+        """End all threads in less than 2 s, whatever they wait for."""
         self._ending.set()
         self._polling_client.stop()
         self._identity_client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
         if self._delivery:
-            self._delivery.stop(self.poller.open_spans(), _LAST_WORDS_SECONDS)
+            self._delivery.stop(self.poller.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self.poller.record_heartbeat()
@@ -113,13 +113,11 @@ class Exporter:
         return self._ending.wait(max(0.0, seconds))
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        """Run ``work``; if it fails, end the process: an exporter that no longer polls would look all quiet."""
+        """Run ``work``. If it raises, end the process: an exporter that no longer polls would show stale events."""
         try:
             work()
         except Exception:  # noqa: BLE001 - whatever it is
-            self._log.exception(
-                "a thread failed, so the exporter ends; start it again", extra=facts(thread=work.__name__)
-            )
+            self._log.exception("a thread failed, so the exporter exits; restart it", extra=facts(thread=work.__name__))
             self.failed()
 
     def _poll(self) -> None:
@@ -134,15 +132,13 @@ class Exporter:
             try:
                 self._delivery.run()
             except Exception:  # noqa: BLE001 - whatever it is
-                self._log.exception(
-                    "delivering spans failed; it is tried again", extra=facts(seconds=_TRACE_AGAIN_SECONDS)
-                )
+                self._log.exception("span delivery failed; retrying", extra=facts(seconds=_TRACE_AGAIN_SECONDS))
                 if not self._wait(_TRACE_AGAIN_SECONDS):
                     continue
             return
 
     def identify(self) -> str:
-        """ApprovalRequest once who this VM is; return why that failed, or ``""``.
+        """Ask IMDS once which VM this is. Return why that failed, or ``""``.
 
         Raises:
             Stopped: the process is to end.
@@ -187,16 +183,16 @@ def run(
     started: Callable[[str, int], None] | None = None,
     budget: RateLimiter | None = None,
 ) -> int:
-    """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is told scheme and port.
+    """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is called with scheme and port.
 
-    Only who polls something else than IMDS may hand in another ``budget`` of requests.
+    Pass another ``budget`` of requests only if the endpoint is not IMDS.
 
     Raises:
-        ExporterError: the endpoint cannot be discovered, root not be given up, or the address not be listened on.
+        ExporterError: the endpoint cannot be discovered, root cannot be given up, or listening fails.
     """
     for warning in warnings(config):
         log.warning(warning)
-    config = found(config, log)  # by DHCP, which may need root
+    config = found(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
     return asyncio.run(_serve(config, log, started, budget, root))
@@ -254,10 +250,10 @@ async def _serve(
         started("https" if access and access.tls else "http", server.port)
     exporter.start()
     manager, poller = ServiceManager(os.environ), exporter.poller
-    telling = loop.create_task(keep_telling(manager, poller.overdue_seconds, lambda: one_line(poller.snapshot)))
+    notifications = loop.create_task(keep_notifying(manager, poller.overdue_seconds, lambda: one_line(poller.snapshot)))
     await ending.wait()
-    telling.cancel()
-    manager.tell("STOPPING=1", "STATUS=ending")
+    notifications.cancel()
+    manager.notify("STOPPING=1", "STATUS=ending")
     exporter.stop()
     await server.stop()
     log.info("ended")

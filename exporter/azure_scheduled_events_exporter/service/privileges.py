@@ -1,11 +1,12 @@
-"""Root, given up: what a process that was started with it does before it listens to anybody.
+"""Give up root before the exporter listens.
 
-Whoever names a user (``--process.user``) becomes that user, with no way back. Whoever does not stays uid 0, since
-program, journal and certificates may be anybody's, but of root's capabilities only the one over files is left: no raw
-sockets, no other users' processes, no mounts. Files of root are a way to become root again, so only a named user is a
-boundary. To listen on a port below 1024 is kept where that is asked for. Where there is no root, nothing is done.
+With ``--process.user``, the process becomes that user and cannot return. Without it, the process stays uid 0, because
+program, journal and certificates may belong to any user, but of its capabilities it keeps only access to files: no raw
+sockets, no other users' processes, no mounts. Write access to root's files is a way back to root, so only a named user
+is a security boundary. For a port below 1024, the capability to listen there is kept. A process that is not root
+changes nothing.
 
-Capabilities belong to a thread: call this before there is a second one.
+Capabilities belong to a thread: call this before a second thread starts.
 """
 
 import glob
@@ -56,7 +57,7 @@ def give_up(user: str, port: int, journal: Path | None) -> str:
     """Give up root, if this process has it, and return what was done for the log; ``""`` if it has none.
 
     Args:
-        user: the account to become; ``""`` to stay root with little of its power.
+        user: the account to become; ``""`` to stay uid 0 without most capabilities.
         port: where the process will listen.
         journal: the journal's file or folder, handed over to ``user``; None if it has none.
 
@@ -70,7 +71,7 @@ def give_up(user: str, port: int, journal: Path | None) -> str:
         return ""
     binding = (1 << _CAP_NET_BIND_SERVICE) if 0 < port < _FIRST_OPEN_PORT else 0
     if not user or account(user)[0] == 0:
-        return _lose_powers((1 << _CAP_DAC_OVERRIDE) | binding)
+        return _drop_capabilities((1 << _CAP_DAC_OVERRIDE) | binding)
     try:
         _become(*account(user), binding, journal)
     except OSError as error:
@@ -99,19 +100,19 @@ def _become(uid: int, gid: int, kept: int, journal: Path | None) -> None:
         _reduce_capabilities(kept)
 
 
-def _lose_powers(kept: int) -> str:
+def _drop_capabilities(kept: int) -> str:
     if sys.platform != "linux":
         return "kept"
     try:
-        _prctl(_PR_SET_NO_NEW_PRIVS)  # else a program that it runs would have them again
+        _prctl(_PR_SET_NO_NEW_PRIVS)  # else a program that it starts could regain them
         _reduce_capabilities(kept)
-    except OSError:  # whoever forbids that has taken them already: a sandbox, a container
+    except OSError:  # a sandbox or container forbids it, and has dropped them already
         return "kept"
     return "kept, without most of its capabilities: --process.user gives it up"
 
 
 def _hand_over(journal: Path, uid: int, gid: int) -> None:
-    """Give the journal to the user it is written by: the folder if it is ours, and the files that root left in it."""
+    """Make the user the owner of the journal: of the folder if it is named after us, and of files that root created."""
     if sys.platform == "win32":
         return
     file = file_path(journal)
@@ -122,7 +123,7 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
     elif folder.name == _FOLDER:
         os.chown(folder, uid, gid, follow_symlinks=False)
     for each in folder.glob(f"{glob.escape(file.name)}*"):
-        with suppress(OSError):  # a link, which is followed to nobody's file
+        with suppress(OSError):  # a symbolic link is not followed
             descriptor = os.open(each, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 found = os.fstat(descriptor)
@@ -137,7 +138,7 @@ def _prctl(option: int) -> None:
 
 
 def _reduce_capabilities(kept: int) -> None:
-    """Have no capabilities but those of ``kept`` that there are now, a bit for each; hand none on."""
+    """Drop all capabilities except those in ``kept``, a bit for each; child processes inherit none."""
     import ctypes  # noqa: PLC0415 - 0.4 MiB, for root only
 
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)

@@ -1,8 +1,7 @@
-"""Tells the service manager how this process does: ready, alive, ending, and one line for people.
+"""Notify systemd that this process is ready, alive or stopping, and send a one-line status.
 
-It speaks systemd's protocol, datagrams of ``NAME=VALUE`` lines to the socket that ``$NOTIFY_SOCKET`` names. It knows
-nothing of polling; who is alive, and the line for people, are handed in. Without a service manager it does nothing,
-and it never waits for one.
+Messages are datagrams of ``NAME=VALUE`` lines to the socket that ``$NOTIFY_SOCKET`` names. Without that variable,
+nothing is sent. Sending never blocks. Liveness and status are passed in: this module does not know polling.
 
 Source: https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
 """
@@ -13,19 +12,22 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 
+from azure_scheduled_events_exporter.errors import one_line
+
 _LONGEST_STATUS = 300
 _TICK_SECONDS = 2.0
 """How long ``systemctl status`` may lag behind."""
 
 
 class ServiceManager:
-    """The one who started this process, if that is systemd (or speaks as it does).
+    """The service manager that started this process: systemd, or one with the same protocol.
 
     Args:
-        environment: where it says how to reach it.
+        environment: the variables of this process; ``NOTIFY_SOCKET`` and ``WATCHDOG_USEC`` are read.
 
     Attributes:
-        watchdog_seconds: it ends and restarts this process when it hears nothing for so long; None if it does not.
+        watchdog_seconds: time without ``WATCHDOG=1`` after which the manager restarts this process; None if it never
+            does.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -34,11 +36,11 @@ class ServiceManager:
 
     @property
     def is_there(self) -> bool:
-        """Whether anybody wants to be told."""
+        """Whether there is a service manager to notify."""
         return self._address is not None
 
-    def tell(self, *lines: str) -> bool:
-        """Send ``lines`` as one message, at once or not at all; return whether it was taken."""
+    def notify(self, *lines: str) -> bool:
+        """Send ``lines`` as one message without blocking; return whether it was sent."""
         if self._address is None or sys.platform == "win32":
             return False
         try:
@@ -50,49 +52,45 @@ class ServiceManager:
         return True
 
 
-async def keep_telling(manager: ServiceManager, overdue_seconds: Callable[[], float], words: Callable[[], str]) -> None:
-    """Say READY=1, then for ever how things are; ends only by being cancelled. Begin when the port answers.
+async def keep_notifying(
+    manager: ServiceManager, overdue_seconds: Callable[[], float], status_line: Callable[[], str]
+) -> None:
+    """Send READY=1, then status and watchdog messages until cancelled. Call it when the port answers.
 
     Args:
-        manager: whom to tell.
+        manager: the receiver.
         overdue_seconds: by how many seconds the poll loop exceeds every wait it announced; at most 0 when healthy.
-        words: the line for people.
+        status_line: returns the status that ``systemctl status`` shows.
 
-    A manager with a watchdog hears that the process is alive while this loop turns and the work is late by less than
-    half the watchdog's time.
+    With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than half of
+    ``watchdog_seconds``.
     """
     if not manager.is_there:
         return
     patience = manager.watchdog_seconds
     tick = _TICK_SECONDS if patience is None else min(_TICK_SECONDS, patience / 4)
-    is_ready, told = False, ""
+    is_ready, sent = False, ""
     while True:
-        status = f"STATUS={_one_line(_worded(words))}"
+        status = f"STATUS={one_line(_text_of(status_line), _LONGEST_STATUS)}"
         lines = [] if is_ready else ["READY=1"]
-        if status != told:
+        if status != sent:
             lines.append(status)
         if patience is not None and overdue_seconds() < patience / 2:
             lines.append("WATCHDOG=1")
-        if lines and manager.tell(*lines):
-            is_ready, told = True, status
+        if lines and manager.notify(*lines):
+            is_ready, sent = True, status
         await asyncio.sleep(tick)
 
 
-def _worded(words: Callable[[], str]) -> str:
+def _text_of(status_line: Callable[[], str]) -> str:
     try:
-        return words()
-    except Exception as error:  # noqa: BLE001 - a line that cannot be worded is no reason for a restart
-        return f"running; its status cannot be said: {error!r}"
-
-
-def _one_line(text: str) -> str:
-    """What can neither end the line, and so say something else in our name, nor fill the screen."""
-    line = "".join(c if c.isprintable() else " " for c in text)
-    return line if len(line) <= _LONGEST_STATUS else f"{line[: _LONGEST_STATUS - 1]}…"
+        return status_line()
+    except Exception as error:  # noqa: BLE001 - a status that cannot be rendered must not cause a restart
+        return f"running; status unavailable: {error!r}"
 
 
 def _address(text: str) -> str | None:
-    """The socket's address: a path, or ``@name`` in the abstract namespace; None for what is not spoken here."""
+    """The socket's address: a path, or ``@name`` in the abstract namespace; None for anything else."""
     if sys.platform == "win32" or text[:1] not in {"/", "@"}:
         return None
     return f"\0{text[1:]}" if text.startswith("@") else text

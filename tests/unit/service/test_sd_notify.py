@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.service.sd_notify import ServiceManager, keep_telling
+from azure_scheduled_events_exporter.service.sd_notify import ServiceManager, keep_notifying
 
 QUICK = "400000"  # microseconds of a watchdog that is fed every 0.1 s
 
@@ -37,19 +37,19 @@ def tell_for_a_while(
     overdue_seconds: Callable[[], float] = lambda: 0.0,
     words: Callable[[], str] = lambda: "fine",
 ) -> list[str]:
-    """All lines that were told until they are enough."""
+    """All lines that were sent, until there are enough."""
 
     async def scene() -> list[str]:
         loop = asyncio.get_running_loop()
         manager.settimeout(0)
-        telling = loop.create_task(keep_telling(ServiceManager(environment), overdue_seconds, words))
+        notifications = loop.create_task(keep_notifying(ServiceManager(environment), overdue_seconds, words))
         lines: list[str] = []
         async with asyncio.timeout(30):
             while not enough(lines):
                 lines += (await loop.sock_recv(manager, 65536)).decode().split("\n")
-        telling.cancel()
+        notifications.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await telling
+            await notifications
         return lines
 
     return asyncio.run(scene())
@@ -58,7 +58,7 @@ def tell_for_a_while(
 def test_message(listening: tuple[str, socket.socket]) -> None:
     """Lines arrive as one message."""
     path, manager = listening
-    assert ServiceManager({"NOTIFY_SOCKET": path}).tell("STOPPING=1", "STATUS=ending")
+    assert ServiceManager({"NOTIFY_SOCKET": path}).notify("STOPPING=1", "STATUS=ending")
     assert heard(manager) == ["STOPPING=1", "STATUS=ending"]
 
 
@@ -101,9 +101,9 @@ def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -
 def test_full_queue_is_no_wait_and_no_loss(listening: tuple[str, socket.socket]) -> None:
     """A manager that reads nothing for a while holds nobody, and hears of readiness when it reads again."""
     path, manager = listening
-    teller = ServiceManager({"NOTIFY_SOCKET": path})
+    notifier = ServiceManager({"NOTIFY_SOCKET": path})
     count = 0
-    while teller.tell("EXTEND_TIMEOUT_USEC=1"):
+    while notifier.notify("EXTEND_TIMEOUT_USEC=1"):
         count += 1
     turns = 0
     enough = asyncio.Event()
@@ -118,12 +118,12 @@ def test_full_queue_is_no_wait_and_no_loss(listening: tuple[str, socket.socket])
         return "fine"
 
     async def scene() -> None:
-        telling = asyncio.create_task(
-            keep_telling(ServiceManager({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}), lambda: 0.0, words)
+        notifications = asyncio.create_task(
+            keep_notifying(ServiceManager({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": QUICK}), lambda: 0.0, words)
         )
         async with asyncio.timeout(30):
             await enough.wait()
-        telling.cancel()
+        notifications.cancel()
 
     asyncio.run(scene())
     assert heard(manager) == ["READY=1", "STATUS=fine", "WATCHDOG=1"]
@@ -134,7 +134,7 @@ def test_full_queue_is_no_wait_and_no_loss(listening: tuple[str, socket.socket])
     [
         ("Reboot of vm\nMAINPID=1", "STATUS=Reboot of vm MAINPID=1"),
         ("x\u202ey\udc80z", "STATUS=x y z"),
-        ("x" * 1000, f"STATUS={'x' * 299}…"),
+        ("x" * 1000, f"STATUS={'x' * 297}..."),
     ],
 )
 def test_status_is_one_line_of_text(text: str, line: str, listening: tuple[str, socket.socket]) -> None:
@@ -154,12 +154,12 @@ def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None
 @pytest.mark.parametrize("name", ["", "vsock:2:1234", "relative/path", "/nobody/listens/here", f"/{'x' * 200}"])
 def test_nobody_there(name: str) -> None:
     """Without a manager, or with one that cannot be reached, nothing happens."""
-    assert not ServiceManager({"NOTIFY_SOCKET": name} if name else {}).tell("READY=1")
+    assert not ServiceManager({"NOTIFY_SOCKET": name} if name else {}).notify("READY=1")
 
 
 def test_telling_nobody_ends_at_once() -> None:
     """Without a manager no time is spent on it."""
-    asyncio.run(keep_telling(ServiceManager({}), lambda: 0.0, lambda: "fine"))
+    asyncio.run(keep_notifying(ServiceManager({}), lambda: 0.0, lambda: "fine"))
 
 
 @pytest.mark.parametrize(
