@@ -1,0 +1,85 @@
+"""What a real Alertmanager delivers beside a page, and what it keeps silent."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from alerts import Settings, resolve
+from alerts.rules import alerts
+from support.paging import Alertmanager, Receiver, receivers
+from support.programs import eventually, fetch
+
+QUICK = {"group.wait": "1s", "group.interval": "1s"}
+RULES = {alert.name.removeprefix("AzureScheduledEvent"): alert for alert in alerts(Settings())}
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """An Alertmanager and those whom it notifies."""
+
+    alertmanager: Alertmanager
+    receiver: Receiver
+
+    def fire(self, event_id: str, *names: str) -> None:
+        """Raise alerts about a Reboot, with the labels that the rules give them."""
+        event = {"event_id": event_id, "event_type": "Reboot"}
+        raised = [
+            {"labels": {"alertname": RULES[name].name, **event, **RULES[name].all_labels()}, "annotations": {}}
+            for name in names
+        ]
+        address = f"{self.alertmanager.url}/api/v2/alerts"
+        answer = fetch(address, "POST", json.dumps(raised).encode(), Content_Type="application/json")
+        assert answer.status == 200, answer.body
+
+    def told(self, event_id: str) -> set[tuple[str, str]]:
+        """Return to whom which alerts of the event were delivered."""
+        return {
+            (each.path, alert["labels"]["alertname"].removeprefix("AzureScheduledEvent"))
+            for each in self.receiver.webhooks()
+            for alert in each.body["alerts"]
+            if alert["labels"]["event_id"] == event_id
+        }
+
+    def state(self, event_id: str, name: str) -> list[str]:
+        """Return the states that Alertmanager gives the alert."""
+        return [
+            each["status"]["state"]
+            for each in self.alertmanager.alerts()
+            if (each["labels"]["event_id"], each["labels"]["alertname"]) == (event_id, RULES[name].name)
+        ]
+
+
+@pytest.fixture(scope="module")
+def delivery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
+    """One Alertmanager with the generated configuration."""
+    folder = tmp_path_factory.mktemp("delivery")
+    with Receiver() as receiver, Alertmanager(folder, resolve({**receivers(receiver.url), **QUICK})) as alertmanager:
+        yield Delivery(alertmanager, receiver)
+
+
+@pytest.mark.parametrize("name", ["Overdue", "NotApproved", "StartedTooLong", "VmNotBack"])
+def test_delivered_beside_a_page(delivery: Delivery, name: str) -> None:
+    """What is unusual about the life of a critical event is delivered, although the event has a page."""
+    delivery.fire(name, "Reboot", name)
+    path = "/pager" if RULES[name].severity == "critical" else "/tickets"
+    expected = {("/pager", "Reboot"), (path, name)}
+    eventually(lambda: delivery.told(name) == expected, f"the page and {name} are delivered")
+
+
+@pytest.mark.parametrize("name", ["DegradedHost", "RebootRequested"])
+def test_silent_beside_a_page(delivery: Delivery, name: str) -> None:
+    """A warning that says no more than the page of its event is not delivered."""
+    event_id = f"silent {name}"
+    delivery.fire(event_id, "Reboot")
+    eventually(lambda: delivery.told(event_id) == {("/pager", "Reboot")}, "the page is delivered")
+    delivery.fire(event_id, name)
+    eventually(lambda: delivery.state(event_id, name) == ["suppressed"], "the warning is suppressed")
+    assert delivery.told(event_id) == {("/pager", "Reboot")}
+
+
+def test_a_warning_alone_is_delivered(delivery: Delivery) -> None:
+    """The same warning of an event without a page makes a ticket."""
+    delivery.fire("alone", "DegradedHost")
+    eventually(lambda: delivery.told("alone") == {("/tickets", "DegradedHost")}, "the ticket is delivered")
