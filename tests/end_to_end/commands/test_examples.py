@@ -89,7 +89,7 @@ def test_example_policies_hold_what_is_deleted() -> None:
         for rule in load(EXAMPLES / "policies" / f"{name}.yaml").rules:
             if rule.action is Action.HOLD and (rule.match.event_type is None or "Preempt" in rule.match.event_type):
                 break
-            if rule.match.event_source == {"User"}:
+            if rule.match.event_source == frozenset({"User"}):
                 continue
             assert rule.match.event_type is not None
             assert "Preempt" not in rule.match.event_type, (name, rule.name)

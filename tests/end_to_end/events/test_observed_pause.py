@@ -308,8 +308,8 @@ class TestReboot:
         assert guest.pauses == {"Reboot": (1, 85.5)}
 
     def test_in_order_before_the_start_was_seen(self, guest: Guest) -> None:
-        """A guest that is shut down in order ends the exporter first, which remembers when."""
-        guest.polls(event("Reboot", "Scheduled"))
+        """A guest that is shut down in order at NotBefore ends the exporter first, which remembers when."""
+        guest.polls(event("Reboot", "Scheduled") | {"NotBefore": formatdate(START, usegmt=True)})
         guest.dies(in_order=True)
         guest.reboots(120)
         guest.polls()

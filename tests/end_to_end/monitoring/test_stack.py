@@ -70,12 +70,12 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
 
         play = fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 4}')
         assert play.status == 200, play
-        stack.wait_for_line(r"pages +\| [\d:]{8} PAGE   Preempt: web-4: web-4 of scale set web is evicted\.")
+        stack.wait_for_line(r"pages +\| [\d:]{8} PAGE   Preempt: web-4 \(scale set web\): .* will be evicted\.")
         assert {each["labels"]["alertname"] for each in ask(f"{alertmanager}/api/v2/alerts")} >= {
             "AzureScheduledEventPreempt"
         }
         page = fetch(f"{pages}/").body.decode()
-        assert '<article class="PAGE"><h2>Preempt: web-4</h2>' in page
+        assert '<article class="PAGE"><h2>Preempt: web-4 (scale set web)</h2>' in page
         runbook = fetch(re.search(rf'"({pages}/runbooks/\w+\.md)">Runbook', page)[1])  # type: ignore[index]  # else it fails here
         assert runbook.body.startswith(b"# AzureScheduledEventPreempt")
         seen = 'count(azure_scheduled_events_event_info{event_type="Preempt"})==5'
