@@ -87,6 +87,15 @@ BLIND = (
         steady={REDEPLOY: (300, 990), DEGRADED: (30, 290)},
     ),
     Story(
+        "an event is moved far away while a blind peer still shows it near",
+        (
+            Exporter(events=(Seen("Redeploy", gone=300), Seen("Redeploy", announced=300, not_before=3 * DAY))),
+            _blind_peer(Seen("Redeploy"), since=100),
+        ),
+        quiet={**only(REDEPLOY, DEGRADED, UNREACHABLE), REDEPLOY: (310, 600, 1200)},
+        steady={REDEPLOY: (30, 290), DEGRADED: (300, 1200)},
+    ),
+    Story(
         "an event is called off while a blind peer still shows it",
         (Exporter(events=(Seen(gone=400),)), _blind_peer(Seen(), since=100)),
         quiet={
@@ -303,6 +312,11 @@ OTHERS = (
         steady={THROTTLED: (400, 1200)},
     ),
     Story(
+        "IMDS throttles a few polls while others are answered",
+        (Exporter(more={"polls_total throttled": counting(0, 100, 0.05)}),),
+        quiet=only(),
+    ),
+    Story(
         "the source of an event is empty for one api-version",
         (
             Exporter(events=(Seen(source=""),)),
@@ -365,6 +379,11 @@ OTHERS = (
             )
         },
         quiet={**only(NO_EXPORTERS, until=3000), NO_EXPORTERS: (0, 300, 600, 890)},
+    ),
+    Story(
+        "one of two targets is gone from discovery",
+        (Exporter(gone=600), Exporter("vmss_1")),
+        quiet=only(until=3000),
     ),
     Story(
         "a VM is deleted at its NotBefore, before anybody scrapes Started",

@@ -1,6 +1,6 @@
 """The stories in which an alert fires, with every word that it then says."""
 
-from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION, EventType
 from support.alert_scenarios import (
     DOWN,
     FREEZE,
@@ -189,6 +189,22 @@ FIRING = (
             )
         },
         quiet={FREEZE: MANY},
+    ),
+    Story(
+        "a live migration that interrupts nothing: its duration is 0",
+        one(Seen("Freeze", duration=0, started=930, gone=1400)),
+        fires={
+            (SHORT_FREEZE, 60): (
+                Firing(
+                    row("Freeze", "info"),
+                    "Azure pauses a VM for a few seconds, or not at all.",
+                    f"{WHO} will be paused for less than 9s. {at('00:15:30', '14m 30s')} {NO_INTERRUPTION} "
+                    f"{LOST_FREEZE} Event E1.",
+                ),
+            )
+        },
+        quiet={FREEZE: MANY},
+        steady={SHORT_FREEZE: (30, 1390)},
     ),
     Story(
         "a host fails",
