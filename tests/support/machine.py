@@ -50,6 +50,7 @@ class Machine:
     stack: ExitStack
     policy: str = "off"
     name: str = "vmss_0"
+    timeout: str = "10s"
     clock: MachineClock = field(default_factory=MachineClock)
     exporter: Exporter | None = None
 
@@ -71,18 +72,27 @@ class Machine:
     def looks(self, at: float) -> None:
         """Poll what the simulator shows ``at`` seconds after START."""
         self.clock.wall = START + at
+        self.begins()
+        good = {Outcome.OK, Outcome.INVALID_DOCUMENT}
+        eventually(lambda: self.outcome() in good, "a poll that is not throttled")
+
+    def begins(self) -> None:
+        """Start the exporter if it does not run; nothing is polled yet."""
         if self.exporter is None:
             flags = {
                 "imds.endpoint": self.imds.url,
+                "imds.timeout": self.timeout,
                 "instance.name": self.name,
                 "journal.path": str(self.folder),
                 "approval.policy": self.policy,
             }
             self.exporter = Exporter(resolve(flags, {}), LOG, self.clock, RateLimiter(1000))
             self.stack.callback(self.exporter.journal.close)
-        poll = self.exporter.poller.poll
-        good = {Outcome.OK, Outcome.INVALID_DOCUMENT}
-        eventually(lambda: poll() in good, "a poll that is not throttled")
+
+    def outcome(self) -> Outcome:
+        """Poll once more at this moment, and return what came of it."""
+        assert self.exporter
+        return self.exporter.poller.poll()
 
     @property
     def transitions(self) -> dict[str, int]:

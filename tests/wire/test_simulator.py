@@ -121,7 +121,7 @@ def test_vms_have_their_own_addresses(simulator: Simulator) -> None:
 def test_scenario_runs_and_is_recorded() -> None:
     """A scenario plays by itself in compressed real time, is told as it happens, and recorded with its moments."""
     told: list[Happening] = []
-    with Simulator("live-migration", speed=5000, seed=7, tell=told.append) as running:
+    with Simulator("live-migration", speed=5000, seed=7, on_happening=told.append) as running:
         began = running.now()
         wait_for(lambda: len(told) == 3)
         assert tuple(told) == running.record

@@ -44,7 +44,7 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
     config = resolve({**defaults, **_JOURNAL, **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
     lines = _Lines()
-    with Simulator("all", speed=factor, loop=True, tell=lines.happened) as simulator:
+    with Simulator("all", speed=factor, loop=True, on_happening=lines.happened) as simulator:
         config = replace(config, imds_endpoint=simulator.url)
         log = logs.set_up(config.log_level, config.log_format)
 

@@ -13,13 +13,13 @@ from azure_scheduled_events_exporter.core.pause import ClockSample, gap
 from .clock import Clock
 
 TICK_SECONDS = 0.05
-"""A pause is known to the length of a tick, and looking twenty times a second costs a thousandth of a CPU."""
+"""A pause is known to within a tick; sampling twenty times a second costs a thousandth of a CPU."""
 STEP_SECONDS = 0.25
-"""A pause in a wait hides behind what is left of it, so while one may come, a poll is waited for in such steps."""
+"""A pause within a wait is masked by the rest of it, so while one may come, waits are split into such steps."""
 
 
 class SamplingMode(Enum):
-    """How closely to look."""
+    """How often to sample the clocks."""
 
     REST = auto()  # at each wait between polls: two readings, no more
     ALERT = auto()  # at each step of it
@@ -27,7 +27,7 @@ class SamplingMode(Enum):
 
 
 class PauseDetector:
-    """Remembers the largest gap in the rhythm since it was last asked for it.
+    """Remembers the largest delay of a wake-up since :meth:`take` was last called.
 
     Args:
         clock: this machine's clocks.
@@ -38,7 +38,7 @@ class PauseDetector:
         self._clock = clock
         self._wait = wait
         self._lock = threading.Lock()
-        self._attention = SamplingMode.REST
+        self._mode = SamplingMode.REST
         self._ticker: threading.Thread | None = None
         self._next_tick: ClockSample | None = None
         self._taken: ClockSample | None = None
@@ -46,14 +46,14 @@ class PauseDetector:
 
     @property
     def ticks(self) -> bool:
-        """Whether it ticks, so that no time goes unwatched."""
+        """Whether a thread samples at every tick, so that no time goes unwatched."""
         return self._ticker is not None
 
     def wait(self, seconds: float) -> bool:
-        """Wait as the one handed in does, and notice if it took longer."""
+        """Wait ``seconds``, or until the process is to end, and record by how much the wait was late."""
         left = max(0.0, seconds)
         while True:
-            part = min(left, STEP_SECONDS) if self._attention is SamplingMode.ALERT else left
+            part = min(left, STEP_SECONDS) if self._mode is SamplingMode.ALERT else left
             due = self._clock.reading().after(part)
             if self._wait(part):
                 return True
@@ -65,21 +65,21 @@ class PauseDetector:
             if left <= 0.0:
                 return False
 
-    def attend(self, attention: SamplingMode) -> None:
-        """Look so closely from now on. One thread at a time may call."""
-        if attention is self._attention:
+    def set_mode(self, mode: SamplingMode) -> None:
+        """Sample in ``mode`` from now on. One thread at a time may call."""
+        if mode is self._mode:
             return
-        if self._attention is SamplingMode.REST:
+        if self._mode is SamplingMode.REST:
             self._taken = self._clock.reading()
-        self._attention, self._ticker = attention, None
+        self._mode, self._ticker = mode, None
         with self._lock:
-            self._next_tick = self._clock.reading().after(TICK_SECONDS) if attention is SamplingMode.CLOSE else None
-        if attention is SamplingMode.CLOSE:
-            self._ticker = threading.Thread(target=self._run, name="rhythm", daemon=True)
+            self._next_tick = self._clock.reading().after(TICK_SECONDS) if mode is SamplingMode.CLOSE else None
+        if mode is SamplingMode.CLOSE:
+            self._ticker = threading.Thread(target=self._run, name="pause-detector", daemon=True)
             try:
                 self._ticker.start()
             except RuntimeError:  # no more threads: the waits between polls must do
-                self._attention, self._ticker = SamplingMode.ALERT, None
+                self._mode, self._ticker = SamplingMode.ALERT, None
                 with self._lock:
                     self._next_tick = None
 
@@ -88,8 +88,8 @@ class PauseDetector:
         with self._lock:
             self._look()
             largest, self._largest = self._largest, 0.0
-        if self._attention is not SamplingMode.REST and self._taken is not None:
-            # Where one clock stood still and another did not, it shows afterwards too, whoever looked meanwhile.
+        if self._mode is not SamplingMode.REST and self._taken is not None:
+            # If one clock stopped and another did not, a comparison shows it afterwards too, whoever sampled meanwhile.
             before, self._taken = self._taken, self._clock.reading()
             largest = max(largest, gap(before.after(self._taken.monotonic - before.monotonic), self._taken))
         return round(largest, 3)

@@ -1,7 +1,8 @@
-"""Watches for pauses of this VM, beside the poller: how closely, and across the end of this process.
+"""Measures pauses of this VM for the poller, also across a restart of this process.
 
-Owns the rhythm and the signs of life in the journal; what a gap means is ``core.pause``'s, whose pause it was
-``core.lifecycle``'s. Only the poller's thread calls, but for :meth:`PauseTracker.record_heartbeat` at the end.
+Chooses the sampling mode and keeps the heartbeat in the journal. ``core.pause`` decides what a delay means, and
+``core.observation`` to which events a pause belongs. Only the poller's thread calls, except for
+:meth:`PauseTracker.record_heartbeat` at the end.
 """
 
 import math
@@ -16,16 +17,16 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from .clock import Clock
 from .pause_detector import PauseDetector, SamplingMode
 
-_SIGN_SECONDS = 0.5  # at least between two signs of life: each waits for the disk
+_HEARTBEAT_SECONDS = 0.5  # at least between two heartbeats: each waits for the disk
 
 
 class PauseTracker:
-    """What the poller asks for the pause since the last document.
+    """Gives the poller the longest pause since the last document.
 
     Args:
         clock: this machine's clocks.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
-        journal: where the run before has left its last sign of life.
+        journal: where the previous run left its last heartbeat.
     """
 
     def __init__(self, clock: Clock, wait: Callable[[float], bool], journal: Journal) -> None:
@@ -33,9 +34,9 @@ class PauseTracker:
         self._journal = journal
         self._detector = PauseDetector(clock, wait)
         last = journal.last_heartbeat()
-        # Until a document shows which events it belongs to. Till then its sign stays, for a run after this one.
+        # Until a document shows which events it belongs to; its heartbeat stays until then, for the next run.
         self._before_this_run = between_runs(last, clock.reading()) if last else None
-        self._signed = None if last is None else -math.inf
+        self._heartbeat_at = None if last is None else -math.inf
         self._known: Lifecycles | None = None
         self._started: list[Lifecycle] = []
 
@@ -45,7 +46,7 @@ class PauseTracker:
         return bool(self._started)
 
     def wait(self, seconds: float) -> bool:
-        """Wait as the one handed in does; who comes back late may have stood still."""
+        """Wait ``seconds``, or until the process is to end; a late wake-up may be a pause."""
         return self._detector.wait(seconds)
 
     def pause(self, now: Timestamp, watched: Timestamp | None, watched_within: float) -> Pause:
@@ -65,27 +66,31 @@ class PauseTracker:
         return Pause(seconds, Evidence.WHOLE if is_whole else Evidence.PART)
 
     def attend(self, known: Lifecycles) -> None:
-        """Look as closely as this VM's events make it worth, and leave signs of life while one is Started.
+        """Choose the sampling mode by this VM's events, and keep a heartbeat while one is Started.
 
-        Call once a poll. With no event of this VM it costs nothing but two readings of the clocks.
+        Call once per poll. Without an event of this VM it costs two readings of the clocks.
         """
         if known is not self._known:
             self._known = known
             own = _own(known)
             self._started = [life for life in own if life.state is State.STARTED]
             if any(life.observed_pause is not None for life in self._started):
-                self._detector.attend(SamplingMode.CLOSE)
+                self._detector.set_mode(SamplingMode.CLOSE)
             else:
-                self._detector.attend(SamplingMode.ALERT if len(self._started) < len(own) else SamplingMode.REST)
-        if self._before_this_run is not None or (not self._started and self._signed is None):
+                self._detector.set_mode(SamplingMode.ALERT if len(self._started) < len(own) else SamplingMode.REST)
+        if self._before_this_run is not None or (not self._started and self._heartbeat_at is None):
             return
         reading = self._clock.reading() if self._started else None
-        if reading is None or self._signed is None or reading.monotonic - self._signed >= _SIGN_SECONDS:
+        if (
+            reading is None
+            or self._heartbeat_at is None
+            or reading.monotonic - self._heartbeat_at >= _HEARTBEAT_SECONDS
+        ):
             self._journal.record_heartbeat(reading)
-            self._signed = None if reading is None else reading.monotonic
+            self._heartbeat_at = None if reading is None else reading.monotonic
 
     def record_heartbeat(self, known: Lifecycles) -> None:
-        """Leave a last sign of life: a VM that goes down in order may end the exporter before it sees the start."""
+        """Record a last heartbeat: an orderly shutdown may end the exporter before it sees the event start."""
         if self._before_this_run is None and _own(known):
             self._journal.record_heartbeat(self._clock.reading())
 

@@ -86,14 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     ended, greeted = threading.Event(), threading.Event()
 
-    def tell(happening: Happening) -> None:
+    def report(happening: Happening) -> None:
         greeted.wait()
         try:
             say(line(happening))
         except BrokenPipeError:  # the reader of our output has gone: so do we
             ended.set()
 
-    simulator = _simulator(arguments, tell)
+    simulator = _simulator(arguments, report)
     numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGINT)}  # Windows has the last one
     before = {number: signal.signal(number, _setting(ended)) for number in numbers}
     try:
@@ -131,7 +131,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for by ':PORT'
 
 
-def _simulator(arguments: argparse.Namespace, tell: Callable[[Happening], None]) -> Simulator:
+def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening], None]) -> Simulator:
     try:
         delay = parse_duration(arguments.first_answer_delay)
     except ValueError as error:
@@ -152,7 +152,7 @@ def _simulator(arguments: argparse.Namespace, tell: Callable[[Happening], None])
         first_answer_delay=delay,
         empty_body=arguments.empty_body,
         seed=arguments.seed,
-        tell=tell,
+        on_happening=on_happening,
     )
 
 

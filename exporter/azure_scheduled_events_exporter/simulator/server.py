@@ -36,10 +36,10 @@ class Simulator:
     ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop`` if asked.
     ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
     ``first_answer_delay`` (real seconds) holds back the first answers of every VM, as IMDS does while it is being
-    enabled; ``empty_body`` answers 200 without a body when there is nothing to say. With a ``seed`` the EventIds
-    are the same every time. More ``requests_per_second`` than IMDS admits are for soaks. ``tell`` is called with
-    everything that happens, in a thread of the simulator. ``clock`` gives Unix seconds and must not jump; the default
-    follows the monotonic clock.
+    enabled, and again after a day without a request; ``empty_body`` answers 200 without a body when there are no
+    events. With a ``seed`` the EventIds are the same every time. More ``requests_per_second`` than IMDS admits are for
+    soaks. ``on_happening`` is called with everything that happens, in a thread of the simulator. ``clock`` gives Unix
+    seconds and must not jump; the default follows the monotonic clock.
 
     Raises:
         UsageError: there is no such scenario or fault, or the speed cannot be.
@@ -57,12 +57,12 @@ class Simulator:
         empty_body: bool = False,
         requests_per_second: int = REQUESTS_PER_SECOND,
         seed: str | int | None = None,
-        tell: Callable[[Happening], None] | None = None,
+        on_happening: Callable[[Happening], None] | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._clock = clock or steady_clock()
         self._address = address
-        self._tell = tell
+        self._on_happening = on_happening
         self._plans = tuple(parse_plan(fault) if isinstance(fault, str) else fault for fault in faults)
         self._playlist = Playlist(_scenarios(scenario), speed, loop)
         text = uuid.uuid4().hex if seed is None else str(seed)
@@ -225,19 +225,19 @@ class Simulator:
         return answer
 
     def _follow(self) -> None:
-        """Let time pass: advance at every change and tell what happened."""
-        told = 0
+        """Let time pass: advance at every change and report what happened."""
+        reported = 0
         while not self._stopping.is_set():
             with self._changed:
                 stage = self._service.stage
                 stage.advance(self._clock())
-                fresh = stage.record[-(stage.happened - told) :] if stage.happened > told else ()
-                told = stage.happened
-            for happening in fresh if self._tell else ():
-                self._tell(happening)  # type: ignore[misc]  # the loop is empty without one
+                fresh = stage.record[-(stage.happened - reported) :] if stage.happened > reported else ()
+                reported = stage.happened
+            for happening in fresh if self._on_happening else ():
+                self._on_happening(happening)  # type: ignore[misc]  # the loop is empty without one
             with self._changed:
                 stage = self._service.stage
-                if stage.happened == told and not self._stopping.is_set():
+                if stage.happened == reported and not self._stopping.is_set():
                     due = stage.next_at
                     wait = _LONGEST_WAIT if due is None else due - self._clock()
                     self._changed.wait(min(max(wait, 0.001), _LONGEST_WAIT))

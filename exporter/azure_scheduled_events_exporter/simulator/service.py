@@ -1,6 +1,7 @@
 """IMDS as its clients see it: a request and a moment in, an answer out. Knows no socket and no clock of its own."""
 
 import json
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,9 @@ _EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
 _REFUSAL: Final = b"Throttle Result: Too Many Requests"
 _KEPT: Final = 20_000  # requests
+
+DISABLED_AFTER_SECONDS: Final = 86_400.0
+"""Without a VM's request for so long, Azure disables Scheduled Events for it; the next request enables it anew."""
 REQUESTS_PER_SECOND: Final = 5
 """How many requests IMDS answers a VM in any second."""
 
@@ -148,6 +152,7 @@ class Service:
         self._empty_body = empty_body
         self._requests_per_second = requests_per_second
         self._enabled_at: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         self._throttles: dict[str, Throttle] = {}
 
     def arrived(self, request: Request, now: float) -> float:
@@ -158,7 +163,10 @@ class Service:
         self.seen.append(Seen(route.vm, request.method, route.path, now))
         if route.path != _EVENTS:
             return 0.0
-        return max(0.0, self._enabled_at.setdefault(route.vm, now + self._delay) - now)
+        if now - self._asked_at.get(route.vm, -math.inf) >= DISABLED_AFTER_SECONDS:
+            self._enabled_at[route.vm] = now + self._delay
+        self._asked_at[route.vm] = now
+        return max(0.0, self._enabled_at[route.vm] - now)
 
     def answer(self, request: Request, now: float) -> Answer:
         """Return the answer to ``request`` at ``now``."""

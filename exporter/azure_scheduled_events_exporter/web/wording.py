@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
-from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, NO_INTERRUPTION
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.statistics import PAUSE_BOUNDS
 from azure_scheduled_events_exporter.core.timestamp import iso_time
@@ -53,6 +53,8 @@ def meaning(life: Lifecycle) -> str:
     if known is None:
         what = "Azure documents no such type" if life.event.event_type else "Azure sent no type"
         return f"{what}, so its effect is unknown. Prepare for the loss of the VM, and read the description."
+    if life.event.duration_seconds == 0:
+        return NO_INTERRUPTION
     return known.meaning.format("this VM" if life.scope is Scope.SELF else "each affected VM")
 
 

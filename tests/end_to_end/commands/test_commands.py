@@ -384,6 +384,17 @@ class TestCheckConfig:
         ):
             assert line in done.stdout.splitlines()
 
+    def test_warnings(self) -> None:
+        """Settings that hide something are valid, and each is warned of: an old api-version, and rare polls."""
+        done = command("check-config", "--imds.api-version", "2017-03-01", "--poll.interval", "2m")
+        assert done.returncode == 0
+        version, interval = done.stderr.splitlines()
+        assert "2017-03-01 does not show events of type" in version
+        assert "Preempt" in version
+        assert "Terminate" in version
+        assert "--poll.interval 2m is longer than 1m" in interval
+        assert command("check-config", "--poll.interval", "1m").stderr == ""
+
     def test_environment_file(self, tmp_path: Path) -> None:
         """Settings of the unit's environment file hold for commands in a shell, with file and line as their place."""
         file = tmp_path / "environment"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.machine import START, Machine
+from support.machine import START, Machine, MachineClock
 
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 
@@ -131,3 +132,25 @@ def test_a_secondary_approves_when_the_primary_hangs(machine: Machine, tmp_path:
     assert second.exporter
     assert list(second.exporter.poller.snapshot.statistics.approval_latency) == [("Reboot", approver)]
     assert outside.transitions == {"detected": 1, "approved": 1, "started": 1}
+
+
+@pytest.mark.parametrize("fault", ["throttle", "500"])
+def test_patience_with_a_service_that_is_being_enabled(tmp_path: Path, fault: str) -> None:
+    """The first answer may be late, also after a 429 or 500; after a 200 it may not; a day later it may again."""
+    clock = MachineClock()
+    with ExitStack() as stack:
+        imds = stack.enter_context(
+            Simulator(first_answer_delay=1.0, requests_per_second=1000, clock=lambda: clock.wall)
+        )
+        machine = Machine(imds, tmp_path / "state", stack, timeout="300ms", clock=clock)
+        imds.inject(fault)
+        imds.set_document([event()])
+        machine.begins()
+        assert machine.outcome() in {Outcome.THROTTLED, Outcome.HTTP_ERROR}
+        imds.heal()
+        assert machine.outcome() is Outcome.OK, "still enabling: the answer came late and was waited for"
+        imds.inject("timeout")
+        assert machine.outcome() is Outcome.TIMEOUT
+        imds.heal()
+        clock.wall += 86_401
+        assert machine.outcome() is Outcome.OK, "Azure has disabled and enabled it again"

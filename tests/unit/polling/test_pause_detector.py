@@ -1,4 +1,4 @@
-"""The rhythm: real threads over clocks and waits of our own."""
+"""The detector: real threads over clocks and waits of our own."""
 
 import queue
 import threading
@@ -62,15 +62,15 @@ class Machine:
 
 @contextmanager
 def ticking(*waits: Passing) -> Iterator[tuple[Machine, PauseDetector]]:
-    """A rhythm that ticks through ``waits``, with a wait in time behind them, and then waits for the next one."""
+    """A detector that ticks through ``waits``, with a wait in time behind them, and then waits for the next one."""
     machine = Machine()
-    rhythm = PauseDetector(machine, machine.wait)
-    rhythm.attend(SamplingMode.CLOSE)
+    detector = PauseDetector(machine, machine.wait)
+    detector.set_mode(SamplingMode.CLOSE)
     for passing in (*waits, (TICK_SECONDS,) * 3):
         machine.waits.put(passing)
     machine.waits.join()
     try:
-        yield machine, rhythm
+        yield machine, detector
     finally:
         machine.waits.put(None)
 
@@ -94,16 +94,16 @@ def late(seconds: float) -> Passing:
 )
 def test_what_ticks_see(waits: list[Passing], largest: float) -> None:
     """The largest gap between two ticks is told, by whichever clock shows it, and only once."""
-    with ticking(*waits) as (_, rhythm):
-        assert rhythm.take() == pytest.approx(largest, abs=0.0006)
-        assert rhythm.take() == 0.0
+    with ticking(*waits) as (_, detector):
+        assert detector.take() == pytest.approx(largest, abs=0.0006)
+        assert detector.take() == 0.0
 
 
 def test_a_gap_that_is_not_over_for_the_ticks() -> None:
     """Who asks right after a pause is told of it, though the ticks have not come back yet."""
-    with ticking() as (machine, rhythm):
+    with ticking() as (machine, detector):
         machine.passes(3.0, 3.0, 3.0)
-        assert rhythm.take() == pytest.approx(3.0 - TICK_SECONDS)
+        assert detector.take() == pytest.approx(3.0 - TICK_SECONDS)
 
 
 def test_a_wait_between_polls() -> None:
@@ -115,11 +115,11 @@ def test_a_wait_between_polls() -> None:
         machine.passes(*passing.pop(0))
         return not passing
 
-    rhythm = PauseDetector(machine, wait)
-    assert not rhythm.ticks
-    assert [rhythm.wait(1.0) for _ in range(3)] == [False, False, True]
-    assert rhythm.take() == 2.5
-    assert rhythm.take() == 0.0
+    detector = PauseDetector(machine, wait)
+    assert not detector.ticks
+    assert [detector.wait(1.0) for _ in range(3)] == [False, False, True]
+    assert detector.take() == 2.5
+    assert detector.take() == 0.0
 
 
 def test_a_wait_in_steps() -> None:
@@ -133,57 +133,57 @@ def test_a_wait_in_steps() -> None:
         machine.passes(*(seconds if len(asked) != 2 else 0.25 * STEP_SECONDS + 1.0,) * 3)
         return False
 
-    rhythm = PauseDetector(machine, wait)
-    rhythm.attend(SamplingMode.ALERT)
-    assert not rhythm.wait(4 * STEP_SECONDS)
+    detector = PauseDetector(machine, wait)
+    detector.set_mode(SamplingMode.ALERT)
+    assert not detector.wait(4 * STEP_SECONDS)
     assert asked == [STEP_SECONDS] * 2, "then the poll is due"
-    assert rhythm.take() == pytest.approx(1.0 - 0.75 * STEP_SECONDS, abs=0.001)
-    assert not rhythm.wait(3 * STEP_SECONDS)
+    assert detector.take() == pytest.approx(1.0 - 0.75 * STEP_SECONDS, abs=0.001)
+    assert not detector.wait(3 * STEP_SECONDS)
     assert asked[2:] == [STEP_SECONDS] * 3
-    assert rhythm.take() == 0.0
+    assert detector.take() == 0.0
 
 
-@pytest.mark.parametrize("attention", [SamplingMode.ALERT, SamplingMode.CLOSE])
-def test_clocks_that_come_apart_while_nobody_looks(attention: SamplingMode) -> None:
+@pytest.mark.parametrize("mode", [SamplingMode.ALERT, SamplingMode.CLOSE])
+def test_clocks_that_come_apart_while_nobody_looks(mode: SamplingMode) -> None:
     """A wall clock that is set right in the middle of a poll tells of a pause that all other clocks slept through."""
     ending = threading.Event()
     ending.set()  # nobody ticks
     machine = Machine()
-    rhythm = PauseDetector(machine, ending.wait)
-    rhythm.attend(attention)
+    detector = PauseDetector(machine, ending.wait)
+    detector.set_mode(mode)
     machine.passes(7.5 + 0.01, 0.01, 0.01)
-    assert rhythm.take() == 7.5
-    assert rhythm.take() == 0.0
+    assert detector.take() == 7.5
+    assert detector.take() == 0.0
 
 
 def test_no_thread_without_a_reason() -> None:
     """Ticks cost a thread only from when they are wanted until they are not."""
     ending = threading.Event()
-    rhythm = PauseDetector(system_clock(), ending.wait)
+    detector = PauseDetector(system_clock(), ending.wait)
 
     def tickers() -> int:
-        return len([thread for thread in threading.enumerate() if thread.name == "rhythm"])
+        return len([thread for thread in threading.enumerate() if thread.name == "pause-detector"])
 
     before = tickers()
     for _ in range(3):
-        rhythm.attend(SamplingMode.CLOSE)
-        rhythm.attend(SamplingMode.CLOSE)
-        assert rhythm.ticks
-        rhythm.attend(SamplingMode.REST)
-        assert not rhythm.ticks
-    rhythm.attend(SamplingMode.CLOSE)
+        detector.set_mode(SamplingMode.CLOSE)
+        detector.set_mode(SamplingMode.CLOSE)
+        assert detector.ticks
+        detector.set_mode(SamplingMode.REST)
+        assert not detector.ticks
+    detector.set_mode(SamplingMode.CLOSE)
     eventually(lambda: tickers() == before + 1, "one thread")
     ending.set()
     eventually(lambda: tickers() == before, "no thread")
 
 
 def test_on_the_machines_own_clocks() -> None:
-    """A rhythm on real clocks sees some gap, and none that is longer than the time it ran."""
+    """A detector on real clocks sees some gap, and none that is longer than the time it ran."""
     ending = threading.Event()
-    rhythm = PauseDetector(system_clock(), ending.wait)
+    detector = PauseDetector(system_clock(), ending.wait)
     began = time.monotonic()
-    rhythm.attend(SamplingMode.CLOSE)
+    detector.set_mode(SamplingMode.CLOSE)
     eventually(lambda: time.monotonic() - began > 10 * TICK_SECONDS, "ten ticks")
-    largest = rhythm.take()
+    largest = detector.take()
     ending.set()
     assert 0.0 <= largest < time.monotonic() - began

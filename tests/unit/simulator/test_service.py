@@ -7,7 +7,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator.document import VERSIONS
 from azure_scheduled_events_exporter.simulator.faults import Fault, Window
-from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, VirtualMachine
+from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, VirtualMachine, find
 from azure_scheduled_events_exporter.simulator.service import Answer, Manner, Request, Service
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
@@ -326,3 +326,24 @@ def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
     assert client.ask().status == 410
     client.service.heal(1)
     assert [client.ask().status for _ in range(3)] == [200, 500, 200]
+
+
+def test_disabled_after_a_day_without_requests() -> None:
+    """The first answer of a VM is late, and so is the first one after a day without requests."""
+    service = Client(delay=100).service
+    request = Request("GET", f"/metadata/scheduledevents?api-version={NEWEST}", RIGHT)
+    held = [service.arrived(request, at) for at in (0, 40, 100, 86_400, 172_799, 259_199, 259_239)]
+    assert held == [100, 60, 0, 0, 0, 100, 60]
+
+
+def test_a_scale_set_with_one_fault_domain() -> None:
+    """Each VM of it sees the events of its own only, and none of another's."""
+    (scenario,) = find("single-fault-domain")
+    service = Service(Stage(Playlist((scenario,)), at=0, seed="seed"))
+
+    def resources(vm: str) -> list[list[str]]:
+        target = f"/vm/{vm}/metadata/scheduledevents?api-version={NEWEST}"
+        answer = service.answer(Request("GET", target, RIGHT), 200.0)
+        return [event["Resources"] for event in json.loads(answer.body)["Events"]]
+
+    assert {vm: resources(vm) for vm in ("vmss_0", "vmss_1")} == {"vmss_0": [["vmss_0"]], "vmss_1": [["vmss_1"]]}

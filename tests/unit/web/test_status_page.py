@@ -184,6 +184,14 @@ def test_meaning_in_plain_words(event_type: str, words: str) -> None:
     assert words in Page(replace(QUIET, current={FREEZE_ID: life})).text
 
 
+def test_an_event_without_interruption() -> None:
+    """A Freeze of 0 s is not said to pause the VM."""
+    life = freeze(duration_seconds=0.0)
+    text = Page(replace(QUIET, current={FREEZE_ID: life})).text
+    assert "Azure announces no interruption" in text
+    assert "CPU and network stop" not in text
+
+
 @pytest.mark.parametrize(
     ("life", "words"),
     [
