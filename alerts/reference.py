@@ -1,4 +1,4 @@
-"""The page that lists what there is: alerts, recorded series and settings."""
+"""Generates the reference page: alerts, recorded series and settings."""
 
 from .rules import alerts, groups
 from .settings import SETTINGS, Settings

@@ -53,7 +53,7 @@ class Setting:
         try:
             value = parse_duration(text) if self.kind is Kind.DURATION else float(text)
         except ValueError as error:
-            reason = str(error) if self.kind is Kind.DURATION else f"'{text}' is no number"
+            reason = str(error) if self.kind is Kind.DURATION else f"'{text}' is not a number"
             raise UsageError(f"{self.name}: {reason}") from None
         if not self.least <= value <= self.most:
             raise UsageError(f"{self.name}: {text} is out of range: {self.range}")

@@ -55,7 +55,7 @@ def latest(recording: str, *matchers: str) -> str:
 
 
 def past(events: str, window: str = f"[{RANGE}]") -> str:
-    """Return ``events`` of the past without those that are known to have been outside of the selection."""
+    """Return past ``events``, except those known to be outside the selection."""
     outside = of(VM_STATE, 'scale_set!~"$scale_set|"')
     return f"{events} unless on (event_id) present_over_time({outside}{window})"
 

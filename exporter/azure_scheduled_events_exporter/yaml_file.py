@@ -1,7 +1,7 @@
-"""YAML files that people write: read strictly, every complaint with file and line.
+"""Reads YAML files that people write, strictly: every error names file and line.
 
-Knows YAML and how to complain; knows nothing of what a file means. Every scalar is text until a reader asks
-for something else, so that ``off`` is never a boolean and ``2020-07-01`` never a date.
+It does not know what a file means. Every scalar is text until a reader asks for another type, so ``off`` is never a
+boolean and ``2020-07-01`` never a date.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _MOST_KEYS = 10_000  # of a file with settings: aliases of aliases make millions
 
 
 class Section:
-    """One mapping of a YAML file, read key by key; :meth:`finish` then refuses the keys nobody asked for."""
+    """One mapping of a YAML file, read key by key; :meth:`finish` then refuses the keys that were not read."""
 
     def __init__(self, source: str, node: yaml.MappingNode, name: str = "") -> None:
         self.source = source
@@ -33,7 +33,7 @@ class Section:
                 raise UsageError(f"{source}:{line}: a key must be plain text")
             key = str(key_node.value)
             if key in self._nodes:
-                raise UsageError(f"{source}:{line}: '{key}' stands twice (first in line {self._lines[key]}): keep one")
+                raise UsageError(f"{source}:{line}: '{key}' appears twice (first in line {self._lines[key]}): keep one")
             self._nodes[key] = value_node
             self._lines[key] = line
 
@@ -44,19 +44,19 @@ class Section:
         return iter(self._nodes)
 
     def error(self, message: str, key: str | None = None) -> UsageError:
-        """Return (not raise) the complaint ``message`` about ``key``, or about the section as a whole."""
+        """Return (not raise) an error with ``message`` about ``key``, or about the section as a whole."""
         line = self.line if key is None else self._lines.get(key, self.line)
         subject = ".".join(part for part in (self.name, key) if part)
         return UsageError(f"{self.source}:{line}: {subject + ': ' if subject else ''}{message}")
 
     def finish(self) -> None:
-        """Refuse the first key that no reader asked for, by name."""
+        """Raise UsageError for the first key that was not read."""
         for key in self._nodes:
             if key not in self._known:
                 raise self.error(f"unknown key; known here: {', '.join(sorted(self._known))}", key)
 
     def known(self, key: str) -> None:
-        """Take note that ``key`` may be here, without reading it."""
+        """Accept ``key`` without reading it."""
         self._known.append(key)
 
     def is_text(self, key: str) -> bool:
@@ -64,7 +64,7 @@ class Section:
         return isinstance(self._nodes.get(key), yaml.ScalarNode)
 
     def text(self, key: str, default: str | None = None) -> str:
-        """Return the text at ``key``; without one, ``default``, or a complaint if that is None."""
+        """Return the text at ``key``; without one, ``default``, or an error if that is None."""
         node = self._node(key)
         if node is None:
             if default is None:
@@ -83,7 +83,7 @@ class Section:
         try:
             value = float(text)
         except ValueError:
-            raise self.error(f"'{text}' is no number", key) from None
+            raise self.error(f"'{text}' is not a number", key) from None
         if not least <= value < float("inf"):
             raise self.error(f"must be a number, {least:g} or more, not {text}", key)
         return value
@@ -148,19 +148,19 @@ class Section:
     def flat(self, budget: Iterator[int] | None = None) -> Mapping[str, tuple[str, int]]:
         """Return every scalar below this section by its dotted key, with its line; marks all as known.
 
-        ``budget`` has an item for every key that may still be looked at.
+        ``budget`` has an item for every key that may still be read.
         """
         budget = budget or iter(range(_MOST_KEYS))
         found: dict[str, tuple[str, int]] = {}
         for key, node in self._nodes.items():
             if next(budget, None) is None:
-                raise self.error(f"more than {_MOST_KEYS} keys: this is not a file of ours", key)
+                raise self.error(f"more than {_MOST_KEYS} keys: this is not a configuration file", key)
             self._known.append(key)
             if isinstance(node, yaml.MappingNode):
                 try:
                     inner = Section(self.source, node, key).flat(budget)
-                except RecursionError:  # an alias of what it stands in
-                    raise self.error("nested too deep", key) from None
+                except RecursionError:  # an alias of the mapping that contains it
+                    raise self.error("nested too deeply", key) from None
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
             elif isinstance(node, yaml.ScalarNode):
                 entries = {key: (_plain(node), self._lines[key])}
@@ -168,7 +168,7 @@ class Section:
                 raise self.error("must be one value, not a list", key)
             for dotted, entry in entries.items():
                 if dotted in found:
-                    raise self.error(f"'{dotted}' stands twice: keep one", key)
+                    raise self.error(f"'{dotted}' appears twice: keep one", key)
                 found[dotted] = entry
         return found
 
@@ -186,7 +186,7 @@ def load(path: Path) -> Section:
     """Read the YAML file at ``path``, whose top must be a mapping.
 
     Raises:
-        UsageError: the file cannot be read, is no YAML, is larger than 1 MiB, or its top is no mapping.
+        UsageError: the file cannot be read, is not valid YAML, is larger than 1 MiB, or its top is no mapping.
     """
     try:
         with path.open("rb") as file:
@@ -194,12 +194,12 @@ def load(path: Path) -> Section:
     except (OSError, ValueError) as error:  # the latter for a name that no file can have
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _LARGEST:
-        raise UsageError(f"{path}: larger than 1 MiB: this is not a file of ours")
+        raise UsageError(f"{path}: larger than 1 MiB: this is not a configuration file")
     return parse(data.decode("utf-8", "replace"), str(path))
 
 
 def parse(text: str, source: str) -> Section:
-    """Read YAML from ``text``; ``source`` names it in complaints. Raises as :func:`load` does."""
+    """Read YAML from ``text``; ``source`` names it in error messages. Raises as :func:`load` does."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -207,10 +207,10 @@ def parse(text: str, source: str) -> Section:
         # "expected a single document" stands in the context, "but found another document" in the problem.
         whole = error.context and (not error.problem or error.problem.startswith("but "))
         problem = f"{error.context} {error.problem or ''}".strip() if whole else error.problem
-        raise UsageError(f"{source}:{line}: is no YAML: {problem}") from None
+        raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except (yaml.YAMLError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else " ".join(str(error).split())
-        raise UsageError(f"{source}: is no YAML: {reason}") from None
+        reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
+        raise UsageError(f"{source}: is not valid YAML: {reason}") from None
     nothing = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None  # after a lone "---"
     if node is None or nothing:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))

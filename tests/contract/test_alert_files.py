@@ -111,7 +111,7 @@ def test_conventions(alert: Alert) -> None:
 
 
 def test_groups() -> None:
-    """Groups have short names of their own, at most 20 rules and an interval; no alert's name stands twice."""
+    """Groups have short names of their own, at most 20 rules and an interval; no alert's name appears twice."""
     every = groups(Settings())
     assert len({group.name for group in every}) == len(every)
     assert all(len(group.name) <= 40 and len(group.rules) <= 20 and group.interval for group in every)

@@ -237,7 +237,7 @@ def suffers(kind: str, order: Order, chance: random.Random, number: int) -> tupl
         crew.__exit__(None)
         check_file(journal, set_aside=line == SET_ASIDE)
         rows = told(journal)
-        assert len(rows) == len(set(rows)), "a transition stands twice in the journal"
+        assert len(rows) == len(set(rows)), "a transition appears twice in the journal"
         if line != SET_ASIDE:  # else the sums have what the lost file held
             check_rows(rows)
             assert Counter(transition for _, transition in rows) == around.expected

@@ -85,7 +85,7 @@ class Stage:
         assert Counter(transition for _, transition in rows) == self.around.expected, (
             f"the journal: {rows[-12:]}, {self.around.expected}"
         )
-        assert len(rows) == len(set(rows)), "a transition stands twice in the journal"
+        assert len(rows) == len(set(rows)), "a transition appears twice in the journal"
         assert Counter(self.around.exporter.scrape().transitions()) == self.around.expected, "/metrics"
         whole, kept = self.followers
         eventually(lambda: len(whole.lines) >= len(rows), "the follower's lines")

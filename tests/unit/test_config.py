@@ -43,14 +43,14 @@ ADDRESS = (
 
 # The whole complaint about each file in tests/data/bad_config, without the file's name in front.
 COMPLAINTS = {
-    "alias_of_itself": ":2: more.more: nested too deep",
-    "alias_of_nothing": ":1: is no YAML: found undefined alias 'usual'",
+    "alias_of_itself": ":2: more.more: nested too deeply",
+    "alias_of_nothing": ":1: is not valid YAML: found undefined alias 'usual'",
     "api_version_latest": f":1: imds.api-version: 'latest' is none of {VERSIONS}",
     "api_version_unknown": f":1: imds.api-version: '2020-07-02' is none of {VERSIONS}",
-    "bracket_left_open": ":2: is no YAML: expected ',' or ']', but got '<stream end>'",
+    "bracket_left_open": ":2: is not valid YAML: expected ',' or ']', but got '<stream end>'",
     "config_file_in_a_file": ":1: unknown key 'config.file': did you mean 'web.config.file'?",
     "control_character": (
-        ": is no YAML: unacceptable character #x0000: special characters are not allowed in "
+        ": is not valid YAML: unacceptable character #x0000: special characters are not allowed in "
         '"<unicode string>", position 17'
     ),
     "duration_empty": f":1: imds.timeout: '' {DURATION}",
@@ -65,19 +65,19 @@ COMPLAINTS = {
     "interval_too_long": f":1: poll.interval: '1d' {RANGE}",
     "interval_too_short": f":1: poll.interval: '1ms' {RANGE}",
     "key_is_a_list": ":1: a key must be plain text",
-    "key_twice": ":3: 'log.level' stands twice (first in line 1): keep one",
-    "key_twice_in_two_forms": ":2: imds: 'imds.timeout' stands twice: keep one",
+    "key_twice": ":3: 'log.level' appears twice (first in line 1): keep one",
+    "key_twice_in_two_forms": ":2: imds: 'imds.timeout' appears twice: keep one",
     "key_without_its_section": ":1: unknown key 'timeout': did you mean 'imds.timeout'?",
     "listen_address_port_too_high": f":1: web.listen-address: ':101690' {ADDRESS}",
     "listen_address_without_port": f":1: web.listen-address: '0.0.0.0' {ADDRESS}",
     "log_format_unknown": ":1: log.format: 'xml' is none of logfmt, json",
     "log_level_in_capitals": ":1: log.level: 'INFO' is none of debug, info, warning, error",
     "log_level_unknown": ":1: log.level: 'verbose' is none of debug, info, warning, error",
-    "nested_too_deep": ": is no YAML: nested too deep",
-    "quote_left_open": ":3: is no YAML: found unexpected end of stream",
+    "nested_too_deep": ": is not valid YAML: nested too deeply",
+    "quote_left_open": ":3: is not valid YAML: found unexpected end of stream",
     "retention_of_zero": ":1: journal.retention: '0' is too short: it must be more than 0",
     "section_without_keys": f":1: unknown key 'imds': known are {KNOWN}",
-    "tab_as_indentation": ":2: is no YAML: found character '\\t' that cannot start any token",
+    "tab_as_indentation": ":2: is not valid YAML: found character '\\t' that cannot start any token",
     "telemetry_path_of_the_status_page": ":1: web.telemetry-path: '/' is the status page: choose another path",
     "telemetry_path_relative": (
         ":1: web.telemetry-path: 'metrics' is not a valid path: it must begin with / and contain no spaces, "
@@ -89,7 +89,7 @@ COMPLAINTS = {
     "top_is_a_list": ":2: must be a mapping of keys to values",
     "top_is_a_text": ":1: must be a mapping of keys to values",
     "tracing_scope_unknown": ":1: tracing.scope: 'peer' is none of self, all",
-    "two_documents": ":2: is no YAML: expected a single document in the stream but found another document",
+    "two_documents": ":2: is not valid YAML: expected a single document in the stream but found another document",
     "policy_missing": ("tests/no-such-policy.yaml: cannot be read: No such file or directory"),
     "unknown_key": ":2: unknown key 'imds.timeot': did you mean 'imds.timeout'?",
     "unknown_key_like_nothing": f":1: unknown key 'zzz': known are {KNOWN}",

@@ -162,8 +162,8 @@ COMPLAINTS: list[tuple[str, Callable[[Section], object], str]] = [
     ("a: 1", lambda top: top.choice("b", ("x",)), "f.yaml:1: 'b' is missing"),
     ("\na: [1]", lambda top: top.text("a"), "f.yaml:2: a: must be one value, not a list or a mapping"),
     ("\na: {b: 1}", lambda top: top.text("a"), "f.yaml:2: a: must be one value, not a list or a mapping"),
-    ("a: x", lambda top: top.number("a"), "f.yaml:1: a: 'x' is no number"),
-    ("a:", lambda top: top.number("a"), "f.yaml:1: a: '' is no number"),
+    ("a: x", lambda top: top.number("a"), "f.yaml:1: a: 'x' is not a number"),
+    ("a:", lambda top: top.number("a"), "f.yaml:1: a: '' is not a number"),
     ("a: -1", lambda top: top.number("a"), "f.yaml:1: a: must be a number, 0 or more, not -1"),
     ("a: 1", lambda top: top.number("a", least=2), "f.yaml:1: a: must be a number, 2 or more, not 1"),
     ("a: nan", lambda top: top.number("a"), "f.yaml:1: a: must be a number, 0 or more, not nan"),
@@ -181,11 +181,11 @@ COMPLAINTS: list[tuple[str, Callable[[Section], object], str]] = [
     ("a: [1]", lambda top: top.section("a"), "f.yaml:1: a: must be a mapping"),
     ("a: 1", lambda top: top.sections("a"), "f.yaml:1: a: must be a list"),
     ("a:\n- {b: 1}\n- 2", lambda top: top.sections("a"), "f.yaml:3: a: every entry must be a mapping"),
-    ("a:\n- {b: 1}\n- {b: x}", lambda top: top.sections("a")[1].number("b"), "f.yaml:3: a[1].b: 'x' is no number"),
+    ("a:\n- {b: 1}\n- {b: x}", lambda top: top.sections("a")[1].number("b"), "f.yaml:3: a[1].b: 'x' is not a number"),
     (
         "a:\n  b: 1\n  c: 2\n  b: 3",
         lambda top: top.section("a"),
-        "f.yaml:4: 'b' stands twice (first in line 2): keep one",
+        "f.yaml:4: 'b' appears twice (first in line 2): keep one",
     ),
     ("a: [1, 2]", lambda top: top.flat(), "f.yaml:1: a: must be one value, not a list"),
 ]
@@ -230,7 +230,7 @@ def test_load_of_what_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"name: f\xfcr\n")
     assert load(path).text("name") == "f\ufffdr"
     path.write_bytes(bytes(range(256)))
-    with pytest.raises(UsageError, match=r"f\.yaml: is no YAML: unacceptable character"):
+    with pytest.raises(UsageError, match=r"f\.yaml: is not valid YAML: unacceptable character"):
         load(path)
 
 
@@ -254,7 +254,7 @@ def test_load_of_what_is_too_large(tmp_path: Path) -> None:
     path.write_bytes(b"a: 1\n" + b"#" * ((1 << 20) - 4))
     with pytest.raises(UsageError) as caught:
         load(path)
-    assert str(caught.value) == f"{path}: larger than 1 MiB: this is not a file of ours"
+    assert str(caught.value) == f"{path}: larger than 1 MiB: this is not a configuration file"
 
 
 PIECES = st.sampled_from(

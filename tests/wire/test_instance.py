@@ -167,7 +167,7 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     assert scrape.total("transitions_total", transition="detected") == 1
     assert scrape.value("up") == 1
     assert len(exporter.lines("name is not known yet")) == 1
-    assert len(exporter.lines("this VM is known")) == 1
+    assert len(exporter.lines("this VM's name is known")) == 1
 
 
 def test_flag_wins(service: Service, start_exporter: Start) -> None:

@@ -38,7 +38,8 @@ def read(top: Section, name: str) -> Policy:
         for earlier in rules:
             if earlier.name == rule.name:
                 raise section.error(
-                    f"'{rule.name}' is the rule in line {earlier.line} as well: names tell rules apart", "name"
+                    f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique names",
+                    "name",
                 )
         by = " and ".join(f"'{earlier.name}' (line {earlier.line})" for earlier in _takers(rule, rules))
         if by:
@@ -113,7 +114,7 @@ def _range(section: Section, key: str, *, durations: bool) -> Range | None:
         return None
     if section.is_text(key):
         example = "{at_least: 0s, below: 9s}" if durations else "{at_least: 1, below: 5}"
-        raise section.error(f"'{section.text(key)}' is no range: write {example}", key)
+        raise section.error(f"'{section.text(key)}' is not a range: write {example}", key)
     inner = section.section(key)
     assert inner is not None  # noqa: S101 - the key is there
     bounds: dict[str, float | None] = {}

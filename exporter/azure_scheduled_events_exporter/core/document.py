@@ -162,7 +162,7 @@ def parse_document(body: bytes) -> Document:
             return Document(is_empty_body=True)
         content = json.loads(text, parse_int=_number, parse_constant=_refuse_constant)
     except RecursionError:
-        raise InvalidDocumentError("JSON nested too deep") from None
+        raise InvalidDocumentError("JSON nested too deeply") from None
     except ValueError as error:
         raise InvalidDocumentError(f"no JSON: {_excerpt(str(error))}; it begins {_excerpt(body)}") from None
     if not isinstance(content, dict):
@@ -317,7 +317,7 @@ def _integer(value: object) -> int | None:
 
 
 def _duration(value: object) -> float | None:
-    """DurationInSeconds: -1 and whatever is no number mean unknown, 0 no interruption."""
+    """DurationInSeconds: -1 and whatever is not a number mean unknown, 0 no interruption."""
     if isinstance(value, float) and 0 <= value < 1e18:  # noqa: PLR2004 - as for whole numbers
         return value
     seconds = _integer(value)

@@ -72,7 +72,7 @@ def listen(address: ListenAddress, backlog: int) -> socket.socket:
 
 
 def why_not(error: OSError) -> str:
-    """Say why listening failed, and what to do."""
+    """Return why listening failed, and what to do."""
     if isinstance(error, socket.gaierror):
         return "this host name does not resolve; write an address of this machine, or none for all"
     return {

@@ -1,6 +1,6 @@
-"""TLS for the server: an SSLContext made from settings, every failure named by the key that caused it.
+"""Make the server's SSLContext from settings; every error names the key that caused it.
 
-It reads certificates and talks to OpenSSL. It knows nothing of HTTP, and not when to read anew (``access`` does).
+This module reads certificates and calls OpenSSL. It does not know HTTP or when to reload (``access`` does).
 """
 
 import os
@@ -24,7 +24,7 @@ _LARGEST = 1 << 20  # bytes of a PEM file: a bundle of all the world's CAs has a
 _BUFFER = 16 * 1024  # bytes of one TLS record
 _KINDS = ("DNS", "email", "IP Address", "URI")  # of names, those that the toolkit compares
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
-_ROUNDS = 3  # in which client and server have said all of a handshake
+_ROUNDS = 3  # enough for client and server to finish a handshake
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Tls:
 
     Attributes:
         context: for each connection.
-        client_names: those that are let in; without any, every client that proved itself is known.
-        ends: when the certificate does, seconds since the epoch; None if that cannot be told.
+        client_names: certificate names that are accepted; if empty, every verified certificate is.
+        ends: when the certificate expires, seconds since the epoch; None if unknown.
     """
 
     context: ssl.SSLContext
@@ -42,7 +42,7 @@ class Tls:
     ends: float | None = None
 
     def knows(self, channel: ssl.SSLObject) -> bool:
-        """Return whether the client's certificate has one of the names that are let in."""
+        """Return whether the client's certificate has one of the accepted names."""
         if not self.client_names:
             return True
         try:
@@ -54,7 +54,7 @@ class Tls:
 
 
 def server_tls(settings: TlsSettings) -> Tls:
-    """Return what ``settings`` ask for, after a look at every certificate.
+    """Return TLS as ``settings`` describe it, after checking every certificate.
 
     Raises:
         UsageError: a file cannot be read or used, or OpenSSL cannot do what is asked.
@@ -64,7 +64,7 @@ def server_tls(settings: TlsSettings) -> Tls:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.min_version]
     context.maximum_version = _VERSIONS[settings.max_version]
-    context.options |= ssl.OP_NO_RENEGOTIATION  # costs us more than the client who asks for it
+    context.options |= ssl.OP_NO_RENEGOTIATION  # costs the server more than the client
     if settings.prefer_server_cipher_suites:
         context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     else:
@@ -85,7 +85,7 @@ def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> st
     if "PRIVATE KEY-----" not in text:
         raise UsageError(f"{_name(key)} holds no private key in PEM form")
     if "ENCRYPTED" in text:
-        raise UsageError(f"{_name(key)} is encrypted, and nobody is there to type the passphrase: store it without one")
+        raise UsageError(f"{_name(key)} is encrypted, and nobody can enter the passphrase: store the key without one")
     with _file(certificate) as certificate_file, _file(key) as key_file:
         try:
             context.load_cert_chain(certificate_file, key_file, password=lambda: "")
@@ -101,9 +101,10 @@ def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> st
 
 
 def _end_of(context: ssl.SSLContext, chain: str) -> float | None:
-    """When the certificate of ``context`` ends: only a client that trusts it is told, so one is made, in memory.
+    """Return when the certificate of ``context`` expires (Unix seconds), or None.
 
-    It trusts each certificate of ``chain``, whoever signed it and however old it is.
+    The ssl module shows a certificate's fields to a client only, so this makes a handshake in memory. The client
+    trusts each certificate of ``chain``, whoever signed it and however old it is.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -158,7 +159,7 @@ def _choose_suites(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _agrees(context: ssl.SSLContext, suites: str) -> bool:
-    """Whether the server finds a suite for a client of TLS 1.2 that knows ``suites``: tried, in memory."""
+    """Whether a TLS 1.2 client that offers ``suites`` can connect: tried by a handshake in memory."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE  # no secret is told: it ends before
     client.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -206,7 +207,7 @@ def _name(pem: Pem) -> str:
 
 @contextmanager
 def _file(pem: Pem) -> Iterator[str]:
-    """A path under which OpenSSL finds it: Python lets it load a key from files only.
+    """Yield a path from which OpenSSL can load it: Python loads keys from files only.
 
     An inline key goes to memory that is no file system's, where Linux has that; else to a file of ours alone.
     """
@@ -228,7 +229,7 @@ def _file(pem: Pem) -> Iterator[str]:
 
 
 def _canonical(name: str) -> str:
-    """An address in its one spelling, so that ``::1`` and ``0:0:0:0:0:0:0:1`` are the same; other names as they are."""
+    """Return an IP address in canonical form, so that ``::1`` equals ``0:0:0:0:0:0:0:1``; other names unchanged."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):
             return socket.inet_ntop(family, socket.inet_pton(family, name.strip()))

@@ -1,7 +1,7 @@
-"""The file that ``--web.config.file`` names, in the format of Prometheus' exporter-toolkit: read, checked, frozen.
+"""Read and check the file of ``--web.config.file``, in the format of Prometheus' exporter-toolkit.
 
-It knows what may stand in the file and what fits together. It opens no certificate and knows no TLS library
-(``tls`` does), and it lets nobody in (``access`` does). A hash or an inline key never gets into a complaint.
+This module checks keys, values and their combinations. ``tls`` opens certificates, and ``access`` authenticates
+clients. Error messages contain no hash and no inline key.
 
 Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 """
@@ -42,7 +42,7 @@ _ENUMERATED = {"X-Content-Type-Options": ("nosniff",), "X-Frame-Options": ("deny
 _VERSIONS = ("TLS12", "TLS13")
 _OLD_VERSIONS = ("TLS10", "TLS11")
 _HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)  # .Oeu: 128 bits of salt
-_COST_LEAST, _COST_MOST = 4, 31  # what bcrypt knows
+_COST_LEAST, _COST_MOST = 4, 31  # the range of bcrypt
 _COST_SLOW = 14  # one check takes a second; each step doubles it
 _TOP = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
 _TLS = (
@@ -63,7 +63,7 @@ _TLS = (
 
 
 class ClientAuth(Enum):
-    """What is asked of clients, under the toolkit's names; the unsafe ones are refused, so they are not here."""
+    """Which client certificates are required, by the toolkit's names. The unsafe modes are refused and not listed."""
 
     NONE = "NoClientCert"
     IF_GIVEN = "VerifyClientCertIfGiven"
@@ -78,9 +78,9 @@ class Pem:
     """Where certificates or a key are: in a file, or inline.
 
     Attributes:
-        place: file, line and key that say so, for complaints.
+        place: file, line and key, for error messages.
         path: the file; None if it is inline.
-        text: what stands inline.
+        text: the inline PEM text.
     """
 
     place: str = field(compare=False)
@@ -106,7 +106,7 @@ class TlsSettings:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that it consists of."""
+        """The files that the section names."""
         parts = (self.certificate, self.key, self.client_ca)
         return tuple(part.path for part in parts if part is not None and part.path is not None)
 
@@ -121,7 +121,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """Everything that a file can say; ``users`` are pairs of a name and its bcrypt hash, both as bytes."""
+    """The settings of a file; ``users`` are pairs of a name and its bcrypt hash, both as bytes."""
 
     tls: TlsSettings | None = None
     users: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
@@ -133,13 +133,13 @@ def load(path: Path) -> WebConfig:
     """Read the file at ``path``; relative paths in it are relative to its folder.
 
     Raises:
-        UsageError: it cannot be read, or says something unknown, unsafe, or two things that do not fit together.
+        UsageError: it cannot be read, or has unknown, unsafe or conflicting settings.
     """
     top = yaml_file.load(path)
     _only(top, _TOP)
     if not any(True for _ in top):
         # A file that was emptied by accident must not open the door.
-        raise top.error(f"says nothing: write {', '.join(_TOP[:-1])} or {_TOP[-1]}, or do without the file")
+        raise top.error(f"has no settings: write {', '.join(_TOP[:-1])} or {_TOP[-1]}, or do without the file")
     tls = _section(top, "tls_server_config", "names no certificate: write cert_file and key_file, or remove it")
     http = top.section("http_server_config")
     users = _section(top, "basic_auth_users", "names nobody: write 'user: bcrypt hash', or remove it")
@@ -254,7 +254,7 @@ def _client_auth(section: Section, client_ca: Pem | None) -> ClientAuth:
 def _version(section: Section, key: str, default: str) -> str:
     text = section.text(key, "") or default
     if text in _OLD_VERSIONS:
-        raise section.error(f"{text} is broken and not spoken here: write TLS12 or TLS13", key)
+        raise section.error(f"{text} is insecure and not supported: write TLS12 or TLS13", key)
     return _one_of(section, key, text, _VERSIONS)
 
 
@@ -282,12 +282,14 @@ def _users(section: Section) -> tuple[tuple[bytes, bytes], ...]:
     for name in section:
         if not name or ":" in name or not name.isprintable():  # RFC 7617: these end the name, or cannot be sent
             raise section.error(
-                f"{name!r} can be nobody's name: it must not be empty, nor have ':' or control characters"
+                f"{name!r} is not a valid user name: it must not be empty, nor have ':' or control characters"
             )
         hashed = section.text(name)
         found = _HASH.fullmatch(hashed)
         if not found:
-            raise section.error("is no bcrypt hash: make one with 'htpasswd -nBC 10 USER'; a password is none", name)
+            raise section.error(
+                "is not a bcrypt hash: make one with 'htpasswd -nBC 10 USER'; passwords are refused", name
+            )
         cost = int(found[1])
         if not _COST_LEAST <= cost <= _COST_MOST:
             raise section.error(f"bcrypt knows no cost of {cost}: 10 is usual", name)
@@ -312,7 +314,7 @@ def _headers(http: Section) -> tuple[tuple[str, str], ...]:
         if allowed and value and value not in allowed:
             raise section.error(f"must be {' or '.join(allowed)}, not {value!r}", name)
         if not value.isascii() or not value.isprintable():
-            raise section.error("has a line break or a character that no header can carry", name)
+            raise section.error("has a line break or a character that an HTTP header cannot contain", name)
         if value.strip():
             headers.append((name, value.strip()))
     return tuple(headers)

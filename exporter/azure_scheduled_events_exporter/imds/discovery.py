@@ -50,9 +50,9 @@ def _on_disk(lease_files: Iterable[str], now: float, *, allow_loopback: bool) ->
                 continue
             address = endpoint_address({ENDPOINT_OPTION: value}, allow_loopback=allow_loopback)
         except OSError as error:
-            _LOGGER.warning("passing over lease file %s: %s", path, error.strerror)
+            _LOGGER.warning("skipping lease file %s: %s", path, error.strerror)
         except ValueError as error:
-            _LOGGER.warning("passing over lease file %s: it %s", path, error)
+            _LOGGER.warning("skipping lease file %s: it %s", path, error)
         else:
             _LOGGER.info("metadata service at %s, from DHCP option 245 in %s", address, path)
             return address

@@ -148,7 +148,7 @@ class Exporter:
         except ExporterError as error:
             return str(error)
         self.poller.learn(identity)
-        self._log.info("this VM is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
+        self._log.info("this VM's name is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
         return ""
 
     def _learn_identity(self) -> None:

@@ -139,7 +139,7 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
     try:
         speed = float(arguments.speed)
     except ValueError:
-        raise UsageError(f"--speed: '{arguments.speed}' is no number: write a factor, such as 60") from None
+        raise UsageError(f"--speed: '{arguments.speed}' is not a number: write a factor, such as 60") from None
     names = arguments.scenario or ["live-migration"]
     if not 0 < speed <= FASTEST:
         raise UsageError(f"--speed: {arguments.speed} cannot be: it must be above 0 and at most {FASTEST:g}")

@@ -169,7 +169,7 @@ def _scenario(section: Section, name: str) -> Scenario:
     names = tuple(vm.name for vm in vms)
     for vm_name in names:
         if names.count(vm_name) > 1:
-            raise section.error(f"'{vm_name}' stands twice: every VM needs its own name", "vms")
+            raise section.error(f"'{vm_name}' appears twice: every VM needs its own name", "vms")
     events = tuple(_event(entry, names) for entry in section.sections("events"))
     faults = tuple(_fault(entry) for entry in section.sections("faults"))
     section.finish()

@@ -185,7 +185,7 @@ class Service:
         return Answer(answer.status, answer.body, answer.content_type, _MANNERS[fault])
 
     def inject(self, fault: Window) -> None:
-        """Add a fault; of several that hold at once, the last one added wins."""
+        """Add a fault. If several are active, the last one added wins."""
         self.windows = (*(each for each in self.windows if each.ends > fault.begins), fault)
 
     def heal(self, now: float) -> None:

@@ -104,7 +104,7 @@ class OtlpSender:
 
 
 class _Ids(IdGenerator):
-    """Gives the SDK the ids that the facts name."""
+    """Give spans the ids of their facts instead of random ones."""
 
     trace = 0
     span = 0
@@ -157,7 +157,7 @@ class CollectorAdapter(requests.adapters.HTTPAdapter):
         return pool
 
     def watch(self, connection: object) -> None:
-        """Take note of the connection that is being used."""
+        """Remember the connection in use, so that it can be closed at the deadline."""
         self._connection = connection
 
     def _cut_off(self) -> None:

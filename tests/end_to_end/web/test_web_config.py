@@ -189,7 +189,7 @@ def test_change(simulator: Simulator, start_exporter: Callable[..., Exporter], t
         assert asked("old") == 401
         file.write_text("basic_auth_users: {prometheus: new}\n")
         [line] = eventually(lambda: exporter.lines("level=error"), "the error in the log")
-        assert f"{file}:1: basic_auth_users.prometheus: is no bcrypt hash" in line
+        assert f"{file}:1: basic_auth_users.prometheus: is not a bcrypt hash" in line
         assert (asked("new"), asked("old")) == (200, 401)
         file.write_text(f"basic_auth_users: {{prometheus: {hashed('newer')}}}\n")
         eventually(lambda: asked("newer") == 200, "the newest password")

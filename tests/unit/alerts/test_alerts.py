@@ -22,7 +22,7 @@ def test_defaults_are_possible() -> None:
         ("overdue.after", "soon", "overdue.after: 'soon' is no duration"),
         ("overdue.after", "2d", "overdue.after: 2d is out of range: 1s to 1d"),
         ("hit.share", "1.5", "hit.share: 1.5 is out of range: 0.01 to 1"),
-        ("hit.share", "half", "hit.share: 'half' is no number"),
+        ("hit.share", "half", "hit.share: 'half' is not a number"),
         ("hit.share", "nan", "hit.share: nan is out of range"),
         ("freeze.severity", "page", "freeze.severity: 'page' is none of critical, warning, info"),
         ("job", 'a"} or up{job="b', "job: quotes, backslashes, braces and line breaks cannot stand in it"),

@@ -25,8 +25,8 @@ from support.imds_bodies import SOME_ID, body, entry, only
         (b'{"Events": "x"}', "Events is a str, no list"),
         (b'{"DocumentIncarnation": NaN, "Events": []}', "NaN is no JSON"),
         (b'{"DocumentIncarnation": -Infinity, "Events": []}', "-Infinity is no JSON"),
-        (b"[" * 100_000, "JSON nested too deep"),
-        (b'{"Events": ' * 100_000, "JSON nested too deep"),
+        (b"[" * 100_000, "JSON nested too deeply"),
+        (b'{"Events": ' * 100_000, "JSON nested too deeply"),
     ],
 )
 def test_no_document(text: bytes, message: str) -> None:
@@ -57,7 +57,7 @@ def test_depth_at_the_limit(brackets: tuple[bytes, bytes]) -> None:
             try:
                 parse_document(text)
             except InvalidDocumentError as error:
-                assert "nested too deep" in str(error)  # noqa: PT017 - either outcome is right
+                assert "nested too deeply" in str(error)  # noqa: PT017 - either outcome is right
 
 
 def test_texts_that_would_break_what_comes_after() -> None:

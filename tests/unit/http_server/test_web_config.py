@@ -26,10 +26,10 @@ from support.paths import DATA
 
 BAD = DATA / "bad_web_config"
 HASHED = "$2y$04$9wpNWv7t5cQpUWkWVkSVSe1YcSyfVbqcL2cwFDxc46b8wqjYDbV2m"
-NO_HASH = ": is no bcrypt hash: make one with 'htpasswd -nBC 10 USER'; a password is none"
-NAME = " can be nobody's name: it must not be empty, nor have ':' or control characters"
+NO_HASH = ": is not a bcrypt hash: make one with 'htpasswd -nBC 10 USER'; passwords are refused"
+NAME = " is not a valid user name: it must not be empty, nor have ':' or control characters"
 NOTHING = (
-    ": says nothing: write tls_server_config, http_server_config, basic_auth_users or rate_limit, "
+    ": has no settings: write tls_server_config, http_server_config, basic_auth_users or rate_limit, "
     "or do without the file"
 )
 TOP = ": unknown key: known here are tls_server_config, http_server_config, basic_auth_users, rate_limit"
@@ -50,8 +50,8 @@ DURATION = " is no duration: write a number and a unit, such as 500ms, 1s, 1m30s
 HEADERS = (
     "Content-Security-Policy, Strict-Transport-Security, X-Content-Type-Options, X-Frame-Options, X-XSS-Protection"
 )
-NO_HEADER = ": has a line break or a character that no header can carry"
-LOCKED = " is encrypted, and nobody is there to type the passphrase: store it without one"
+NO_HEADER = ": has a line break or a character that an HTTP header cannot contain"
+LOCKED = " is encrypted, and nobody can enter the passphrase: store the key without one"
 NO_PAIR = " does not belong to the certificate: they must be a pair"
 OTHER_KEY = ": none fits the certificate's key: ECDSA suites go with EC keys, RSA with RSA"
 SLOW = ": a cost of 15 makes one check take seconds: 14 at most, 10 is usual"
@@ -62,7 +62,7 @@ SUITE = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 
 # The whole complaint about each file in tests/data/bad_web_config, without the file's name in front.
 COMPLAINTS = {
-    "bracket_left_open": ":3: is no YAML: expected the node content, but found '<stream end>'",
+    "bracket_left_open": ":3: is not valid YAML: expected the node content, but found '<stream end>'",
     "ca_in_two_places": f":5: {TLS}.client_ca: stands beside client_ca_file: keep one",
     "ca_inline_without_client_auth": f":4: {TLS}.client_ca{ASKS_NOBODY}",
     "ca_is_a_key": f":5: {TLS}.client_ca_file: {{folder}}/server.key holds no certificate in PEM form",
@@ -130,9 +130,9 @@ COMPLAINTS = {
     "key_of_tls_unknown": f":2: {TLS}.certfile: unknown key: did you mean 'cert_file'?",
     "key_of_top_like_nothing": f":1: proxy{TOP}",
     "key_of_top_unknown": f":1: tls_config: unknown key: did you mean '{TLS}'?",
-    "key_twice": ":3: 'cert_file' stands twice (first in line 2): keep one",
-    "max_version_broken": f":4: {TLS}.max_version: TLS11 is broken and not spoken here: write TLS12 or TLS13",
-    "min_version_broken": f":4: {TLS}.min_version: TLS10 is broken and not spoken here: write TLS12 or TLS13",
+    "key_twice": ":3: 'cert_file' appears twice (first in line 2): keep one",
+    "max_version_broken": f":4: {TLS}.max_version: TLS11 is insecure and not supported: write TLS12 or TLS13",
+    "min_version_broken": f":4: {TLS}.min_version: TLS10 is insecure and not supported: write TLS12 or TLS13",
     "min_version_unknown": f":4: {TLS}.min_version: '1.2' is unknown: known are TLS12, TLS13",
     "names_blank": f":6: {TLS}.client_allowed_sans{NO_NAMES}",
     "names_empty": f":6: {TLS}.client_allowed_sans{NO_NAMES}",
@@ -148,7 +148,7 @@ COMPLAINTS = {
     "tls_empty": f":1: {TLS}{NO_CERTIFICATE}",
     "tls_empty_in_braces": f":1: {TLS}{NO_CERTIFICATE}",
     "tls_is_a_text": f":1: {TLS}: must be a mapping",
-    "user_twice": ":3: 'prometheus' stands twice (first in line 2): keep one",
+    "user_twice": ":3: 'prometheus' appears twice (first in line 2): keep one",
     "user_with_colon": f":2: basic_auth_users: 'prometheus:1'{NAME}",
     "user_with_line_break": f":2: basic_auth_users: 'a\\nb'{NAME}",
     "user_without_name": f":2: basic_auth_users: ''{NAME}",

@@ -67,7 +67,7 @@ def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureF
     ("flags", "complaint"),
     [
         (["--scenario", "nothing"], "'nothing' is no scenario: choose from all, live-migration,"),
-        (["--speed", "fast"], "--speed: 'fast' is no number: write a factor, such as 60"),
+        (["--speed", "fast"], "--speed: 'fast' is not a number: write a factor, such as 60"),
         (["--speed", "0"], "--speed: 0 cannot be: it must be above 0 and at most 10000"),
         (["--speed", "nan"], "--speed: nan cannot be"),
         (["--fault", "418"], "'418' is no fault: choose from throttle"),

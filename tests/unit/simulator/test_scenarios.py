@@ -135,7 +135,7 @@ BAD = {
         "test.yaml:2: events[0].resources: 'vmss_9' is none of this scenario's VMs: "
         "vmss_0, vmss_1, vmss_2, vmss_3, vmss_4"
     ),
-    "description: x\nvms: [{name: a}, {name: a}]": ("test.yaml:2: vms: 'a' stands twice: every VM needs its own name"),
+    "description: x\nvms: [{name: a}, {name: a}]": ("test.yaml:2: vms: 'a' appears twice: every VM needs its own name"),
     "description: x\nvms: [{name: a/b}]": ("test.yaml:2: vms[0].name: must be a VM's name: not empty and without '/'"),
     "description: x\nevents:\n- type: Freeze\n  starts: at once\n  notice: 1m": (
         "test.yaml:5: events[0].notice: cannot be, since the event starts at once: remove one of the two"
