@@ -8,7 +8,7 @@ from itertools import islice
 from azure_scheduled_events_exporter.simulator import Fault, Simulator, What
 from support.programs import Scrape, eventually
 from trials.trial import POLL_SECONDS, Crew, Order, Row, Watch, lives, passes
-from trials.truth import MARGIN, Polls, Truth, check_event, check_file, check_rows, told
+from trials.truth import MARGIN, RETURNED, Polls, Truth, check_event, check_file, check_rows, told
 
 SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure", "double-impact", "degraded-host")
 SPEED = 240.0
@@ -189,6 +189,6 @@ def run(order: Order) -> Row:
         f"{len(record.polls)} polls, {sum(outcomes.values()) - outcomes['ok']:.0f} of them failed; {transitions} "
         f"transitions, none twice, none missing of what was seen; {seen.judged['down']} + {seen.judged['up']} scrapes "
         f"judged by `up`, no event lost to a failed poll; at most {most} requests in a second; {watch.answered} "
-        f"scrapes, all answered ({lied_about} events stood in it while IMDS said falsely that there are none: they "
-        "ended once, and came to no second life)",
+        f"scrapes, all answered ({lied_about} events stood in it while IMDS said falsely that there are none; "
+        f"{scrape.transitions().get(RETURNED, 0):.0f} returned)",
     )
