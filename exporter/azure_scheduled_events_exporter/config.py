@@ -273,7 +273,7 @@ def _policy(text: str) -> Policy:
 
 
 def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
-    """Return where this platform keeps a daemon's state: systemd's ``$STATE_DIRECTORY``, else its custom."""
+    """Return where this platform keeps a daemon's state: ``$STATE_DIRECTORY`` of systemd, else its usual folder."""
     name = "azure-scheduled-events-exporter"
     if environment.get("STATE_DIRECTORY"):
         return environment["STATE_DIRECTORY"].split(":")[0]

@@ -7,7 +7,7 @@ from azure_scheduled_events_exporter.doctor.finding import DOCUMENTATION
 from support.paths import ROOT
 
 PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
-SOURCES = [*(PACKAGE / "doctor").glob("*.py"), PACKAGE / "commands" / "doctor.py"]
+SOURCES = [*(PACKAGE / "doctor").rglob("*.py"), PACKAGE / "commands" / "doctor.py"]
 DOCS = ROOT / "docs"
 
 

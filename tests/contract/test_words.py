@@ -23,6 +23,8 @@ OLD = {
     r"[Tt]he other side": "peer",
     r"[Ww]ho is late": "delayed",
     r"[Ss]tranger": "client certificate rejected",
+    r"[Ww]ish|[Rr]hythm": "request, interval",
+    r"keep_telling|_worded": "keep_notifying, rendered",
 }
 CLEAN = ("alerts", "dashboards", "deploy", "docs", "exporter")
 KINDS = {".py", ".md", ".yaml", ".yml", ".sh", ".html", ".tpl"}

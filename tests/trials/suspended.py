@@ -113,13 +113,13 @@ def run(order: Order) -> Row:
     lengths = [4.0] if order.short else [10.0, 60.0]
     with ThreadPoolExecutor(len(lengths)) as pool:
         stops = list(pool.map(lambda seconds: once(seconds, order.folder / f"{seconds:g}"), lengths))
-    said = ", ".join(f"{stop.told:.2f} s told of {stop.seconds:.2f} s" for stop in stops)
+    said = ", ".join(f"{stop.told:.2f} s measured of {stop.seconds:.2f} s" for stop in stops)
     polls = " and ".join(str(stop.polls_after) for stop in stops)
     return Row(
         "suspended",
         f"SIGSTOP in mid Freeze for {' and for '.join(f'{seconds:g} s' for seconds in lengths)}; meanwhile the Freeze "
         "ends, a Reboot begins, and a Redeploy is announced",
         f"all of it told once, afterwards; `observed_pause_seconds`: {said}; {polls} polls in the {AFTER_SECONDS:g} s "
-        f"after it, at a rhythm of {POLL_SECONDS:g} s; {sum(stop.answered for stop in stops)} scrapes, all answered, "
+        f"after it, at an interval of {POLL_SECONDS:g} s; {sum(stop.answered for stop in stops)} scrapes, all answered, "
         "also those asked while it stood still",
     )

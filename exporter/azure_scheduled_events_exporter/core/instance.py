@@ -1,4 +1,4 @@
-"""Who this VM is: parses an answer of ``/metadata/instance``. Pure; ``imds.client`` asks for it.
+"""Parses an answer of ``/metadata/instance``: this VM's name, ids, place and size. Pure; ``imds.client`` fetches it.
 
 Source: https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service
 """

@@ -94,7 +94,7 @@ class WebAccess:
         return self._reading.config.headers
 
     def admit(self, request: Request, client: str) -> "Refusal | asyncio.Future[Refusal]":
-        """Return None to allow the request, or the refusal; a future of either if that takes time."""
+        """Return None to allow the request, or the refusal; a future of either if checking takes time."""
         if request.path in self._open_paths:
             return None
         if self._bucket is not None and not self._bucket.take():

@@ -161,7 +161,7 @@ def _choose_suites(context: ssl.SSLContext, settings: TlsSettings) -> None:
 def _agrees(context: ssl.SSLContext, suites: str) -> bool:
     """Whether a TLS 1.2 client that offers ``suites`` can connect: tried by a handshake in memory."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE  # no secret is told: it ends before
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE  # no secret is sent: the handshake ends before
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     client.set_ciphers(suites)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -60,7 +60,7 @@ class _Text:
 
 
 class _Format:
-    """One of the two text formats, with the text that is kept in it."""
+    """One of the two text formats, and its cached text."""
 
     def __init__(self, content_type: str, write: Callable[[Iterable[Metric]], bytes], end: bytes) -> None:
         self.content_type = content_type

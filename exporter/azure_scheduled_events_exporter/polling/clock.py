@@ -25,7 +25,7 @@ class Clock(Protocol):
     def booted_at(self) -> Timestamp | None:
         """Return when this machine booted; None where the system does not say.
 
-        It may move when the wall clock is set right, so one boot is told from another by its id.
+        It may move when the wall clock is corrected, so boots are distinguished by their id.
         """
 
     def reading(self) -> ClockSample:

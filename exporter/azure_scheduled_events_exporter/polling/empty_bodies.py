@@ -24,5 +24,5 @@ class EmptyBodies:
         return EmptyBodies(self.count + 1, self.since or now)
 
     def are_believed(self, now: Timestamp) -> bool:
-        """Return whether they mean that the events are gone."""
+        """Return whether these empty bodies prove that the events are gone."""
         return self.count >= POLLS and self.since is not None and now.since(self.since) >= SECONDS

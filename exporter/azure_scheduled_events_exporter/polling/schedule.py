@@ -10,7 +10,7 @@ SLOWEST_SECONDS = 5.0
 
 
 class PollSchedule:
-    """The rhythm of polling at a fixed rate, slower while IMDS throttles. A late poll is not repeated."""
+    """When to poll: at a fixed rate, slower while IMDS throttles. Missed polls are skipped."""
 
     def __init__(self, interval: float, start: float) -> None:
         self._interval = interval

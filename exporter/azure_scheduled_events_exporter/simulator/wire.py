@@ -121,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = _respond  # noqa: N815 - http.server's names
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's signature
-        """Keep quiet: what happens is told elsewhere."""
+        """Log nothing: the simulator reports requests itself."""
 
     def _body(self) -> bytes | None:
         """Return the request's body; None when it was refused."""
