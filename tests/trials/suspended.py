@@ -119,7 +119,7 @@ def run(order: Order) -> Row:
         "suspended",
         f"SIGSTOP in mid Freeze for {' and for '.join(f'{seconds:g} s' for seconds in lengths)}; meanwhile the Freeze "
         "ends, a Reboot begins, and a Redeploy is announced",
-        f"all of it told once, afterwards; `observed_pause_seconds`: {said}; {polls} polls in the {AFTER_SECONDS:g} s "
-        f"after it, at an interval of {POLL_SECONDS:g} s; {sum(stop.answered for stop in stops)} scrapes, all answered, "
-        "also those asked while it stood still",
+        f"all of it reported once, afterwards; `observed_pause_seconds`: {said}; {polls} polls in the "
+        f"{AFTER_SECONDS:g} s after it, one every {POLL_SECONDS:g} s; {sum(stop.answered for stop in stops)} scrapes, "
+        "all answered, also those asked while it stood still",
     )
