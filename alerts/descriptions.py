@@ -7,7 +7,7 @@ up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask:
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 
 from .rule import IMPACT, TIME, VMS
-from .series import DURATION, EVENT, INFO, NOT_BEFORE, VM_EVENT
+from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, VM_EVENT
 
 _ONE = "{event_id='%[1]s'}"
 _STARTED = "{event_id='%[1]s',event_status='Started'}"
@@ -20,10 +20,17 @@ def _ask(query: str, then: str, otherwise: str = "") -> str:
     return f'{ask}{{{{ with . | sortByLabel "resources" | first }}}}{then}{{{{ end }}}}{other}{{{{ end }}}}'
 
 
+_SCALE_SET = " (scale set {{ .Labels.scale_set }})"
+# The row of a new event may not be recorded yet: then the exporter that shows the event knows the scale set.
+_PLACE = (
+    f"{{{{ if .Labels.scale_set }}}}{_SCALE_SET}{{{{ else if .Labels.instance }}}}"
+    f"{{{{ with printf `{INSTANCE}{{job=%q,instance=%q,scale_set!=''}}` .Labels.job .Labels.instance | query }}}}"
+    f"{{{{ with . | first }}}}{_SCALE_SET}{{{{ end }}}}{{{{ end }}}}{{{{ end }}}}"
+)
 _VMS = _ask(
     f"{EVENT}{_ONE} or on (event_id) {INFO}{_ONE}"
     f" or on (event_id) label_replace(last_over_time({VM_EVENT}{_ONE}[1d]), 'resources', '$1', 'vm_name', '(.*)')",
-    "{{ .Labels.resources }}{{ with .Labels.scale_set }} (scale set {{ . }}){{ end }}",
+    "{{ .Labels.resources }}" + _PLACE,
     "A VM",
 )
 _LEFT = (

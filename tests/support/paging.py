@@ -133,9 +133,7 @@ class RuledPrometheus(Program):
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Return the instant vector of ``expression``."""
-        answer = fetch(f"{self.url}/api/v1/query", "POST", f"query={_escape(expression)}".encode(), **_FORM)
-        assert answer.status == 200, answer.body
-        return [(each["metric"], float(each["value"][1])) for each in json.loads(answer.body)["data"]["result"]]
+        return query(self.url, expression)
 
     def fired(self, scale_set: str) -> set[tuple[str, str]]:
         """Return name and severity of every alert that has fired so far about VMs of ``scale_set``."""
@@ -156,6 +154,13 @@ _FORM = {"Content_Type": "application/x-www-form-urlencoded"}
 
 def _escape(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), text)
+
+
+def query(url: str, expression: str) -> list[tuple[dict[str, str], float]]:
+    """Return the instant vector of ``expression`` from an engine at ``url`` that has Prometheus' API."""
+    answer = fetch(f"{url}/api/v1/query", "POST", f"query={_escape(expression)}".encode(), **_FORM)
+    assert answer.status == 200, answer.body
+    return [(each["metric"], float(each["value"][1])) for each in json.loads(answer.body)["data"]["result"]]
 
 
 def write(folder: Path, prefix: str, settings: Settings) -> None:

@@ -1,0 +1,124 @@
+"""Cases that are played from the simulator to the pager, whatever evaluates the rules."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What, find
+from support.programs import Exporter
+
+SPEED = 60.0
+# What lasts a quarter of an hour on Azure lasts 15 s here, and so do the thresholds.
+VALUES = {
+    "scrape.interval": "1s",
+    "evaluation.interval": "1s",
+    "evaluation.watcher-interval": "5s",
+    "group.wait": "1s",
+    "group.interval": "1s",
+    "memory": "1m",
+    "longest": "2m",
+    "notice.freeze": "12s",
+    "notice.reboot": "12s",
+    "notice.redeploy": "7s",
+    "notice.terminate": "4s",
+    "degraded-host.notice": "24m",
+    "overdue.after": "10s",
+    "started.limit": "30s",
+    "hit.together": "15s",
+}
+ENDED = {What.COMPLETED, What.CANCELLED}
+
+
+def ticket(name: str) -> list[tuple[str, str, str]]:
+    """Return what a ticket's receiver is told of one event from beginning to end."""
+    return [(f"AzureScheduledEvent{name}", "warning", status) for status in ("firing", "resolved")]
+
+
+def page(name: str) -> list[tuple[str, str, str]]:
+    """Return what a pager is told of one event from beginning to end."""
+    return [(f"AzureScheduledEvent{name}", "critical", status) for status in ("firing", "resolved")]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scenario and all that it may cause: pages, tickets, and what only shows."""
+
+    name: str
+    pages: tuple[tuple[str, str, str], ...] = ()
+    tickets: tuple[tuple[str, str, str], ...] = ()
+    shows: tuple[str, ...] = ()
+    exporters: int = 2
+    speed: float = SPEED
+    faults: tuple[str, ...] = ()
+    first_answer_delay: float = 0.0
+    empty_body: bool = False
+    restart: bool = False
+    events: tuple[PlannedEvent, ...] | None = None
+    vms: int = 0
+
+
+def scenario(case: Case) -> Scenario:
+    """Return the case's scenario, in a scale set and a zone of its own so that no case disturbs another."""
+    if case.events is None:
+        (found,) = find(case.name)
+        events = tuple(
+            replace(each, started_for=min(each.started_for, 120 if case.speed < SPEED else 600))
+            for each in found.events
+        )
+        found = replace(found, events=events)
+    else:
+        vms = tuple(VirtualMachine(f"vmss_{number}") for number in range(case.vms or 2))
+        found = Scenario(case.name, "", vms, case.events)
+    return replace(found, vms=tuple(replace(vm, scale_set=case.name, zone=case.name) for vm in found.vms))
+
+
+class Play:
+    """One case that is being played: a simulator and the exporters of its VMs."""
+
+    def __init__(self, case: Case, folder: Path, stack: ExitStack) -> None:
+        self.case = case
+        self._folder = folder
+        self._stack = stack
+        self.simulator = stack.enter_context(
+            Simulator(
+                Scenario("waiting", "", scenario(case).vms, ()),
+                speed=case.speed,
+                first_answer_delay=case.first_answer_delay,
+                empty_body=case.empty_body,
+            )
+        )
+        self.exporters: list[Exporter] = []
+
+    def start(self, number: int) -> None:
+        """Start the exporter of one VM."""
+        self.exporters.append(self._start(number))
+
+    def _start(self, number: int, *flags: str) -> Exporter:
+        name = f"vmss_{number}"
+        output = self._folder / f"{self.case.name}-{number}{'-again' * bool(flags)}.log"
+        given = ("--instance.name", name, "--poll.interval", "500ms", *flags)
+        return self._stack.enter_context(Exporter(self.simulator.vm_url(name), output, *given))
+
+    @property
+    def targets(self) -> list[str]:
+        """The addresses to scrape."""
+        return [f"127.0.0.1:{exporter.port}" for exporter in self.exporters]
+
+    def begin(self) -> None:
+        """Let the scenario begin now."""
+        self.simulator.play(scenario(self.case), self.case.speed)
+        for fault in self.case.faults:
+            name, _, _ = fault.partition("@")
+            self.simulator.inject(name, seconds=8)
+
+    def restart(self) -> None:
+        """Kill the exporter and start it again at the same address."""
+        port = self.exporters[0].port
+        self.exporters[0].kill()
+        self.exporters[0] = self._start(0, "--web.listen-address", f"127.0.0.1:{port}")
+
+    @property
+    def over(self) -> bool:
+        """Whether all its events have come and gone."""
+        ended = [each for each in self.simulator.record if each.what in ENDED]
+        return len(ended) >= len(scenario(self.case).events)
