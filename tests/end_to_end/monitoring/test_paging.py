@@ -24,7 +24,7 @@ SCENARIOS = (
     Case("host-failure", pages=(*page("WithoutNotice"),)),
     Case("degraded-host", tickets=(*ticket("DegradedHost"),)),
     Case("rollout", shows=("ShortFreeze",), exporters=5, speed=120),
-    Case("double-impact", tickets=(*ticket("Freeze"),), shows=("ShortFreeze",)),
+    Case("double-impact", tickets=(*ticket("Freeze"),)),
 )
 
 _REBOOT = PlannedEvent("Reboot", ("vmss_0",), announced_at=180, started_for=300)
