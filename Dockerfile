@@ -33,7 +33,7 @@ COPY --from=build /assets /usr/share/azure-scheduled-events-exporter
 # imported here is compiled here.
 RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/azure-scheduled-events-exporter \
  && /opt/azure-scheduled-events-exporter/bin/python -c \
-      "import azure_scheduled_events_exporter.commands.demo, azure_scheduled_events_exporter.service.daemon, azure_scheduled_events_exporter.simulator, azure_scheduled_events_exporter.tracing.otlp, ssl"
+      "import azure_scheduled_events_exporter.commands.cli, azure_scheduled_events_exporter.commands.demo, azure_scheduled_events_exporter.service.daemon, azure_scheduled_events_exporter.simulator, azure_scheduled_events_exporter.tracing.otlp, ssl"
 ENV PATH=/opt/azure-scheduled-events-exporter/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
