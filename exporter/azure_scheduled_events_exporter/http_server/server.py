@@ -10,6 +10,7 @@ import asyncio
 import errno
 import itertools
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -287,10 +288,10 @@ class Server:
 
 def connection_limit(wanted: int) -> int:
     """Return how many connections the limit of descriptors (RLIMIT_NOFILE) allows, at most ``wanted``."""
-    try:
-        import resource  # noqa: PLC0415 - not on Windows
-    except ImportError:
+    if sys.platform == "win32":
         return wanted
+    import resource  # noqa: PLC0415 - not on Windows
+
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if descriptors == resource.RLIM_INFINITY:
         return wanted

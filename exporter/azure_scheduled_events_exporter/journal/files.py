@@ -9,6 +9,7 @@ import errno
 import itertools
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,7 +256,7 @@ def _create(path: Path) -> None:
         return
     try:
         folder = path.parent.stat()
-        if hasattr(os, "geteuid") and os.geteuid() == 0 and (folder.st_uid, folder.st_gid) != (0, 0):
+        if sys.platform != "win32" and os.geteuid() == 0 and (folder.st_uid, folder.st_gid) != (0, 0):
             os.fchown(descriptor, folder.st_uid, folder.st_gid)
     finally:
         os.close(descriptor)
