@@ -69,6 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="Delay the first answer to every VM, as IMDS does for up to 2m. (default 0s)",
     )
+    add(
+        "--first-event-delay",
+        default="0s",
+        metavar="DURATION",
+        help="Show a VM no events for so long after its first answer, as IMDS does for up to 5m. (default 0s)",
+    )
     add("--empty-body", action="store_true", help="Answer 200 with an empty body while there are no events.")
     add("--seed", metavar="TEXT", help="Use the same EventIds every time.")
     add("--list", action="store_true", help="Print the scenarios and exit.")
@@ -132,10 +138,12 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening], None]) -> Simulator:
-    try:
-        delay = parse_duration(arguments.first_answer_delay)
-    except ValueError as error:
-        raise UsageError(f"--first-answer-delay: {error}") from None
+    delays = {}
+    for flag in ("first_answer_delay", "first_event_delay"):
+        try:
+            delays[flag] = parse_duration(getattr(arguments, flag))
+        except ValueError as error:
+            raise UsageError(f"--{flag.replace('_', '-')}: {error}") from None
     try:
         speed = float(arguments.speed)
     except ValueError:
@@ -149,7 +157,8 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         loop=arguments.loop,
         address=parse_address(arguments.listen_address),
         faults=arguments.fault,
-        first_answer_delay=delay,
+        first_answer_delay=delays["first_answer_delay"],
+        first_event_delay=delays["first_event_delay"],
         empty_body=arguments.empty_body,
         seed=arguments.seed,
         on_happening=on_happening,

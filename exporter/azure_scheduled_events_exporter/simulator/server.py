@@ -36,7 +36,8 @@ class Simulator:
     ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop`` if asked.
     ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
     ``first_answer_delay`` (real seconds) holds back the first answers of every VM, as IMDS does while it is being
-    enabled, and again after a day without a request; ``empty_body`` answers 200 without a body when there are no
+    enabled, and again after a day without a request; its documents have no events for ``first_event_delay`` (real
+    seconds) after that; ``empty_body`` answers 200 without a body when there are no
     events. With a ``seed`` the EventIds are the same every time. More ``requests_per_second`` than IMDS admits are for
     soaks. ``on_happening`` is called with everything that happens, in a thread of the simulator. ``clock`` gives Unix
     seconds and must not jump; the default follows the monotonic clock.
@@ -54,6 +55,7 @@ class Simulator:
         address: tuple[str, int] = _FIRST_ADDRESS,
         faults: Sequence[FaultPlan | str] = (),
         first_answer_delay: float = 0.0,
+        first_event_delay: float = 0.0,
         empty_body: bool = False,
         requests_per_second: int = REQUESTS_PER_SECOND,
         seed: str | int | None = None,
@@ -71,6 +73,7 @@ class Simulator:
         self._service = Service(
             stage,
             first_answer_delay=first_answer_delay,
+            first_event_delay=first_event_delay,
             empty_body=empty_body,
             requests_per_second=requests_per_second,
         )

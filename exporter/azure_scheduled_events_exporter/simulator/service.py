@@ -141,6 +141,7 @@ class Service:
         stage: Stage,
         *,
         first_answer_delay: float = 0,
+        first_event_delay: float = 0,
         empty_body: bool = False,
         requests_per_second: int = REQUESTS_PER_SECOND,
     ) -> None:
@@ -149,6 +150,7 @@ class Service:
         self.windows: tuple[Window, ...] = ()  # faults from outside the scenario
         self.seen: deque[Seen] = deque(maxlen=_KEPT)
         self._delay = first_answer_delay
+        self._event_delay = first_event_delay
         self._empty_body = empty_body
         self._requests_per_second = requests_per_second
         self._enabled_at: dict[str, float] = {}
@@ -225,10 +227,12 @@ class Service:
         body = self.body if self.body is not None else self.stage.recorded(now)
         if body is not None:
             return Answer(HTTPStatus.OK, body)
-        events = events_in(self._events_of(vm), version)
+        is_enabling = now < self._enabled_at.get(vm, -math.inf) + self._event_delay
+        events = [] if is_enabling else events_in(self._events_of(vm), version)
         if self._empty_body and not events:
             return Answer(HTTPStatus.OK)
-        return Answer(HTTPStatus.OK, document_body(events, self.stage.incarnation))
+        # Another incarnation than the one that shows the events: the same value means the same events.
+        return Answer(HTTPStatus.OK, document_body(events, 0 if is_enabling else self.stage.incarnation))
 
     def _events_of(self, vm: str) -> Sequence[WireEvent]:
         """The events that ``vm`` sees: those of the whole group, or its own only."""

@@ -350,6 +350,26 @@ class TestSchema:
             connection.executescript((DATA / "journals" / "schema-1.sql").read_text())
         return path
 
+    def test_histograms_of_an_old_journal_leave_out_other_vms(self, first_schema: Path) -> None:
+        """Rows about an event of another VM are counted as transitions, but no longer in the histograms."""
+
+        def counted() -> tuple[int, int]:
+            with closing(Store(sqlite3.connect(first_schema))) as store:
+                statistics = store.restore().statistics
+            notices = sum(sum(histogram.counts) for histogram in statistics.notice.values())
+            return sum(statistics.transitions.values()), notices
+
+        with closing(sqlite3.connect(first_schema)) as connection, connection:
+            (detected,) = connection.execute(
+                "SELECT count(*) FROM transitions WHERE event_id = 'DONE' AND notice IS NOT NULL"
+            ).fetchone()
+            connection.execute("UPDATE transitions SET scope = 'peer' WHERE event_id = 'DONE'")
+        assert detected == 1
+        transitions, notices = counted()
+        with closing(sqlite3.connect(first_schema)) as connection, connection:
+            connection.execute("UPDATE transitions SET scope = 'self' WHERE event_id = 'DONE'")
+        assert counted() == (transitions, notices + 1)
+
     def test_a_journal_of_the_first_schema(self, first_schema: Path) -> None:
         """Brought up to date, it has lost nothing: lives, counters, histograms, spans; and takes a pause."""
         with closing(Store(sqlite3.connect(first_schema))) as store:

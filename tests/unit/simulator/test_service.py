@@ -336,6 +336,28 @@ def test_disabled_after_a_day_without_requests() -> None:
     assert held == [100, 60, 0, 0, 0, 100, 60]
 
 
+def test_events_begin_to_arrive_after_the_service_is_enabled() -> None:
+    """The first documents of a VM have no events and another incarnation, also after a day without requests."""
+    stage = Stage(
+        Playlist((Scenario("test", "", VMS, (PlannedEvent("Reboot", ("vmss_0",), notice=200_000.0),)),)),
+        at=0,
+        seed="seed",
+    )
+    service = Service(stage, first_answer_delay=60, first_event_delay=240)
+    request = Request("GET", f"/metadata/scheduledevents?api-version={NEWEST}", RIGHT)
+
+    def shown(at: float) -> tuple[int, int]:
+        service.arrived(request, at)
+        document = json.loads(service.answer(request, at).body)
+        return document["DocumentIncarnation"], len(document["Events"])
+
+    seen = [shown(at) for at in (1, 61, 300, 301, 400, 90_000, 90_299, 90_300)]
+    assert [events for _, events in seen] == [0, 0, 0, 1, 1, 0, 0, 1]
+    assert {incarnation for incarnation, events in seen if events}.isdisjoint(
+        {one for one, events in seen if not events}
+    )
+
+
 def test_a_scale_set_with_one_fault_domain() -> None:
     """Each VM of it sees the events of its own only, and none of another's."""
     (scenario,) = find("single-fault-domain")
