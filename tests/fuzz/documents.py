@@ -55,7 +55,7 @@ def check_document(body: bytes) -> None:
 
 
 def _clean(event: ScheduledEvent) -> None:
-    for value in (*astuple(event)[:4], *event.resources, event.description, event.sent_id):
+    for value in (*astuple(event)[:4], *event.resources, event.description, event.resource_type, event.sent_id):
         assert value == clean_text(value), f"not clean: {value!r}"
     assert all(event.resources), "a VM without a name"
     assert event.duration_seconds is None or 0 <= event.duration_seconds < 1e18
@@ -74,6 +74,7 @@ def _written(document: Document) -> bytes:
             "NotBefore": _time(event.not_before),
             "Description": event.description,
             "DurationInSeconds": event.duration_seconds,
+            "ResourceType": event.resource_type,
         }
         for event in document.events
     ]

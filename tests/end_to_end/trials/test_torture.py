@@ -10,7 +10,7 @@ def test_clock() -> None:
 
 def test_suspended() -> None:
     """After it stood still, it tells what happened once, polls at its rhythm, and answers who waited."""
-    assert "all of it told once" in row("suspended")
+    assert "all of it reported once" in row("suspended")
 
 
 def test_clients() -> None:
