@@ -23,7 +23,7 @@ bench: setup  ## figures beside their budgets into docs/performance.md, time to 
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.rules
 
 soak: setup  ## run at fifty polls a second for MINUTES=60 and report what grows
-	@PYTHONPATH=tests $(BIN)/python -m trials.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
+	@PYTHONPATH=tests $(BIN)/python -m trials.load.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
 
 torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: an hour; TORTURE='--only kills --seed 7'
 	@scripts/torture --write docs/reliability.md $(TORTURE)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from .life_alerts import BESIDE
-from .rule import PREFIX
+from .rules.life_alerts import BESIDE
+from .rules.rule import PREFIX
+from .rules.watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
 from .settings import Settings
-from .watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
 from .yaml_text import to_yaml
 
 _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'

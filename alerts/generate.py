@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from .alertmanager import alertmanager_config
 from .grafana import grafana_rules
+from .prometheus import prometheus_rule_resource, prometheus_rules
 from .reference import reference, values_file
-from .rules import prometheus_rule_resource, prometheus_rules
 from .scrape import scrape_examples
 from .settings import Settings
 from .templates import TEMPLATES

@@ -10,9 +10,10 @@ from typing import Any
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .descriptions import plain
-from .rule import Alert, Group
-from .rules import annotations, groups
+from .prometheus import annotations
+from .rules import groups
+from .rules.descriptions import plain
+from .rules.rule import Alert, Group
 from .settings import Settings
 from .yaml_text import to_yaml
 

@@ -27,7 +27,7 @@ from typing import Any
 import requests
 
 from alerts import resolve
-from support.paging import JOB, write
+from support.monitoring.paging import JOB, write
 from support.paths import ROOT
 from support.programs import Program, debian, eventually, free_port
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from benchmarks import change_latency, journal
 from benchmarks.apart import Documents, quiet_simulator
 from benchmarks.measured import Installation, Measurement, free_port
-from support.collector import HANG, Collector
+from support.monitoring.collector import HANG, Collector
 from support.programs import debian
 
 ROOT = Path(__file__).parent.parent

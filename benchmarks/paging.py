@@ -16,7 +16,7 @@ from statistics import median
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from azure_scheduled_events_exporter.times import parse_duration
-from support.paging import Stack
+from support.monitoring.paging import Stack
 from support.programs import Exporter
 
 TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")

@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from alerts import resolve
-from support.paging import JOB, Alertmanager, Receiver, receivers, write
+from support.monitoring.paging import JOB, Alertmanager, Receiver, receivers, write
 from support.programs import Program, debian, fetch, free_port
 
 VMS = 10_000

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from alerts import resolve
-from alerts.board_recordings import EXPORTER_INFO
-from alerts.rule import Dashboard
+from alerts.rules.board_recordings import EXPORTER_INFO
+from alerts.rules.rule import Dashboard
 
 from . import fleet_queries
 from .grafana import (

@@ -1,6 +1,6 @@
 """The queries of the fleet's dashboard by name: what is about to happen to which VMs, and what happened."""
 
-from alerts.board_recordings import (
+from alerts.rules.board_recordings import (
     APPROVED_BY,
     BLIND,
     BLIND_SECONDS,
@@ -15,9 +15,9 @@ from alerts.board_recordings import (
     VM_STATE,
     VMS,
 )
-from alerts.series import EVENT
-from alerts.series import LENGTH as DURATION
-from alerts.series import PLANNED as NOT_BEFORE
+from alerts.rules.series import EVENT
+from alerts.rules.series import LENGTH as DURATION
+from alerts.rules.series import PLANNED as NOT_BEFORE
 
 from .queries import (
     IN_START,

@@ -4,12 +4,13 @@
 - A selection hides an event, a VM or an exporter only if its place is known and differs. Unknown ones stay visible.
 - An empty answer is not shown as quiet: :func:`or_quiet` says whether somebody could see.
 
-Queries stand on the shipped recordings (``alerts/board_recordings.py``), so that they take milliseconds with thousands
-of VMs. Scraped series are read only for one moment, never over time. This module knows PromQL and nothing of panels.
+Queries stand on the shipped recordings (``alerts/rules/board_recordings.py``), so that they take milliseconds with
+thousands of VMs. Scraped series are read only for one moment, never over time. This module knows PromQL and nothing of
+panels.
 """
 
-from alerts.board_recordings import BLIND_SHARE, EXPORTER_INFO, VM_STATE
-from alerts.series import EVENT
+from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, VM_STATE
+from alerts.rules.series import EVENT
 from azure_scheduled_events_exporter.metrics.collector import PREFIX
 
 from .style import MISSING, UNKNOWN

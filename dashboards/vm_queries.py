@@ -1,6 +1,6 @@
 """The queries of the dashboard of one VM by name. Its neighbours report its events too, even while it is blind."""
 
-from alerts.board_recordings import (
+from alerts.rules.board_recordings import (
     APPROVED_BY,
     BLIND,
     EARLY_SECONDS,
@@ -13,9 +13,9 @@ from alerts.board_recordings import (
     VM_STATE,
     VMS,
 )
-from alerts.series import EVENT
-from alerts.series import LENGTH as DURATION
-from alerts.series import PLANNED as NOT_BEFORE
+from alerts.rules.series import EVENT
+from alerts.rules.series import LENGTH as DURATION
+from alerts.rules.series import PLANNED as NOT_BEFORE
 
 from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, TARGET, latest, of, series, with_trace
 from .style import QUIET, UNKNOWN

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
-from support.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
+from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
 
@@ -43,7 +43,7 @@ def test_series_are_as_the_page_says(tmp_path: Path) -> None:
     """The numbers of series and samples on the page are those of real exporters, exactly."""
     said = FLEET.partition(BEGIN)[2].partition(END)[0]
     measured = tables(measure_all(tmp_path, kept_by_alerts(FLEET)))
-    assert said == measured, "run: PYTHONPATH=tests .venv/bin/python -m support.cardinality --update"
+    assert said == measured, "run: PYTHONPATH=tests .venv/bin/python -m support.monitoring.cardinality --update"
 
 
 def test_alerts_keep_what_they_need() -> None:

@@ -25,7 +25,7 @@ SLOW_SECONDS = 10
 """An input that takes longer is a finding: no body, file or request may hold a daemon."""
 
 MEMORY_MIB = 2048
-_INSTRUMENTED = ["azure_scheduled_events_exporter", "h11", "email._parseaddr", "fuzz.planted"]
+_INSTRUMENTED = ["azure_scheduled_events_exporter", "h11", "email._parseaddr", "fuzz.targets.planted"]
 """What coverage is taken of; PyYAML besides would make its targets five times slower."""
 
 

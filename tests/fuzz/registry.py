@@ -26,6 +26,6 @@ PLANTED = "planted"
 
 def target(name: str) -> Target:
     """Return the target called ``name``."""
-    module = importlib.import_module(f"fuzz.{_MODULES.get(name, name)}")
+    module = importlib.import_module(f"fuzz.targets.{_MODULES.get(name, name)}")
     found: Target = module.TARGETS[name]
     return found

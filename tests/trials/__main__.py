@@ -20,14 +20,26 @@ from pathlib import Path
 from trials.trial import FAILURES, Order, Row
 
 # In the order in which they begin: the longest first, so that the others run beside it.
-TRIALS = ("imds", "kills", "collector", "approvals", "disk", "journal", "power", "clock", "suspended", "clients")
+_MODULES = {
+    "imds": "imds",
+    "kills": "kills",
+    "collector": "collector",
+    "approvals": "approvals",
+    "disk": "storage.disk",
+    "journal": "storage.journal",
+    "power": "storage.power",
+    "clock": "clock",
+    "suspended": "suspended",
+    "clients": "load.clients",
+}
+TRIALS = tuple(_MODULES)
 BEGIN, END = "<!-- torture: begin -->", "<!-- torture: end -->"
 HEAD = ["| trial | what was done | what came of it |", "| --- | --- | --- |"]
 
 
 def torment(name: str, order: Order) -> Row:
     """Run one trial in this process."""
-    module = importlib.import_module(f"trials.{name}")
+    module = importlib.import_module(f"trials.{_MODULES[name]}")
     order.chance.seed(order.seed)
     row: Row = module.run(order)
     return row

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.journal.files import file_path
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, What
-from support.gate import Arrival, Gate, Way
+from support.events.gate import Arrival, Gate, Way
 from support.programs import Exporter, Scrape, eventually
 from trials.trial import POLL, VMS, Crew, Order, Row, passes, polls_on
 from trials.truth import check_file

@@ -11,7 +11,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.collector import Collector
+from support.monitoring.collector import Collector
 from support.paths import TOOLS
 from support.programs import Exporter, Scrape, eventually
 from trials.trial import POLL, QUIET, Crew, Order, Row, Watch, polls

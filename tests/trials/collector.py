@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle
 from azure_scheduled_events_exporter.core.spans import ROOT, span_id
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.collector import ACCEPT, HANG, Collector, Received, Reply, Told
+from support.monitoring.collector import ACCEPT, HANG, Collector, Received, Reply, Told
 from support.programs import Exporter, eventually
 from trials.trial import POLL, Crew, Order, Row, Watch, passes
 

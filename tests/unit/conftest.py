@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.journal_recorder import Open, recorders
+from support.events.journal_recorder import Open, recorders
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.status_page import page
-from support.imds_bodies import body, entry
+from support.events.imds_bodies import body, entry
 from support.programs import Scrape
 
 NOTICE = 900

@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
-from support.collector import ACCEPT, HANG, Collector, Reply
+from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
 from support.programs import PATIENCE, eventually
 
 LOG = logging.getLogger("tests.otlp")

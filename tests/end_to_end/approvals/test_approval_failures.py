@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from support.gate import Gate, Rule, Treatment, Way
+from support.events.gate import Gate, Rule, Treatment, Way
 from support.programs import Exporter, Scrape, eventually, fetch
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Happening, PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from support.collector import Collector
+from support.monitoring.collector import Collector
 from support.programs import Exporter, Scrape, eventually
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(5))

@@ -16,7 +16,7 @@ import pytest
 
 from azure_scheduled_events_exporter.journal.files import read_only, writable
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from support.gate import Gate, Way
+from support.events.gate import Gate, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))

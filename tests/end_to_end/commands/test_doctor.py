@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.doctor_chain import Chain, doctor, healthy_chain
-from support.doctor_faults import FAULTS, Fault
+from support.doctor.doctor_chain import Chain, doctor, healthy_chain
+from support.doctor.doctor_faults import FAULTS, Fault
 from support.programs import COMMAND, environment
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.gate import Gate, Treatment
+from support.events.gate import Gate, Treatment
 from support.programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))

@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, Virtu
 from end_to_end.commands.test_follow import FAST, Follower, event, settled
 from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually
 from trials.clock import WallClock
-from trials.disk import Foreign
+from trials.storage.disk import Foreign
 from trials.trial import polls_on
 
 NOBODY = 65534

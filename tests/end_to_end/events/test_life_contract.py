@@ -10,7 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.machine import START, Machine, MachineClock
+from support.events.machine import START, Machine, MachineClock
 
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 

@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.polling.clock import SystemClock, system_clock
 from azure_scheduled_events_exporter.service.daemon import Exporter as Daemon
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.collector import Collector
+from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.life_oracle import LifeOracle, Shown
-from support.machine import START, Machine
+from support.events.life_oracle import LifeOracle, Shown
+from support.events.machine import START, Machine
 
 HISTORIES = int(os.environ.get("LIFE_HISTORIES", "25"))
 IDS = tuple(f"602D9444-D2CD-49C7-8624-8643E717129{number}" for number in range(3))

@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.collector import Collector
+from support.monitoring.collector import Collector
 from support.programs import eventually
 
 START = 1_700_000_000.0

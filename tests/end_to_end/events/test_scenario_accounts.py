@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.core.event_types import is_reboot
 from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from azure_scheduled_events_exporter.simulator.timeline import Happening, What
-from support.machine import START, Machine, MachineClock
+from support.events.machine import START, Machine, MachineClock
 
 LONGEST_GAP = 60
 NAME = "vmss_0"

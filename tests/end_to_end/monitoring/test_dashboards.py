@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from alerts import resolve
-from alerts.board_recordings import BLIND
-from support.fleet import Fleet, Group
-from support.paging import write
+from alerts.rules.board_recordings import BLIND
+from support.monitoring.fleet import Fleet, Group
+from support.monitoring.paging import write
 from support.paths import ROOT
 from support.programs import Prometheus, eventually, fetch
 

@@ -8,7 +8,7 @@ import pytest
 
 from alerts import Settings, resolve
 from alerts.rules import alerts
-from support.paging import Alertmanager, Receiver, receivers
+from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.programs import eventually, fetch
 
 QUICK = {"group.wait": "1s", "group.interval": "1s"}

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent
-from support.paging import Stack
-from support.plays import VALUES, Case, Play, page, ticket
+from support.monitoring.paging import Stack
+from support.monitoring.plays import VALUES, Case, Play, page, ticket
 from support.programs import eventually
 
 SCENARIOS = (

@@ -10,7 +10,7 @@ from alerts.rules import alerts
 from azure_scheduled_events_exporter.commands import drill
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Scenario, shipped
-from support.paging import Alertmanager, Receiver, Stack, receivers
+from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
 from support.programs import free_port
 
 FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "group.interval": "1s"}

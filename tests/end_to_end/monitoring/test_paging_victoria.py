@@ -9,9 +9,9 @@ import pytest
 from alerts import Settings
 from alerts.rules import alerts
 from azure_scheduled_events_exporter.simulator import PlannedEvent
-from support.plays import VALUES, Case, Play, page
+from support.monitoring.plays import VALUES, Case, Play, page
+from support.monitoring.victoria import VictoriaStack
 from support.programs import eventually
-from support.victoria import VictoriaStack
 
 _PREEMPT = PlannedEvent("Preempt", ("vmss_0",), notice=300, announced_at=60, started_for=300)
 _FREEZE = PlannedEvent("Freeze", ("vmss_0",), duration=5, announced_at=60, started_for=300)

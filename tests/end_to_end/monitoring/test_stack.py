@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 
-from support.doctor_chain import doctor
+from support.doctor.doctor_chain import doctor
 from support.paths import ROOT
 from support.programs import PATIENCE, Program, eventually, fetch
 

@@ -10,7 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.core.spans import span_id, trace_id
 from azure_scheduled_events_exporter.simulator import Simulator, What
-from support.collector import ACCEPT, HANG, Collector, Reply
+from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
 from support.programs import Exporter, eventually
 
 Start = Callable[..., Exporter]

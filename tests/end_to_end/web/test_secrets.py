@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.collector import Collector, Reply
+from support.monitoring.collector import Collector, Reply
 from support.programs import COMMAND, Exporter, Program, eventually, fetch, free_port
 
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of nobody

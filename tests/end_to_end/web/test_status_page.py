@@ -20,9 +20,9 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, Virtu
 from azure_scheduled_events_exporter.web.status_page import page as status_page
 from azure_scheduled_events_exporter.web.status_page import page_headers
 from azure_scheduled_events_exporter.web.wording import ago, left, length
+from support.events.status_scene import BLIND, BUSY, NOW, QUIET
 from support.paths import ROOT
 from support.programs import PATIENCE, Exporter
-from support.status_scene import BLIND, BUSY, NOW, QUIET
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, Wrong
 from azure_scheduled_events_exporter.doctor.http_config import HttpConfig, load
 from azure_scheduled_events_exporter.doctor.local.machine import proxy_for
 from azure_scheduled_events_exporter.errors import UsageError
-from support.doctor_chain import Canned
+from support.doctor.doctor_chain import Canned
 
 
 @pytest.fixture

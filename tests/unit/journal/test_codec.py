@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 from azure_scheduled_events_exporter.journal.codec import decode, encode
 from azure_scheduled_events_exporter.journal.schema import MIGRATIONS, SCHEMA_VERSION
 from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, Entry, Store
-from support.journal_recorder import Open, history
+from support.events.journal_recorder import Open, history
 
 
 @pytest.mark.parametrize("text", ['{"event":', "dear diary", ""])

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
 from azure_scheduled_events_exporter.journal.files import file_path, read_only
 from azure_scheduled_events_exporter.journal.store import Entry
-from support.journal_recorder import DAY, START, Open, history
+from support.events.journal_recorder import DAY, START, Open, history
 
 
 class TestFile:

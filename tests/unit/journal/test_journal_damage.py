@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.journal.schema import SCHEMA_VERSION
 from azure_scheduled_events_exporter.journal.store import QueuedSpan
-from support.journal_recorder import Open, Recorder, bit_rot, history
+from support.events.journal_recorder import Open, Recorder, bit_rot, history
 
 
 def set_aside(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.journal_recorder import Open, bit_rot, history
+from support.events.journal_recorder import Open, bit_rot, history
 
 
 class Disk:

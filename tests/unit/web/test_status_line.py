@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.journal.journal import JournalState
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.web.status_line import one_line
-from support.status_scene import BLIND, BUSY, QUIET, freeze, reboot
+from support.events.status_scene import BLIND, BUSY, QUIET, freeze, reboot
 
 WHY = "no complete answer within 10s"
 NEXT = "Freeze of this VM and 1 more at 2026-11-20T03:21:53Z"

@@ -25,8 +25,8 @@ from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.history import phases
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
 from azure_scheduled_events_exporter.web.wording import left, length
+from support.events.status_scene import BLIND, BUSY, FREEZE_ID, NOW, POLLS, QUIET, VM, ended, freeze, reboot
 from support.paths import ROOT
-from support.status_scene import BLIND, BUSY, FREEZE_ID, NOW, POLLS, QUIET, VM, ended, freeze, reboot
 
 DOCUMENT = (ROOT / "docs" / "status-page.md").read_text(encoding="utf-8")
 Structure = list[tuple[str, tuple[str, ...]]]

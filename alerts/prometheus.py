@@ -1,0 +1,75 @@
+"""The rules in the forms that Prometheus, vmalert and the Prometheus operator read."""
+
+from typing import Any
+
+from .rules import groups
+from .rules.descriptions import VMS_ANNOTATION, asking
+from .rules.rule import VMS, Alert, Group, Recording
+from .settings import Settings
+from .yaml_text import to_yaml
+
+
+def runbook_url(alert: Alert, settings: Settings) -> str:
+    """Return the address of the alert's runbook."""
+    return f"{settings.text('runbooks.url')}/{alert.name}.md"
+
+
+def dashboard_url(alert: Alert, settings: Settings) -> str:
+    """Return the address of the alert's dashboard."""
+    return f"{settings.text('dashboards.url')}/{alert.dashboard}"
+
+
+def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
+    """Return what the alert tells people, for Prometheus and vmalert."""
+    vms = {"vms": VMS_ANNOTATION} if VMS in alert.description else {}
+    return {
+        "summary": alert.summary,
+        "description": asking(alert.description),
+        **vms,
+        "runbook_url": runbook_url(alert, settings),
+        "dashboard_url": dashboard_url(alert, settings),
+    }
+
+
+def prometheus_rules(settings: Settings) -> str:
+    """Return the rule file for ``rule_files`` of Prometheus."""
+    return to_yaml(
+        _rule_groups(settings),
+        "Recording and alerting rules for azure-scheduled-events-exporter; for Prometheus' rule_files.",
+    )
+
+
+def prometheus_rule_resource(settings: Settings) -> str:
+    """Return the same as a PrometheusRule of the Prometheus operator."""
+    labels = {"app.kubernetes.io/name": "azure-scheduled-events-exporter", "role": "alert-rules"}
+    resource = {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PrometheusRule",
+        "metadata": {"name": "azure-scheduled-events-exporter", "labels": labels},
+        "spec": _rule_groups(settings),
+    }
+    return to_yaml(resource, "The rules for the Prometheus operator; its ruleSelector must match the labels.")
+
+
+def _rule_groups(settings: Settings) -> dict[str, Any]:
+    return {"groups": [_group(group, settings) for group in groups(settings)]}
+
+
+def _group(group: Group, settings: Settings) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "interval": group.interval,
+        "rules": [_rule(rule, settings) for rule in group.rules],
+    }
+
+
+def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
+    if isinstance(rule, Recording):
+        return {"record": rule.record, "expr": rule.expression}
+    return {
+        "alert": rule.name,
+        "expr": rule.expression,
+        **({"for": rule.holds} if rule.holds else {}),
+        "labels": rule.all_labels(),
+        "annotations": annotations(rule, settings),
+    }

@@ -1,0 +1,263 @@
+"""Recordings that only the dashboards read, so that a board over thousands of VMs opens within seconds.
+
+No alert depends on them. Each reads scraped series, or recordings here that read nothing but scraped series. Exporters
+without a problem are not recorded one by one: a graph of 10,000 lines shows nothing, and costs the most.
+"""
+
+from alerts.settings import Settings
+from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
+
+from .rule import Group, Recording, expression
+
+STATE = "azure_scheduled_events:event_state"
+FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
+SECONDS_LEFT = "azure_scheduled_events:event_last_seconds_left"
+APPROVED = "azure_scheduled_events:event_approved"
+PHASE = "azure_scheduled_events:event_phase_seconds"
+URGENCY = "azure_scheduled_events:event_urgency"
+APPROVED_BY = "azure_scheduled_events:event_approved_by"
+VMS = "azure_scheduled_events:event_vms"
+VM_STATE = "azure_scheduled_events:vm_event_state"
+EXPORTER_INFO = "azure_scheduled_events:exporter_info"
+BLIND = "azure_scheduled_events:exporter_blind"
+BLIND_SECONDS = "azure_scheduled_events:exporter_blind_seconds"
+BLIND_SHARE = "azure_scheduled_events:exporters_blind:ratio"
+POLLS = "azure_scheduled_events:polls:rate"
+FAILED_POLLS = "azure_scheduled_events:exporter_failed_polls:ratio"
+THROTTLED_POLLS = "azure_scheduled_events:exporter_throttled_polls:rate"
+POLL_DURATION = "azure_scheduled_events:poll_duration_seconds:quantile"
+POLL_PACE = "azure_scheduled_events:poll_pace:min"
+ANSWER_AGE = "azure_scheduled_events:answer_age_seconds:quantile"
+MEMORY = "azure_scheduled_events:process_resident_memory_bytes:quantile"
+CPU = "azure_scheduled_events:process_cpu_seconds:quantile"
+JOURNAL_OFF = "azure_scheduled_events:exporter_journal_off"
+SPANS_QUEUED = "azure_scheduled_events:spans_queued:sum"
+SPANS = "azure_scheduled_events:spans:rate"
+APPROVAL_REQUESTS = "azure_scheduled_events:approval_requests:increase5m"
+
+SILENT_SECONDS = 120
+"""An exporter whose last answer is older than this plus three poll intervals has stopped polling."""
+EARLY_SECONDS = 60
+"""A start this long before NotBefore was approved. More than an interval between scrapes, less than a usual notice."""
+QUANTILES = {"0.5": "median", "0.99": "99 %", "1": "worst"}
+
+_EVENT = "event_id, event_type, event_source, description, resources"
+_PLACE = "scale_set, resource_group, location, zone"
+_INFO = f"{METRIC}event_info"
+_VM_INFO = f"{METRIC}instance_info"
+_UP = f"{METRIC}up"
+_BY_TARGET = "on (job, instance)"
+
+
+def board_groups(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups; those of exporters are several, because one core evaluates a group."""
+    slow, job = settings.duration("evaluation.watcher-interval"), f'{{job=~"{settings.text("job")}"}}'
+    window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
+    return (
+        Group("azure-scheduled-events-board-events", settings.duration("evaluation.interval"), _events(settings)),
+        Group("azure-scheduled-events-board-exporters", slow, _exporters(settings)),
+        Group("azure-scheduled-events-board-polls", slow, _polls(window)),
+        Group("azure-scheduled-events-board-poll-times", slow, _poll_times(window)),
+        Group("azure-scheduled-events-board-processes", slow, _processes(job, window)),
+        Group("azure-scheduled-events-board-delivery", slow, _delivery(window)),
+    )
+
+
+# ---- Events ---------------------------------------------------------------------------------------------------------
+
+
+def _events(settings: Settings) -> tuple[Recording, ...]:
+    interval = settings.number("evaluation.interval")
+    return (
+        Recording(
+            STATE,
+            expression(f"""
+                topk by (event_id) (1,
+                  3 * max by ({_EVENT}) ({_INFO}{{event_status="Started"}})
+                  or on (event_id)
+                  max by ({_EVENT}) ({_INFO}{{event_status!="Started"}})
+                  + on (event_id) group_left () max by (event_id) ({METRIC}event_approved)
+                )
+            """),
+            "one row per event that an exporter shows: 1 waiting, 2 approved, 3 started",
+        ),
+        Recording(
+            VM_STATE,
+            expression(f"""
+                max by (event_id, event_type, vm_name, fault_domain, {_PLACE}) (
+                  max by (event_id, event_type, job, instance) (
+                    3 * {_INFO}{{scope="self", event_status="Started"}}
+                    or on (job, instance, event_id)
+                    1 + {METRIC}event_approved{{scope="self"}}
+                  )
+                  * {_BY_TARGET} group_left (vm_name, fault_domain, {_PLACE})
+                  topk by (job, instance) (1, {_VM_INFO})
+                )
+            """),
+            "the same state for each VM that an event happens to, with its place",
+        ),
+        Recording(
+            VMS,
+            f"max by (event_id, event_type) ({METRIC}event_resources)",
+            "the number of VMs that an event names, also those without an exporter",
+        ),
+        Recording(
+            FIRST_SEEN,
+            f"min by (event_id, event_type) ({METRIC}event_first_seen_timestamp_seconds)",
+            "when the first exporter saw the event",
+        ),
+        Recording(
+            SECONDS_LEFT,
+            f"min by (event_id, event_type) ({METRIC}event_seconds_until_not_before)",
+            "time to NotBefore while the event waits; the last value tells an early start from a punctual one",
+        ),
+        Recording(
+            APPROVED,
+            f"max by (event_id, event_type) ({METRIC}event_approved)",
+            "1 once an exporter or an operator has approved the event",
+        ),
+        Recording(
+            PHASE,
+            expression(f"""
+                {interval} * group by (event_id, event_type, phase) (
+                  label_replace({STATE} == 1, "phase", "waiting", "", "")
+                  or label_replace({STATE} == 3, "phase", "started", "", "")
+                )
+            """),
+            "the seconds that one sample stands for: the sum over time is how long an event waited or stayed Started",
+        ),
+        Recording(
+            APPROVED_BY,
+            expression(f"""
+                max by (event_id, event_type, approved_by) (
+                  label_replace({APPROVED} == 1, "approved_by", "exporter or operator", "", "")
+                  or on (event_id)
+                  label_replace(
+                    {STATE} == 3 and on (event_id) last_over_time({SECONDS_LEFT}[1h]) > {EARLY_SECONDS},
+                    "approved_by", "elsewhere", "", ""
+                  )
+                  or on (event_id)
+                  label_replace({STATE} == 3, "approved_by", "nobody", "", "")
+                )
+            """),
+            "events that may start, by who approved them; nobody: they started at NotBefore",
+        ),
+        Recording(
+            URGENCY,
+            expression(f"""
+                1e11 * max by (event_id) ({STATE})
+                - on (event_id)
+                (max by (event_id) ({SECONDS_LEFT}) or on (event_id) 0 * max by (event_id) ({STATE}))
+            """),
+            "the order in which tables show events: started ones, approved ones, then by NotBefore",
+        ),
+    )
+
+
+# ---- Exporters ------------------------------------------------------------------------------------------------------
+
+
+def _exporters(settings: Settings) -> tuple[Recording, ...]:
+    job, slow = f'job=~"{settings.text("job")}"', settings.number("evaluation.watcher-interval")
+    return (
+        Recording(
+            EXPORTER_INFO,
+            expression(f"""
+                max by (job, instance, vm_name, {_PLACE}) ({_VM_INFO})
+                or {_BY_TARGET}
+                ({EXPORTER_INFO} and {_BY_TARGET} up{{{job}}} == 0)
+                or {_BY_TARGET}
+                group by (job, instance) (up{{{job}}} or {_UP})
+            """),
+            "every exporter with its VM and place; one that is down keeps its last, and one without a VM has none",
+        ),
+        Recording(
+            BLIND,
+            f"max by (job, instance) ({_reason(job)})",
+            "exporters that cannot see IMDS, and why: 1 not scraped, 2 IMDS does not answer, 3 polling has stopped",
+        ),
+        Recording(
+            BLIND_SECONDS,
+            f"{slow} * {BLIND} ^ 0",
+            "the seconds that one sample stands for: the sum over time is how long an exporter was blind",
+        ),
+        Recording(
+            BLIND_SHARE,
+            expression(f"""
+                avg by (job, {_PLACE}) (
+                  {EXPORTER_INFO} and {_BY_TARGET} {BLIND}
+                  or {_BY_TARGET} 0 * {EXPORTER_INFO}
+                )
+            """),
+            "the share of the exporters of a place that cannot see IMDS",
+        ),
+    )
+
+
+def _reason(job: str) -> str:
+    """The exporters that cannot see IMDS, by why."""
+    silent = f"time() - {METRIC}last_success_timestamp_seconds > {SILENT_SECONDS} + 3 * {METRIC}poll_interval_seconds"
+    return f"(up{{{job}}} == 0) + 1 or {_BY_TARGET} ({_UP} == 0) + 2 or {_BY_TARGET} 0 * ({silent}) + 3"
+
+
+def _polls(window: str) -> tuple[Recording, ...]:
+    polls, every = f"{METRIC}polls_total", f"{METRIC}poll_duration_seconds_count"
+    return (
+        Recording(POLLS, f"sum by (job, outcome) (rate({polls}[{window}]))", "polls by outcome, of all exporters"),
+        Recording(
+            FAILED_POLLS,
+            f'1 - rate({polls}{{outcome="ok"}}[{window}]) / ignoring (outcome) rate({every}[{window}]) > 0.001',
+            "the share of polls that failed, of exporters with failed polls",
+        ),
+        Recording(
+            THROTTLED_POLLS,
+            f'rate({polls}{{outcome="throttled"}}[{window}]) > 0',
+            "polls that IMDS refused because of their number, of exporters with such polls",
+        ),
+    )
+
+
+def _poll_times(window: str) -> tuple[Recording, ...]:
+    seconds, count = (f"rate({METRIC}poll_duration_seconds_{each}[{window}])" for each in ("sum", "count"))
+    return (
+        Recording(POLL_DURATION, _quantiles(f"{seconds} / {count}"), "how long polls take, over the exporters' means"),
+        Recording(
+            POLL_PACE,
+            f"min by (job) ({count} * {METRIC}poll_interval_seconds"
+            f" and {_BY_TARGET} (time() - process_start_time_seconds > {window.removesuffix('s')}))",
+            "polls made for each poll that was due, of the slowest exporter",
+        ),
+    )
+
+
+def _processes(job: str, window: str) -> tuple[Recording, ...]:
+    return (
+        Recording(
+            ANSWER_AGE,
+            _quantiles(f"(time() - {METRIC}last_success_timestamp_seconds)"),
+            "the age of the last valid answer of IMDS, over the exporters",
+        ),
+        Recording(MEMORY, _quantiles(f"process_resident_memory_bytes{job}"), "memory, over the exporters"),
+        Recording(CPU, _quantiles(f"rate(process_cpu_seconds_total{job}[{window}])"), "CPU time, over the exporters"),
+    )
+
+
+def _delivery(window: str) -> tuple[Recording, ...]:
+    return (
+        Recording(JOURNAL_OFF, f"{METRIC}journal_up == 0", "exporters whose journal is not on disk"),
+        Recording(SPANS_QUEUED, f"sum by (job) ({METRIC}spans_queued)", "trace spans that wait for the collector"),
+        Recording(SPANS, f"sum by (job, outcome) (rate({METRIC}spans_total[{window}]))", "trace spans by outcome"),
+        Recording(
+            APPROVAL_REQUESTS,
+            f"sum by (job, outcome) (increase({METRIC}approval_requests_total[5m]))",
+            "approvals requested from IMDS, by answer",
+        ),
+    )
+
+
+def _quantiles(vector: str) -> str:
+    """The median, the 99th percentile and the maximum of ``vector``, each with a label that says which it is."""
+    return "\nor\n".join(
+        f'label_replace(quantile by (job) ({share}, {vector}), "quantile", "{name}", "", "")'
+        for share, name in QUANTILES.items()
+    )

@@ -1,0 +1,143 @@
+"""One alert per event, and no second one for the same event.
+
+Each fires straight from what exporters show, in one evaluation. It stays while the event is remembered
+(``event_recordings``). Its labels are the event's id and type only, since everything else may change.
+"""
+
+from types import MappingProxyType
+
+from alerts.settings import Settings
+from azure_scheduled_events_exporter.core.event_types import EventType
+
+from .event_recordings import event_recordings
+from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, Recording, expression
+from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed
+
+_EVENT = "Event {{ $labels.event_id }}."
+_BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)
+_WITHOUT_NOTICE = f'event_type=~"{EventType.REBOOT}|{EventType.REDEPLOY}"'
+
+
+def event_group(settings: Settings) -> Group:
+    """Return the group of the events themselves."""
+    rules: tuple[Recording | Alert, ...] = (
+        *event_recordings(settings),
+        *(_whatever_source(each, settings) for each in EventType if each not in (*_BY_SOURCE, EventType.FREEZE)),
+        *(rule for event_type in _BY_SOURCE for rule in _by_source(event_type, settings)),
+        *_freezes(settings),
+        _without_notice(settings),
+        _unknown_type(settings),
+    )
+    return Group("azure-scheduled-events", settings.duration("evaluation.interval"), rules)
+
+
+def _lines(*parts: str) -> str:
+    return "\n".join(parts)
+
+
+def far(event_type: str, settings: Settings) -> str:
+    """Return the events so far ahead that they mean a degraded host, which has an alert of its own."""
+    return f"{not_before(event_type, settings)} - time() > {settings.number('degraded-host.notice')}"
+
+
+def _soon(event_type: str, settings: Settings) -> str:
+    return _lines(current(event_type), "unless on (event_id)", far(event_type, settings))
+
+
+def _alert(event_type: EventType, text: str, severity: str, summary: str, cause: str = "") -> Alert:
+    name = f"{PREFIX}{event_type}{'Requested' if cause else ''}"
+    description = f"{VMS} will be {event_type.facts.participle}{cause}. {TIME} {event_type.facts.loss} {_EVENT}"
+    return Alert(name, text, severity, summary, description, Dashboard.VM)
+
+
+def _whatever_source(event_type: EventType, settings: Settings) -> Alert:
+    """Return the alert of a type without rules of its own: a type that is added to the table has this one."""
+    text = _soon(f'event_type="{event_type}"', settings)
+    summary = (
+        "Azure evicts a Spot VM." if event_type is EventType.PREEMPT else f"A VM is {event_type.facts.participle}."
+    )
+    return _alert(event_type, text, settings.text(f"{event_type.lower()}.severity"), summary)
+
+
+_SUMMARIES = {
+    EventType.TERMINATE: ("A VM will be deleted.", "A user deletes a VM."),
+    EventType.REDEPLOY: ("Azure moves a VM to another host.", "A user moves a VM to another host."),
+    EventType.REBOOT: ("Azure reboots a VM.", "A user reboots a VM."),
+}
+
+
+def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]:
+    """What Azure does on its own is critical. What a user requested is not: somebody knows already."""
+    matcher = f'event_type="{event_type}"'
+    soon, by_user = _soon(matcher, settings), requested(matcher, settings)
+    platform = _lines(soon, "unless on (event_id)", by_user, "unless on (event_id)", unattributed(matcher, settings))
+    if event_type is not EventType.TERMINATE:  # WithoutNotice has the others, so that one event is one page
+        platform = _lines(platform, "and on (event_id)", announced(matcher, settings))
+    summary, summary_requested = _SUMMARIES[event_type]
+    severity = settings.text(f"{event_type.lower()}.severity")
+    user = _lines(soon, "and on (event_id)", by_user)
+    return (
+        _alert(event_type, platform, severity, summary),
+        _alert(event_type, user, settings.text("requested.severity"), summary_requested, ", as a user requested"),
+    )
+
+
+def _freezes(settings: Settings) -> tuple[Alert, Alert]:
+    matcher = 'event_type="Freeze"'
+    freeze = _soon(matcher, settings)
+    short = expression(f"""
+        (
+          max by (event_id) ({DURATION}{{{matcher}}})
+          or on (event_id)
+          max by (event_id) (last_over_time({LENGTH}{{{matcher}}}[{settings.duration("longest")}]))
+        ) < {settings.number("freeze.short")}
+    """)
+    kept = EventType.FREEZE.facts.loss
+    return (
+        _alert(
+            EventType.FREEZE,
+            _lines(freeze, "unless on (event_id)", short),
+            settings.text("freeze.severity"),
+            "Azure pauses a VM.",
+        ),
+        Alert(
+            f"{PREFIX}ShortFreeze",
+            _lines(freeze, "and on (event_id)", short),
+            "info",
+            "Azure pauses a VM for a few seconds, or not at all.",
+            f"{VMS} will be paused for less than {settings.duration('freeze.short')}. {TIME} {IMPACT}{kept} {_EVENT}",
+            Dashboard.VM,
+        ),
+    )
+
+
+def _without_notice(settings: Settings) -> Alert:
+    return Alert(
+        f"{PREFIX}WithoutNotice",
+        _lines(
+            current(_WITHOUT_NOTICE),
+            "unless on (event_id)",
+            requested(_WITHOUT_NOTICE, settings),
+            "unless on (event_id)",
+            unattributed(_WITHOUT_NOTICE, settings),
+            "unless on (event_id)",
+            announced(_WITHOUT_NOTICE, settings),
+        ),
+        "critical",
+        "A VM went down without notice, as it does when its host fails.",
+        f"{VMS} is down: the {{{{ $labels.event_type }}}} had already started when it was first reported. "
+        f"Memory is lost. After a Redeploy, ephemeral disks are lost too. {_EVENT}",
+        Dashboard.VM,
+        labels=MappingProxyType({"event_status": "Started"}),
+    )
+
+
+def _unknown_type(settings: Settings) -> Alert:
+    return Alert(
+        f"{PREFIX}UnknownType",
+        _soon(f'event_type!~"{"|".join(EventType)}"', settings),
+        "warning",
+        "Azure announces an event of a type that these rules do not know.",
+        f"{VMS}: Azure announces a {{{{ $labels.event_type }}}}. {TIME} What it does is not known. {_EVENT}",
+        Dashboard.VM,
+    )

@@ -1,0 +1,223 @@
+"""What the rules remember: the recordings about events and about the VMs that events touch.
+
+No alert needs a recording to fire for the first time. Recordings keep an alert firing while the exporters that
+reported its event do not answer, end it when one of them answers without the event, and feed the dashboards. A
+recording reads scraped series, its own past, and at most one other level of recordings.
+"""
+
+from alerts.settings import Settings
+
+from .rule import Group, Recording, expression
+from .series import (
+    ANNOUNCED,
+    APPROVED,
+    DELETING,
+    DURATION,
+    EVENT,
+    INFO,
+    INSTANCE,
+    LENGTH,
+    NOT_BEFORE,
+    OVER,
+    PLANNED,
+    SEEN,
+    SHOWN,
+    STARTED,
+    UP,
+    VM,
+    VM_EVENT,
+    VM_SURVIVED,
+    WARNED,
+    identified,
+    seeing,
+    seen_within,
+)
+
+_OWN = f'{INFO}{{scope="self"}}'
+
+
+def memory_group(settings: Settings) -> Group:
+    """Return the group that says which events are over."""
+    return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (_over(settings),))
+
+
+def event_recordings(settings: Settings) -> tuple[Recording, ...]:
+    """Return what is recorded about events: first what exporters show now, then what is remembered."""
+    return (
+        Recording(
+            SHOWN,
+            f"count by (event_id, event_type, event_source, event_status) ({INFO})",
+            "how many exporters show the event now",
+        ),
+        Recording(
+            SEEN,
+            f"max by (event_id, event_type) {seeing(INFO)} * 0 + time()",
+            "when an exporter that reaches IMDS last showed the event",
+        ),
+        Recording(
+            WARNED,
+            expression(f"""
+                group by (event_id, event_type) (
+                  {INFO}{{event_status!="Started"}}
+                  or on (event_id)
+                  {ANNOUNCED} == 1
+                  or on (event_id)
+                  {APPROVED} == 1
+                )
+            """),
+            "events that somebody saw, or approved, before they started",
+        ),
+        Recording(
+            PLANNED,
+            expression(f"""
+                (
+                  min by (event_id, event_type) {seeing(NOT_BEFORE)}
+                  or on (event_id)
+                  min by (event_id, event_type) ({NOT_BEFORE})
+                )
+                unless on (event_id) {INFO}{{event_status="Started"}}
+            """),
+            "NotBefore of events that have not started",
+        ),
+        Recording(
+            LENGTH,
+            f"max by (event_id, event_type) ({DURATION})",
+            "the announced length of the impact; absent when unknown",
+        ),
+        Recording(EVENT, _event(settings), "1 for each current event, also while no exporter answers"),
+        Recording(
+            STARTED,
+            expression(f"""
+                group by (event_id, event_type) (
+                  {INFO}{{event_status="Started"}} unless on (event_id) {OVER}
+                  or on (event_id)
+                  (
+                    last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("longest")}])
+                    and on (event_id) last_over_time({SHOWN}[{settings.duration("memory")}])
+                    unless on (event_id) {OVER}
+                  )
+                )
+            """),
+            "1 for each current event that has started",
+        ),
+    )
+
+
+def vm_group(settings: Settings) -> Group:
+    """Return the group of the VMs that events touch."""
+    deleting, day = f'event_type=~"{DELETING}"', "1d"
+    rules = (
+        Recording(
+            VM_EVENT,
+            expression(f"""
+                max by (event_id, event_type, event_status, job, instance) ({_OWN})
+                * on (job, instance) group_left ({VM})
+                topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
+                or on (event_id, job, instance)
+                max by (event_id, event_type, event_status, job, instance) ({_OWN})
+            """),
+            "1 while the exporter of a VM shows an event of this VM",
+        ),
+        Recording(
+            VM_SURVIVED,
+            expression(f"""
+                group by (job, instance) (
+                  last_over_time({VM_EVENT}{{{deleting}}}[{day}]) and on (job, instance) {UP} == 1
+                )
+                unless on (job, instance) {INFO}{{scope="self",{deleting}}}
+            """),
+            "VMs whose exporter answers although a Preempt or Terminate of them has left",
+        ),
+    )
+    return Group("azure-scheduled-events-vms", settings.duration("evaluation.interval"), rules)
+
+
+def _over(settings: Settings) -> Recording:
+    """Who reported an event and now answers without it has seen its end.
+
+    An answer without the event counts after two evaluations, so that an event that a faulty answer hid for a moment
+    does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
+    """
+    memory, pause = settings.duration("memory"), settings.several("evaluation.interval", 2)
+    return Recording(
+        OVER,
+        expression(f"""
+            (
+              (
+                max by (event_id) (last_over_time({INFO}[{memory}]) and on (job, instance) {UP} == 1)
+                or on (event_id)
+                max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
+              )
+              unless on (event_id) {seen_within(INFO, pause)}
+            ) * 0 + time()
+        """),
+        "events that are over: an exporter that showed the event answers without it",
+    )
+
+
+def remembered(settings: Settings) -> str:
+    """Return the events that are shown, or were lately, and that nobody has seen the end of.
+
+    In this order: seen later than its end was, if that was seen; shown by a blind exporter; started, and the VM is
+    away.
+    """
+    memory, longest = settings.duration("memory"), settings.duration("longest")
+    started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
+    return expression(f"""
+        (
+          (
+            max by (event_id, event_type) (last_over_time({SEEN}[{memory}]))
+            unless on (event_id)
+            max by (event_id) (last_over_time({OVER}[{memory}]))
+            > on (event_id)
+            max by (event_id) (last_over_time({SEEN}[{memory}]))
+            or on (event_id)
+            max by (event_id, event_type) (
+              last_over_time({SHOWN}[{memory}]) unless on (event_id) last_over_time({OVER}[{memory}])
+            )
+            or on (event_id)
+            max by (event_id, event_type) (
+              last_over_time({started}[{longest}])
+              and on (job, instance) up
+              unless on (job, instance) {UP} == 1
+              unless on (event_id) last_over_time({OVER}[{longest}])
+            )
+          )
+          unless on (event_id)
+          (
+            last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
+            and on (vm_id) {seeing(f'{INSTANCE}{{vm_id!=""}}')}
+            unless on (event_id) {INFO}
+            unless on (event_id) last_over_time({SEEN}[{settings.several("evaluation.interval", 4)}])
+          )
+        )
+    """)
+
+
+def _event(settings: Settings) -> str:
+    """Return the rows.
+
+    A row keeps the labels that it began with: those that most exporters showed when the event appeared.
+    """
+    memory = settings.duration("memory")
+    new = f"({INFO} unless on (event_id) last_over_time({EVENT}[{memory}]))"
+    return (
+        expression(f"""
+        group by (event_id, event_type, event_source, resources, scale_set) (
+          topk by (event_id) (1, count_over_time({EVENT}[{memory}]))
+          or on (event_id)
+          topk by (event_id) (1,
+            count by (event_id, event_type, event_source, resources, scale_set) (
+              max by (event_id, event_type, event_source, resources, job, instance) ({new})
+              * on (job, instance) group_left (scale_set)
+              topk by (job, instance) (1, {INSTANCE}{{scale_set!=""}} and on (job, instance) {new})
+            )
+            or on (event_id)
+            count by (event_id, event_type, event_source, resources) ({new})
+          )
+        )
+        and on (event_id)
+    """)
+        + "\n"
+        + remembered(settings)
+    )

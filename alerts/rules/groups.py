@@ -1,0 +1,22 @@
+"""Every group of rules, and every alert in them."""
+
+from alerts.settings import Settings
+
+from .board_recordings import board_groups
+from .event_alerts import event_group
+from .event_recordings import memory_group, vm_group
+from .impact_alerts import impact_groups
+from .life_alerts import life_group
+from .rule import Alert, Group
+from .watcher_alerts import watcher_groups
+
+
+def groups(settings: Settings) -> tuple[Group, ...]:
+    """Return every group."""
+    events = (memory_group(settings), vm_group(settings), event_group(settings), life_group(settings))
+    return (*events, *impact_groups(settings), *watcher_groups(settings), *board_groups(settings))
+
+
+def alerts(settings: Settings) -> tuple[Alert, ...]:
+    """Return every alert."""
+    return tuple(alert for group in groups(settings) for alert in group.alerts())

@@ -1,0 +1,137 @@
+"""How much of a scale set or a zone events hit at the same time. VMs are counted, not scrape targets."""
+
+from alerts.settings import Settings
+
+from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
+from .series import (
+    INFO,
+    OVER,
+    SCALE_SET,
+    SCALE_SET_VMS,
+    VM,
+    VM_EVENT,
+    VM_HIT,
+    ZONE,
+    ZONE_VMS,
+    identified,
+    not_before,
+    requested,
+    seeing,
+)
+
+_SEVERE = 'event_type!="Freeze"'
+
+
+def impact_groups(settings: Settings) -> tuple[Group, Group]:
+    """Return the groups of places: their sizes, which change slowly, and how much of them is hit."""
+    rules: tuple[Recording | Alert, ...] = (
+        Recording(VM_HIT, _hit_before(settings), "1 for each VM that events hit and that does not answer now"),
+        _scale_set_hit(settings),
+        _zone_hit(settings),
+    )
+    return (
+        Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _sizes(settings)),
+        Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules),
+    )
+
+
+def _sizes(settings: Settings) -> tuple[Recording, ...]:
+    away = f"last_over_time({VM_EVENT}[{settings.duration('longest')}])"
+    return tuple(
+        Recording(
+            name,
+            expression(f"""
+                count by ({place}) (
+                  group by (vm_id, {place}) ({identified()}) or group by (vm_id, {place}) ({away})
+                )
+            """),
+            f"the VMs of a {what}: those with an exporter that answers, and those that an event has taken away",
+        )
+        for name, place, what in ((SCALE_SET_VMS, SCALE_SET, "scale set"), (ZONE_VMS, ZONE, "zone"))
+    )
+
+
+def _mild(settings: Settings) -> str:
+    """Return the events that do not count: those requested, and those that are not due soon."""
+    return expression(f"""
+        (
+          {requested(_SEVERE, settings)}
+          or on (event_id)
+          {not_before(_SEVERE, settings)} > time() + {settings.number("hit.together")}
+        )
+    """)
+
+
+def _hit_now(settings: Settings) -> str:
+    events = f'{INFO}{{scope="self",{_SEVERE}}}'
+    return expression(f"""
+        {identified(f"and on (job, instance) {events}")}
+        and on (job, instance)
+        (
+          {events}
+          unless on (event_id) {OVER}
+          unless on (event_id) {_mild(settings)}
+        )
+    """)
+
+
+def _hit_before(settings: Settings) -> str:
+    """A VM that answers says itself whether an event hits it. One that does not is hit until its event is over."""
+    memory, longest = settings.duration("memory"), settings.duration("longest")
+    return expression(f"""
+        group by (event_id, {VM}) (
+          last_over_time({VM_EVENT}{{{_SEVERE}}}[{memory}])
+          or
+          last_over_time({VM_EVENT}{{{_SEVERE},event_status="Started"}}[{longest}])
+        )
+        unless on (vm_id) {seeing(identified())}
+        unless on (event_id) last_over_time({OVER}[{memory}])
+        unless on (event_id) {_mild(settings)}
+    """)
+
+
+def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
+    share, least = settings.number("hit.share"), settings.number("hit.least-vms")
+    hit = expression(f"""
+        count by ({place}) (
+          group by (vm_id, {place}) ({_hit_now(settings)})
+          or
+          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}})
+        )
+    """)
+    return expression(f"""
+        (({hit}) >= {least})
+        / on ({place})
+        (
+          max_over_time({vms}{{{known}!=""}}[{settings.duration("memory")}])
+          or on ({place})
+          count by ({place}) (group by (vm_id, {place}) ({identified()}))
+        )
+        >= {share}
+    """)
+
+
+def _scale_set_hit(settings: Settings) -> Alert:
+    return Alert(
+        f"{PREFIX}ScaleSetHit",
+        _hit(SCALE_SET_VMS, SCALE_SET, "scale_set", settings),
+        "critical",
+        "Events hit a large part of a scale set at the same time.",
+        "Events that have started or are due hit {{ $value | humanizePercentage }} of the VMs of scale set "
+        "{{ $labels.scale_set }}{{ with $labels.resource_group }} (resource group {{ . }}){{ end }}. "
+        "Their capacity, memory and ephemeral disks may be lost at once.",
+        Dashboard.FLEET,
+    )
+
+
+def _zone_hit(settings: Settings) -> Alert:
+    return Alert(
+        f"{PREFIX}ZoneHit",
+        _hit(ZONE_VMS, ZONE, "zone", settings),
+        "critical",
+        "Events hit a large part of a zone at the same time.",
+        "Events that have started or are due hit {{ $value | humanizePercentage }} of the VMs in zone "
+        "{{ $labels.zone }} of {{ $labels.location }}. "
+        "Their capacity, memory and ephemeral disks may be lost at once.",
+        Dashboard.FLEET,
+    )

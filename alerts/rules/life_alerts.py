@@ -1,0 +1,184 @@
+"""What is unusual about how an event goes: too early, too late, too long, not approved, VM not back.
+
+These are told beside the event's own alert, so the Alertmanager configuration does not inhibit them.
+"""
+
+from types import MappingProxyType
+
+from alerts.settings import Settings
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+
+from .event_alerts import far
+from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
+from .series import (
+    APPROVAL_DUE,
+    APPROVED,
+    DELETING,
+    EVENT,
+    FIRST_SEEN,
+    INFO,
+    NOT_BEFORE,
+    NOTICE,
+    OVER,
+    SHOWN,
+    UP,
+    VM_EVENT,
+    seen_within,
+)
+
+_EVENT = "Event {{ $labels.event_id }}."
+_THE = "The {{ $labels.event_type }} of"
+_SCHEDULED = MappingProxyType({"event_status": "Scheduled"})
+_STARTED = MappingProxyType({"event_status": "Started"})
+_EVERY = 'event_id!=""'
+
+BESIDE = tuple(f"{PREFIX}{name}" for name in ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack"))
+"""Alerts that are told although the same event has a critical alert."""
+
+
+def life_group(settings: Settings) -> Group:
+    """Return the group."""
+    rules: tuple[Recording | Alert, ...] = (
+        _notice(settings),
+        _degraded_host(settings),
+        _short_notice(settings),
+        _overdue(settings),
+        _not_approved(settings),
+        _started_too_long(settings),
+        _vm_not_back(settings),
+    )
+    return Group("azure-scheduled-events-lives", settings.duration("evaluation.interval"), rules)
+
+
+def _alert(name: str, text: str, severity: str, summary: str, description: str, **more: str) -> Alert:
+    status = _STARTED if more.pop("status") == "Started" else _SCHEDULED
+    return Alert(
+        f"{PREFIX}{name}", text, severity, summary, f"{description} {_EVENT}", Dashboard.VM, labels=status, **more
+    )
+
+
+def _notice(settings: Settings) -> Recording:
+    """Compare with the first NotBefore only, within a minute of the first sight: a later one was rescheduled."""
+    return Recording(
+        NOTICE,
+        expression(f"""
+            last_over_time({NOTICE}[{settings.duration("memory")}]) and on (event_id) {INFO}
+            or on (event_id)
+            (
+              max by (event_id, event_type) ({NOT_BEFORE}{{scope="self"}})
+              - on (event_id, event_type)
+              min by (event_id, event_type) (
+                {FIRST_SEEN}{{scope="self"}} and abs(time() - {FIRST_SEEN}) < 60
+                and on (job, instance) {UP} offset 1m == 1
+              )
+              unless on (event_id) {INFO} offset 1m
+            )
+        """),
+        "time from the first sight to NotBefore, if the event's own VM was watching when the event appeared",
+    )
+
+
+def _short_notice(settings: Settings) -> Alert:
+    bounds = (
+        f'{NOTICE}{{event_type="{name}"}} < {settings.number(f"notice.{name.lower()}")}'
+        for name, facts in EVENT_FACTS.items()
+        if facts.documented_notice is not None
+    )
+    return _alert(
+        "ShortNotice",
+        "\nor\n".join(bounds),
+        settings.text("short-notice.severity"),
+        "An event was announced with less notice than documented.",
+        f"{_THE} {VMS} was announced only {{{{ $value | humanizeDuration }}}} before its NotBefore.",
+        status="Scheduled",
+    )
+
+
+def _degraded_host(settings: Settings) -> Alert:
+    return _alert(
+        "DegradedHost",
+        f"{far(_EVERY, settings)}\nunless on (event_id) {OVER}",
+        "warning",
+        "A VM is on a host that is predicted to fail.",
+        f"{_THE} {VMS} is {{{{ $value | humanizeDuration }}}} ahead: the host is predicted to fail, and may fail "
+        "sooner. Redeploy the VM at a time that suits you.",
+        status="Scheduled",
+    )
+
+
+def _overdue(settings: Settings) -> Alert:
+    """Only an exporter that reaches IMDS can tell that an event has not started. One scrape may be missed."""
+    scrapes = settings.several("scrape.interval", 3)
+    return _alert(
+        "Overdue",
+        expression(f"""
+            min by (event_id, event_type) {seen_within(NOT_BEFORE, scrapes)}
+            < time() - {settings.number("overdue.after")}
+            unless on (event_id) {INFO}{{event_status="Started"}}
+            unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
+            unless on (event_id) {OVER}
+        """),
+        "warning",
+        "An event should have started long ago and is still scheduled.",
+        f"{_THE} {VMS} is still Scheduled, more than {settings.duration('overdue.after')} after its NotBefore. "
+        "It may start at any moment.",
+        status="Scheduled",
+    )
+
+
+def _not_approved(settings: Settings) -> Alert:
+    scrapes = settings.several("scrape.interval", 3)
+    return _alert(
+        "NotApproved",
+        expression(f"""
+            min by (event_id, event_type) {seen_within(APPROVAL_DUE, scrapes)}
+            < time() - {settings.number("not-approved.after")}
+            unless on (event_id) {APPROVED} == 1
+            unless on (event_id) {INFO}{{event_status="Started"}}
+            unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
+            unless on (event_id) {OVER}
+        """),
+        "warning",
+        "The approval policy is late: an event has not been approved.",
+        f"{_THE} {VMS} should have been approved at "
+        '{{ $value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC by the policy of its exporter. '
+        "It starts at its NotBefore all the same.",
+        status="Scheduled",
+    )
+
+
+def _started_too_long(settings: Settings) -> Alert:
+    limit, longest = settings.duration("started.limit"), settings.duration("longest")
+    return _alert(
+        "StartedTooLong",
+        expression(f"""
+            group by (event_id, event_type) ({EVENT})
+            and on (event_id)
+            last_over_time({SHOWN}{{event_status="Started"}}[{longest}])
+        """),
+        "warning",
+        "An event started long ago and has not ended.",
+        f"{_THE} {VMS} has been Started for more than {limit}: the VM may be stuck, or a second impact may follow.",
+        status="Started",
+        holds=limit,
+    )
+
+
+def _vm_not_back(settings: Settings) -> Alert:
+    longest = settings.duration("longest")
+    started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
+    return _alert(
+        "VmNotBack",
+        expression(f"""
+            group by (event_id, event_type) (
+              last_over_time({started}[1d])
+              unless on (event_id) last_over_time({started}[{longest}])
+              and on (job, instance) up == 0
+              unless on (event_id) last_over_time({OVER}[1d])
+            )
+        """),
+        settings.text("not-back.severity"),
+        "A VM has not come back from an event.",
+        f"{_THE} {VMS} started, and the VM has not answered for {longest}.",
+        status="Started",
+    )

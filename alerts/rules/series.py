@@ -1,0 +1,158 @@
+"""Names of series, and the PromQL fragments that several rules share. Knows no rule.
+
+Fragments take and return PromQL text. Two rules hold for all of them. First, no fragment can fail, whatever labels a
+target carries: sets are combined by ``and``, ``or`` and ``unless``, and arithmetic has an aggregation on both sides.
+Second, an exporter that cannot reach IMDS (``up`` 0) still shows its last events, so it counts only where no other
+exporter knows better.
+"""
+
+from alerts.settings import Settings
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+
+from .rule import expression
+
+
+def _name(metric: str) -> str:
+    return SPECS[metric].full_name
+
+
+UP = _name("up")
+INFO = _name("event_info")
+INSTANCE = _name("instance_info")
+NOT_BEFORE = _name("event_not_before_timestamp_seconds")
+DURATION = _name("event_duration_seconds")
+FIRST_SEEN = _name("event_first_seen_timestamp_seconds")
+APPROVED = _name("event_approved")
+ANNOUNCED = _name("event_announced")
+APPROVAL_DUE = _name("event_approval_due_timestamp_seconds")
+POLLS = _name("polls_total")
+LAST_SUCCESS = _name("last_success_timestamp_seconds")
+
+RECORDED = "azure_scheduled_events:"
+SHOWN = f"{RECORDED}event_shown"
+SEEN = f"{RECORDED}event_seen_timestamp_seconds"
+OVER = f"{RECORDED}event_over_timestamp_seconds"
+WARNED = f"{RECORDED}event_announced"
+PLANNED = f"{RECORDED}event_not_before_timestamp_seconds"
+LENGTH = f"{RECORDED}event_duration_seconds"
+NOTICE = f"{RECORDED}event_notice_seconds"
+VM_EVENT = f"{RECORDED}vm_event"
+EVENT = f"{RECORDED}event"
+STARTED = f"{RECORDED}event_started"
+VM_SURVIVED = f"{RECORDED}vm_survived"
+VM_HIT = f"{RECORDED}vm_hit"
+SCALE_SET_VMS = f"{RECORDED}scale_set_vms"
+ZONE_VMS = f"{RECORDED}zone_vms"
+
+DELETING = "Preempt|Terminate"
+"""Types after which a VM does not come back."""
+
+SCALE_SET = "subscription_id, resource_group, scale_set"
+ZONE = "subscription_id, location, zone"
+VM = "vm_id, vm_name, subscription_id, resource_group, scale_set, location, zone"
+
+BLIND = f"{UP} == 0"
+"""Exporters whose last poll failed."""
+
+
+def seeing(series: str) -> str:
+    """Return ``series`` of exporters whose last poll was answered."""
+    return f"({series} unless on (job, instance) {BLIND})"
+
+
+def seen_within(series: str, period: str) -> str:
+    """Return the last values of ``series`` within ``period``, of exporters whose polls in it were answered.
+
+    An exporter that was blind in ``period`` counts only with what it shows now: what it showed before is from
+    before it was blind.
+    """
+    before = f"last_over_time({series}[{period}]) unless on (job, instance) min_over_time({UP}[{period}]) == 0"
+    return f"({seeing(series)} or ({before}))"
+
+
+def identified(filtered: str = "") -> str:
+    """Return instance_info with ``vm_id`` filled in, by names where IMDS gave none; ``filtered`` narrows it."""
+    narrowed = f" {filtered}" if filtered else ""
+    return expression(f"""
+        (
+          {INSTANCE}{{vm_id!=""}}{narrowed}
+          or
+          label_join({INSTANCE}{{vm_id=""}}{narrowed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")
+        )
+    """)
+
+
+def shown(event_type: str) -> str:
+    """Return one row per event that an exporter shows and nobody has contradicted. ``event_type``: a label matcher."""
+    return f"max by (event_id, event_type) ({INFO}{{{event_type}}} unless on (event_id) {OVER})"
+
+
+def current(event_type: str) -> str:
+    """Return one row per event that is shown now or remembered."""
+    return expression(f"""
+        (
+          {shown(event_type)}
+          or on (event_id)
+          max by (event_id, event_type) ({EVENT}{{{event_type}}})
+        )
+    """)
+
+
+def not_before(event_type: str, settings: Settings) -> str:
+    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows."""
+    memory = settings.duration("memory")
+    return expression(f"""
+        (
+          (
+            min by (event_id, event_type) {seeing(f"{NOT_BEFORE}{{{event_type}}}")}
+            or on (event_id)
+            min by (event_id, event_type) ({NOT_BEFORE}{{{event_type}}})
+            or on (event_id)
+            min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
+          )
+          unless on (event_id) {INFO}{{{event_type},event_status="Started"}}
+          unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{memory}])
+        )
+    """)
+
+
+def requested(event_type: str, settings: Settings) -> str:
+    """Return the events that a user requested."""
+    by_user = f'{event_type},event_source="User"'
+    return expression(f"""
+        (
+          {INFO}{{{by_user}}}
+          or on (event_id)
+          last_over_time({SHOWN}{{{by_user}}}[{settings.several("longest", 2)}])
+        )
+    """)
+
+
+def unattributed(event_type: str, settings: Settings) -> str:
+    """Return new events whose source no exporter shows: with an old api-version, an exporter cannot.
+
+    Another exporter may show it. After two scrapes, every exporter has had its turn.
+    """
+    memory, wait = settings.duration("memory"), settings.several("scrape.interval", 2)
+    return expression(f"""
+        (
+          {INFO}{{{event_type},event_source=""}}
+          unless on (event_id) {INFO}{{{event_type},event_source!=""}}
+          unless on (event_id) last_over_time({SHOWN}{{{event_type}}}[{memory}] offset {wait})
+        )
+    """)
+
+
+def announced(event_type: str, settings: Settings) -> str:
+    """Return the events that somebody saw, or approved, before they started."""
+    return expression(f"""
+        (
+          {INFO}{{{event_type},event_status!="Started"}}
+          or on (event_id)
+          {ANNOUNCED}{{{event_type}}} == 1
+          or on (event_id)
+          {APPROVED}{{{event_type}}} == 1
+          or on (event_id)
+          last_over_time({WARNED}{{{event_type}}}[{settings.several("longest", 2)}])
+        )
+    """)

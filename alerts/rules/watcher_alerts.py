@@ -1,0 +1,180 @@
+"""Who watches the watcher: an exporter that cannot see events cannot page for one."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from alerts.settings import Settings
+
+from .rule import PREFIX, Alert, Dashboard, Group, expression
+from .series import DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, UP, VM_EVENT, VM_SURVIVED
+
+IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
+IMDS_EXPLAINED = (f"{PREFIX}DocumentInvalid", f"{PREFIX}Throttled")
+EXPORTER_DOWN = f"{PREFIX}ExporterDown"
+
+_COMPONENT: Mapping[str, str] = MappingProxyType({"component": "exporter"})
+
+
+def watcher_groups(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups of the exporters' own health.
+
+    They are many, since a group is evaluated by one core, at once, and none of these needs another.
+    """
+    interval = settings.duration("evaluation.watcher-interval")
+    groups = {
+        "imds": (_imds_unreachable(settings), _never_ready(settings)),
+        "documents": (_document_invalid(settings),),
+        "throttling": (_throttled(settings),),
+        "exporters": (_exporter_down(settings), _no_exporters(settings)),
+        "refusals": (_approval_refused(),),
+        "upkeep": (_journal(settings), _spans(settings)),
+        "clock": (_clock(settings),),
+    }
+    return tuple(Group(f"azure-scheduled-events-{name}", interval, rules) for name, rules in groups.items())
+
+
+def _alert(name: str, text: str, summary: str, description: str, holds: str) -> Alert:
+    return Alert(
+        f"{PREFIX}{name}", text, "warning", summary, description, Dashboard.EXPORTER, holds=holds, labels=_COMPONENT
+    )
+
+
+def _exporter_down(settings: Settings) -> Alert:
+    """Scrapes that fail for more than half of the time are a failure too: a loop of restarts never stays down."""
+    jobs, period = f'up{{job=~"{settings.text("job")}"}}', settings.duration("exporter-down.for")
+    started = f'last_over_time({VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}[1d])'
+    deleted = f'last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[1d])'
+    return _alert(
+        "ExporterDown",
+        expression(f"""
+            (
+              {jobs} == 0
+              or
+              ({jobs} and avg_over_time({jobs}[{period}]) < 0.5)
+            )
+            unless on (job, instance)
+            (last_over_time({VM_EVENT}[{settings.duration("longest")}]) and on (event_id) {EVENT})
+            unless on (job, instance)
+            ({started} unless on (event_id) last_over_time({OVER}[1d]))
+            unless on (job, instance)
+            ({deleted} unless on (job, instance) last_over_time({VM_SURVIVED}[1d]))
+        """),
+        "An exporter does not answer, and no event explains it.",
+        f"Most scrapes of {{{{ $labels.instance }}}} have failed for {period}. "
+        "Events that only this VM would report are not seen.",
+        period,
+    )
+
+
+def _no_exporters(settings: Settings) -> Alert:
+    jobs = f'up{{job=~"{settings.text("job")}"}}'
+    return _alert(
+        "NoExporters",
+        expression(f"""
+            absent({jobs})
+            or
+            (count by (job) ({jobs} offset 1h) unless on (job) {jobs})
+        """),
+        "No exporter is scraped.",
+        "Prometheus has no targets{{ with $labels.job }} in job {{ . }}{{ end }}: no event of any VM is seen.",
+        settings.duration("exporter-down.for"),
+    )
+
+
+def _imds_unreachable(settings: Settings) -> Alert:
+    return _alert(
+        "ImdsUnreachable",
+        f"{UP} == 0 unless {LAST_SUCCESS} == 0",
+        "The metadata service does not answer an exporter.",
+        "{{ $labels.instance }} gets no answer from IMDS: new events are not seen, and the last known ones stay shown.",
+        settings.duration("imds.for"),
+    )
+
+
+def _throttled(settings: Settings) -> Alert:
+    """The share of polls, not their rate: a throttled exporter polls less often."""
+    return _alert(
+        "Throttled",
+        expression(f"""
+            sum without (outcome) (increase({POLLS}{{outcome="throttled"}}[5m]))
+            / sum without (outcome) (increase({POLLS}[5m]))
+            > {settings.number("throttled.share")}
+        """),
+        "The metadata service throttles an exporter.",
+        "{{ $value | humanizePercentage }} of the polls of {{ $labels.instance }} are throttled: "
+        "the clients of IMDS on this VM send more than 5 requests a second together.",
+        settings.duration("throttled.for"),
+    )
+
+
+def _document_invalid(settings: Settings) -> Alert:
+    return _alert(
+        "DocumentInvalid",
+        expression(f"""
+            {UP} == 0
+            and on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0
+        """),
+        "The metadata service answers with something that is no document of events.",
+        "{{ $labels.instance }} cannot read what IMDS answers: new events are not seen.",
+        settings.duration("imds.for"),
+    )
+
+
+def _never_ready(settings: Settings) -> Alert:
+    return _alert(
+        "NeverReady",
+        f"max_over_time({LAST_SUCCESS}[{settings.duration('exporter-down.for')}]) == 0",
+        "An exporter has not had one valid answer since it started.",
+        "{{ $labels.instance }} has never had a valid answer from IMDS: no event of this VM is seen.",
+        settings.duration("never-ready.for"),
+    )
+
+
+def _approval_refused() -> Alert:
+    return _alert(
+        "ApprovalRefused",
+        expression("""
+            sum without (outcome) (
+              increase(azure_scheduled_events_approval_requests_total{outcome=~"rejected|error"}[5m])
+            ) > 0
+        """),
+        "The metadata service refused an approval.",
+        "IMDS refused an approval from {{ $labels.instance }}, or did not answer it. "
+        "The event starts at its NotBefore instead.",
+        "",
+    )
+
+
+def _journal(settings: Settings) -> Alert:
+    return _alert(
+        "JournalNotOnDisk",
+        "azure_scheduled_events_journal_errors_total > 0 and azure_scheduled_events_journal_up == 0",
+        "An exporter cannot write its journal.",
+        "{{ $labels.instance }} keeps its journal in memory because the disk fails: "
+        "a restart loses the history of events and the spans that wait.",
+        settings.duration("journal.for"),
+    )
+
+
+def _spans(settings: Settings) -> Alert:
+    return _alert(
+        "SpansPilingUp",
+        f"azure_scheduled_events_spans_queued > {settings.number('spans.limit')}",
+        "Trace spans wait for a collector that does not take them.",
+        "{{ $value }} spans wait on {{ $labels.instance }}: traces are late, and nothing else is lost.",
+        settings.duration("spans.for"),
+    )
+
+
+def _clock(settings: Settings) -> Alert:
+    return _alert(
+        "ClockOff",
+        expression(f"""
+            abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {settings.number("clock.tolerance")}
+            unless {UP} == 0
+        """),
+        "The clock of a VM differs from that of Prometheus.",
+        "The clock of {{ $labels.instance }} is {{ $value | humanizeDuration }} off: "
+        "countdowns and moments of events are wrong by as much.",
+        settings.duration("clock.for"),
+    )

@@ -1,0 +1,276 @@
+"""The generated files: what Prometheus, Alertmanager, Grafana and Kubernetes are given, and the runbooks beside it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts import Settings, render, resolve
+from alerts.prometheus import annotations
+from alerts.rules import alerts, groups
+from alerts.rules.rule import PREFIX as ALERTS
+from alerts.rules.rule import Alert, Dashboard
+from azure_scheduled_events_exporter.commands.cli import main
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+from support.paths import ROOT
+from support.programs import PREFIX, debian
+
+GENERATED = ROOT / "alerts" / "generated"
+RUNBOOKS = ROOT / "docs" / "runbooks"
+EVERY = alerts(Settings())
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
+UNFINISHED = re.compile(
+    r"\b(TO[D]O|FIX[M]E|TB[DC]|X{3}|lorem|coming soon|to be written|work in progress)\b", re.IGNORECASE
+)
+PHONE = 40  # characters of a notification's title
+
+
+def load(name: str) -> Any:  # noqa: ANN401 - whatever the file holds
+    """Return a generated file's data."""
+    return yaml.safe_load((GENERATED / name).read_text())
+
+
+def tool(*arguments: str) -> str:
+    """Run a tool that must be content; return what it said."""
+    program, *rest = arguments
+    done = subprocess.run([debian(program), *rest], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_files_are_generated() -> None:
+    """Nobody edits a generated file by hand, and none is forgotten."""
+    done = subprocess.run(
+        [sys.executable, "-m", "alerts", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_difference_is_found(tmp_path: Path) -> None:
+    """A changed, a missing and a stray file are each named."""
+    command = [sys.executable, "-m", "alerts", "--output", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    (tmp_path / "README.md").write_text("mine")
+    (tmp_path / "values.yaml").unlink()
+    (tmp_path / "more.txt").write_text("")
+    done = subprocess.run([*command, "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert [line.split("/")[-1].split()[0] for line in done.stderr.splitlines()] == [
+        "values.yaml",
+        "README.md",
+        "more.txt",
+    ]
+
+
+def test_promtool_accepts_rules() -> None:
+    """Prometheus takes the rules, and promtool finds nothing to remark."""
+    rules = GENERATED / "prometheus" / "prometheus-rules.yml"
+    assert "SUCCESS" in tool("promtool", "check", "rules", "--lint-fatal", "--lint=all", str(rules))
+
+
+def test_amtool_accepts_configuration() -> None:
+    """Alertmanager takes its configuration and templates."""
+    found = tool("amtool", "check-config", str(GENERATED / "alertmanager" / "alertmanager.yml"))
+    assert "1 templates" in found
+    assert "FAILED" not in found
+
+
+@pytest.mark.parametrize("name", ["azure", "file", "kubernetes"])
+def test_promtool_accepts_scraping(name: str, tmp_path: Path) -> None:
+    """Prometheus takes the examples of scraping (Debian's is built without discovery in Kubernetes)."""
+    config = load(f"prometheus/prometheus-{name}-sd.yml")
+    (job,) = config["scrape_configs"]
+    assert (job["scrape_interval"], job["scrape_timeout"]) == ("5s", "5s")
+    if job.pop("kubernetes_sd_configs", None):
+        job["static_configs"] = [{"targets": ["127.0.0.1:10169"]}]
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "targets" / "fleet.json").write_text('[{"targets": ["127.0.0.1:10169"]}]')
+    (tmp_path / "prometheus-rules.yml").write_text((GENERATED / "prometheus" / "prometheus-rules.yml").read_text())
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    assert "SUCCESS" in tool("promtool", "check", "config", str(tmp_path / "prometheus.yml"))
+
+
+@pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
+def test_conventions(alert: Alert) -> None:
+    """Names, severities and texts keep to what people and tools expect of a mixin."""
+    assert re.fullmatch(r"AzureScheduledEvent([A-Z][a-z]+)+", alert.name)
+    assert len(alert.name) <= 40
+    assert alert.severity in {"critical", "warning", "info"}
+    assert re.fullmatch(r"[A-Z][^{}]*\.", alert.summary)
+    assert "{{" in annotations(alert, Settings())["description"]
+    assert not re.search("@[A-Z]+@", json.dumps(annotations(alert, Settings())))
+    expected = {"summary", "description", "runbook_url", "dashboard_url"} | (
+        {"vms"} & annotations(alert, Settings()).keys()
+    )
+    assert annotations(alert, Settings()).keys() == expected
+    assert alert.dashboard in Dashboard
+
+
+def test_groups() -> None:
+    """Groups have short names of their own, at most 20 rules and an interval; no alert's name appears twice."""
+    every = groups(Settings())
+    assert len({group.name for group in every}) == len(every)
+    assert all(len(group.name) <= 40 and len(group.rules) <= 20 and group.interval for group in every)
+    assert len({alert.name for alert in EVERY}) == len(EVERY)
+
+
+def test_rules_name_what_exists() -> None:
+    """Every series in a rule is a metric of the exporter or recorded by a rule."""
+    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
+    known = {spec.full_name for spec in SPECS.values()} | recorded
+    used = {
+        name
+        for group in groups(Settings())
+        for rule in group.rules
+        for name in re.findall(rf"{PREFIX[:-1]}[:_][a-z_:]+", rule.expression)
+    }
+    assert {re.sub("_(sum|count|bucket)$", "", name) for name in used - known} <= known
+
+
+def test_operator_gets_the_same_rules() -> None:
+    """The PrometheusRule resource holds exactly the rules of the rule file."""
+    resource = load("kubernetes/prometheus-rule.yaml")
+    assert (resource["apiVersion"], resource["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert resource["spec"] == load("prometheus/prometheus-rules.yml")
+
+
+def test_grafana_rules() -> None:
+    """Grafana gets every alert in the form of its file provisioning, with no dollar that it would take for its own."""
+    found = load("grafana/alert-rules.yaml")
+    assert found["apiVersion"] == 1
+    rules = {rule["title"]: rule for group in found["groups"] for rule in group["rules"]}
+    assert rules.keys() == {alert.name for alert in EVERY}
+    assert len({rule["uid"] for rule in rules.values()}) == len(rules)
+    for group in found["groups"]:
+        assert group.keys() == {"orgId", "name", "folder", "interval", "rules"}
+        assert int(group["interval"].removesuffix("s")) % 10 == 0
+    for alert in EVERY:
+        rule = rules[alert.name]
+        assert len(rule["uid"]) <= 40
+        assert "$" not in json.dumps(rule["annotations"])
+        query, reduced, decided = rule["data"]
+        assert query["model"]["expr"] == alert.expression
+        assert query["datasourceUid"] == "prometheus"
+        assert [each["model"]["type"] for each in (reduced, decided)] == ["reduce", "threshold"]
+        assert decided["model"]["conditions"][0]["evaluator"] == {"params": [-1e15], "type": "gt"}
+        assert (rule["condition"], decided["refId"], rule["noDataState"]) == ("C", "C", "OK")
+        assert rule["execErrState"] == "KeepLast"  # a Prometheus that does not answer neither pages nor resolves
+        assert rule["labels"]["severity"] == alert.severity
+
+
+def subject(tmp_path: Path, status: str, **labels: str) -> str:
+    """Return a notification's title as Alertmanager renders it."""
+    data = {
+        "receiver": "pager",
+        "status": status,
+        "alerts": [{"status": status, "labels": labels, "annotations": {}}],
+        "groupLabels": {},
+        "commonLabels": labels,
+        "commonAnnotations": {},
+        "externalURL": "http://alerts",
+    }
+    (tmp_path / "data.json").write_text(json.dumps(data))
+    templates = str(GENERATED / "alertmanager" / "templates" / "*.tmpl")
+    text = '{{ template "azure_scheduled_events.subject" . }}'
+    arguments = ("--template.glob", templates, "--template.text", text, "--template.data", str(tmp_path / "data.json"))
+    return tool("amtool", "template", "render", *arguments).strip()
+
+
+@pytest.mark.parametrize(
+    ("status", "labels", "expected"),
+    [
+        ("firing", {"alertname": "AzureScheduledEventPreempt", "resources": "vmss_0"}, "Preempt: vmss_0"),
+        ("resolved", {"alertname": "AzureScheduledEventReboot", "resources": "a,b,c"}, "Over: Reboot: a and more"),
+        ("firing", {"alertname": "AzureScheduledEventReboot", "resources": "a", "drill": "true"}, "DRILL Reboot: a"),
+        ("firing", {"alertname": "AzureScheduledEventScaleSetHit", "scale_set": "web"}, "ScaleSetHit: web"),
+        (
+            "firing",
+            {"alertname": "AzureScheduledEventZoneHit", "location": "westeurope", "zone": "1"},
+            "ZoneHit: westeurope zone 1",
+        ),
+        (
+            "firing",
+            {"alertname": "AzureScheduledEventExporterDown", "instance": "10.0.0.4:10169"},
+            "ExporterDown: 10.0.0.4:10169",
+        ),
+    ],
+)
+def test_title_fits_a_phone(tmp_path: Path, status: str, labels: dict[str, str], expected: str) -> None:
+    """A notification's title says what happens to whom, on one line of a phone."""
+    assert subject(tmp_path, status, **labels) == expected
+    assert len(expected) <= PHONE
+
+
+def test_placeholders_can_be_left_out() -> None:
+    """A receiver whose setting is empty is not configured."""
+    empty = dict.fromkeys(
+        (
+            "pager.pagerduty-key",
+            "pager.opsgenie-key",
+            "pager.webhook-url",
+            "chat.slack-url",
+            "tickets.webhook-url",
+            "tickets.email-to",
+        ),
+        "",
+    )
+    config = yaml.safe_load(render(resolve(empty), grafana=False)["alertmanager/alertmanager.yml"])
+    assert config["receivers"] == [{"name": "pager"}, {"name": "tickets"}, {"name": "show"}]
+    full = yaml.safe_load(render(Settings(), grafana=False)["alertmanager/alertmanager.yml"])
+    assert {key for receiver in full["receivers"] for key in receiver} == {
+        "name",
+        "pagerduty_configs",
+        "opsgenie_configs",
+        "webhook_configs",
+        "slack_configs",
+        "email_configs",
+    }
+
+
+def test_every_alert_has_a_runbook() -> None:
+    """An alert's runbook exists, and there is no runbook without its alert."""
+    assert {page.stem for page in RUNBOOKS.glob("*.md")} == {alert.name for alert in EVERY}
+
+
+@pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
+def test_runbook(alert: Alert) -> None:
+    """A runbook says what it means, what it does, how to look and what to do, and is finished."""
+    text = (RUNBOOKS / f"{alert.name}.md").read_text()
+    head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
+    assert head.strip() == f"# {alert.name}"
+    assert [section.partition("\n")[0] for section in sections] == SECTIONS
+    assert all(len(section.partition("\n")[2].split()) >= 10 for section in sections)
+    assert not UNFINISHED.search(text)
+    assert ALERTS in text
+
+
+def test_runbooks_name_what_exists() -> None:
+    """Series, settings and commands of the runbooks are really there."""
+    text = "\n".join(page.read_text() for page in RUNBOOKS.glob("*.md"))
+    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
+    known = {spec.full_name for spec in SPECS.values()} | recorded | {f"{PREFIX}notice_seconds_bucket"}
+    assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
+    settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
+    assert settings - {name for name, _ in Settings()} == set()
+    for command in set(re.findall(r"^\$ azure-scheduled-events-exporter ([a-z-]+)", text, flags=re.MULTILINE)):
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0
+
+
+def test_runbook_queries_parse(tmp_path: Path) -> None:
+    """Prometheus understands every query of every runbook."""
+    groups_ = []
+    for alert in EVERY:
+        blocks = re.findall(r"```promql\n(.*?)```", (RUNBOOKS / f"{alert.name}.md").read_text(), flags=re.DOTALL)
+        queries = [line for block in blocks for line in block.splitlines() if line]
+        assert queries, alert.name
+        rules = [{"record": f"query:{alert.name}:{number}", "expr": query} for number, query in enumerate(queries)]
+        groups_.append({"name": alert.name, "rules": rules})
+    (tmp_path / "queries.yml").write_text(yaml.safe_dump({"groups": groups_}))
+    assert "SUCCESS" in tool("promtool", "check", "rules", str(tmp_path / "queries.yml"))

@@ -1,0 +1,98 @@
+"""Every alert in the stories in which it must fire, and in those in which it must not."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts import Settings
+from alerts.rules import groups
+from support.monitoring.adversary_stories import ADVERSARY
+from support.monitoring.alert_scenarios import (
+    ALL,
+    FREEZE,
+    PREEMPT,
+    REBOOT,
+    REDEPLOY,
+    RULES,
+    SHORT_FREEZE,
+    TERMINATE,
+    WITHOUT_NOTICE,
+    Seen,
+    Story,
+    one,
+    promtool,
+)
+from support.monitoring.firing_stories import FIRING
+from support.monitoring.quiet_stories import QUIET
+
+
+@pytest.mark.parametrize("story", FIRING, ids=lambda story: story.name)
+def test_fires(story: Story, tmp_path: Path) -> None:
+    """An alert fires with its whole text in the story it is made for."""
+    done = promtool(tmp_path, story)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("story", QUIET, ids=lambda story: story.name)
+def test_stays_quiet(story: Story, tmp_path: Path) -> None:
+    """Nobody hears of an alert in a story that only looks like the one it is made for."""
+    done = promtool(tmp_path, story)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("story", ADVERSARY, ids=lambda story: story.name)
+def test_holds_against_an_adversary(story: Story, tmp_path: Path) -> None:
+    """Blind exporters, VMs counted twice, changing labels and silent failures neither make nor hide a page."""
+    done = promtool(tmp_path, story)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("event", "name"),
+    [
+        (Seen("Preempt", not_before=200), PREEMPT),
+        (Seen("Terminate"), TERMINATE),
+        (Seen("Redeploy"), REDEPLOY),
+        (Seen("Reboot"), REBOOT),
+        (Seen("Freeze"), FREEZE),
+        (Seen("Freeze", duration=5), SHORT_FREEZE),
+        (Seen(not_before=None, started=30), WITHOUT_NOTICE),
+        (Seen(source="User"), f"{REBOOT}Requested"),
+        (Seen("Redeploy", not_before=3 * 86_400), "AzureScheduledEventDegradedHost"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_first_firing_needs_no_recording(event: Seen, name: str, tmp_path: Path) -> None:
+    """An event raises its alert in the first evaluation, and no other one, when every recording is missing."""
+    rules = yaml.safe_load(RULES.read_text())
+    for group in rules["groups"]:
+        group["rules"] = [rule for rule in group["rules"] if "alert" in rule]
+    path = tmp_path / "alerts-only.yml"
+    path.write_text(yaml.safe_dump({"groups": [group for group in rules["groups"] if group["rules"]]}))
+    quiet = {other: (30, 60, 100) for other in ALL if other != name}
+    done = promtool(tmp_path, Story(name, one(event), quiet=quiet, steady={name: (30, 100)}), rules=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_chain_of_recordings_is_longer_than_two() -> None:
+    """A recording reads scraped series, itself, and at most one other level of recordings."""
+    recordings = {rule.record: rule.expression for group in groups(Settings()) for rule in group.recordings()}
+    reads = {
+        name: {other for other in recordings if other != name and re.search(rf"{other}(?![a-z_:])", text)}
+        for name, text in recordings.items()
+    }
+
+    def depth(name: str) -> int:
+        return 1 + max(map(depth, reads[name]), default=0)
+
+    assert {name: depth(name) for name in recordings if depth(name) > 2} == {}
+
+
+def test_every_alert_has_its_stories() -> None:
+    """No alert is shipped without a story in which it fires and one in which it must not."""
+    fires = {name for story in (*FIRING, *ADVERSARY) for name, _ in story.fires}
+    quiet = {name for story in (*FIRING, *QUIET, *ADVERSARY) for name in story.quiet}
+    assert set(ALL) - fires == set()
+    assert set(ALL) - quiet == set()

@@ -1,0 +1,215 @@
+"""Hostile clients, over HTTP and TLS, with and without users, and scrapers among them that are all answered in time."""
+
+import base64
+import http.client
+import json
+import resource
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+
+import bcrypt
+import psutil
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.certificates import Authority
+from support.paths import TESTS
+from support.programs import PATIENCE, Exporter, environment, eventually
+from trials.trial import POLL, POLL_SECONDS, QUIET, Crew, Order, Row, lives
+
+FULL = {"idle": 500, "slow": 300, "pipelining": 500, "unread": 300, "aborting": 50, "malformed": 50}
+SHORT = {"idle": 200, "slow": 50, "pipelining": 100, "unread": 50, "aborting": 20, "malformed": 20}
+SCRAPERS, PAUSE_SECONDS = 10, 0.5
+EVENTS = 100
+PROMPT_SECONDS = 10.0  # Prometheus' default scrape timeout
+MEMORY_MIB, LOG_BYTES, STOP_SECONDS = 100, 10_000, 2.0
+DESCRIPTORS = 4096
+USER, PASSWORD = "scraper", "secret"
+COMBINATIONS = ("HTTP", "HTTP with users", "TLS", "TLS with users")
+
+
+@dataclass
+class Scrapes:
+    """What the scrapers got: the seconds of each answer, and what went wrong."""
+
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def p99(self) -> float:
+        """The 99th percentile, in seconds."""
+        return quantiles(self.seconds, n=100)[98]
+
+
+class Target:
+    """An exporter under attack, and what a scraper needs to know of it."""
+
+    def __init__(self, exporter: Exporter, name: str, authority: Path | None) -> None:
+        self.exporter = exporter
+        self.authority = authority
+        self.user = USER if "users" in name else ""
+        self._tls = ssl.create_default_context(cafile=str(authority)) if authority else None
+        token = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        self._headers = {"Accept-Encoding": "gzip", **({"Authorization": f"Basic {token}"} if self.user else {})}
+
+    def scrape(self, *, path: str = "/metrics") -> bytes:
+        """Return one body, over a connection of its own."""
+        port = self.exporter.port
+        connection = (
+            http.client.HTTPSConnection("localhost", port, timeout=PATIENCE, context=self._tls)
+            if self._tls
+            else http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        )
+        try:
+            connection.request("GET", path, headers=self._headers)
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == 200, answer.status
+            return body
+        finally:
+            connection.close()
+
+    def polled(self) -> float:
+        """Return how often it has polled."""
+        outcomes = json.loads(self.scrape(path="/api/v1/events"))["polls"]["outcomes"]
+        return float(sum(outcomes.values()))
+
+    def scrapes(self, seconds: float) -> Scrapes:
+        """Scrape from several clients at once."""
+        scrapes, until, ended = Scrapes(), time.monotonic() + seconds, threading.Event()
+
+        def one(number: int) -> None:
+            ended.wait(number * PAUSE_SECONDS / SCRAPERS)
+            while time.monotonic() < until:
+                begun = time.monotonic()
+                try:
+                    self.scrape()
+                except (OSError, http.client.HTTPException, AssertionError) as error:
+                    scrapes.failures.append(repr(error))
+                else:
+                    scrapes.seconds.append(time.monotonic() - begun)
+                ended.wait(PAUSE_SECONDS)
+
+        with ThreadPoolExecutor(SCRAPERS) as pool:
+            for done in [pool.submit(one, number) for number in range(SCRAPERS)]:
+                done.result()
+        return scrapes
+
+
+@contextmanager
+def crowd(target: Target, counts: dict[str, int], seed: int) -> Iterator[Counter[str]]:
+    """Let hostile clients come, each kind again and again; afterwards the counter has their connections."""
+    authority = str(target.authority or "")
+    port, user = target.exporter.port, target.user
+    options = {"port": port, "authority": authority, "user": user, "seed": seed, "counts": counts}
+    command = [sys.executable, "-m", "trials.load.crowd", json.dumps(options)]
+    made: Counter[str] = Counter()
+    pipe, env = subprocess.PIPE, environment(PYTHONPATH=str(TESTS))
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, cwd=TESTS, env=env, text=True) as process:
+        try:
+            yield made
+            made.update(json.loads(process.communicate("end\n", timeout=PATIENCE)[0]))
+        finally:
+            process.kill()
+
+
+def configuration(folder: Path, name: str) -> tuple[tuple[str, ...], Path | None]:
+    """Return the flags of the combination ``name``, and the authority that its scrapers trust."""
+    text, authority = "", None
+    if "TLS" in name:
+        own = Authority(folder)
+        own.server()
+        authority = own.own.certificate
+        text += "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
+    if "users" in name:
+        hashed = bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(10)).decode()
+        text += f"basic_auth_users: {{{USER}: {hashed}}}\n"
+    if not text:
+        return POLL, None
+    (folder / "web.yml").write_text(text)
+    return (*POLL, "--web.config.file", str(folder / "web.yml")), authority
+
+
+def events() -> list[dict[str, object]]:
+    """Return the current events, which make the answers long."""
+    return [
+        {
+            "EventId": f"C7061BAC-AFDC-4513-B24B-{number:012X}",
+            "EventStatus": "Scheduled",
+            "EventType": "Freeze",
+            "ResourceType": "VirtualMachine",
+            "Resources": ["vmss_0"],
+            "NotBefore": "Mon, 19 Sep 2050 18:00:14 GMT",
+            "Description": "",
+            "EventSource": "Platform",
+            "DurationInSeconds": 5,
+        }
+        for number in range(EVENTS)
+    ]
+
+
+def attack(name: str, order: Order, counts: dict[str, int], seconds: float) -> tuple[str, Counter[str]]:
+    """Attack one exporter for so many seconds; return its figures, and the connections of the crowd."""
+    folder = order.folder / name.replace(" ", "-")
+    folder.mkdir()
+    flags, authority = configuration(folder, name)
+    with Simulator(QUIET) as simulator, Crew(folder) as crew:
+        simulator.set_document(events())
+        exporter = crew.start(simulator.url, *flags)
+        target, process = Target(exporter, name, authority), psutil.Process(exporter.process.pid)
+        eventually(lambda: len(json.loads(target.scrape(path="/api/v1/events"))["events"]) == EVENTS, "the events")
+        before, logged, begun = target.polled(), len(exporter.log), time.monotonic()
+        with crowd(target, counts, order.seed) as made:
+            scrapes = target.scrapes(seconds)
+            memory = process.memory_info().rss / (1 << 20)
+            polled, lasted = target.polled() - before, time.monotonic() - begun
+            lives(exporter)
+            written = len(exporter.log) - logged
+            exporter.process.send_signal(signal.SIGTERM)
+            ending = time.monotonic()
+            status = exporter.process.wait(PATIENCE)
+            ending = time.monotonic() - ending
+    assert status == 0, f"{name}: exit status {status}"
+    assert not scrapes.failures, f"{name}: {len(scrapes.failures)} scrapes failed: {scrapes.failures[:3]}"
+    assert max(scrapes.seconds) < PROMPT_SECONDS, f"{name}: a scrape took {max(scrapes.seconds):.1f} s"
+    assert polled > 0.3 * lasted / POLL_SECONDS, f"{name}: {polled} polls in {lasted:.0f} s"
+    assert memory < MEMORY_MIB, f"{name}: {memory:.0f} MiB"
+    assert written < LOG_BYTES * max(1.0, lasted / 60), f"{name}: {written} bytes of log in {lasted:.0f} s"
+    assert ending < STOP_SECONDS or order.short, f"{name}: SIGTERM took {ending:.1f} s"
+    figures = (
+        f"{name}: {len(scrapes.seconds)} scrapes, p99 {scrapes.p99 * 1000:.0f} ms, longest "
+        f"{max(scrapes.seconds) * 1000:.0f} ms, {memory:.0f} MiB, {written} bytes of log, SIGTERM {ending:.1f} s"
+    )
+    return figures, made
+
+
+def run(order: Order) -> Row:
+    """Attack one exporter after another, each with another combination of TLS and users."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, DESCRIPTORS) if most > 0 else DESCRIPTORS, most))
+    counts, seconds = (SHORT, 3.0) if order.short else (FULL, 20.0)
+    figures = []
+    connections: Counter[str] = Counter()
+    for name in COMBINATIONS if not order.short else COMBINATIONS[::3]:
+        said, made = attack(name, order, counts, seconds)
+        connections += made
+        figures.append(said)
+        order.say(said)
+    crowd_of = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return Row(
+        "clients",
+        f"{EVENTS} current events; {crowd_of} clients at a time, which connect again 1 to 10 s after they are closed "
+        f"({connections.total():,} connections), over HTTP and TLS, with and without users, {seconds:g} s each, "
+        f"seed {order.seed}",
+        f"{SCRAPERS} scrapers among them, a new connection for each scrape, all answered: {'; '.join(figures)}",
+    )

@@ -1,0 +1,247 @@
+"""An exporter left running, much busier than in life: does anything grow that should not?
+
+Run: ``make soak`` or ``PYTHONPATH=tests python -m trials.load.soak [--minutes 60] [--write FOLDER]``. It polls a
+simulator 50 times a second while events come and go several times a second, is scraped once a second, traces
+everything to a collector that fails in turns, and keeps its journal for a twelfth of the run, so that pruning is part
+of it. Ends with status 1 when something grew, a scrape was not answered, or the process ended. Stays on loopback.
+"""
+
+import argparse
+import http.client
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import psutil
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
+from support.programs import Program, Scrape
+
+POLLS_PER_SECOND = 50
+RETENTION = 1 / 12  # of the run
+SPEED = 3000.0
+SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure", "double-impact")
+SAMPLE_SECONDS = 5.0
+MEBIBYTE = 1 << 20
+GROWTH_MEBIBYTES = 1.0
+TELLING_SECONDS = 600.0  # in less, all that can be said is that it lives and answers
+PATIENCE_SECONDS = 30.0
+LATE_REPLIES = (Reply(503), Reply(429, {"Retry-After": "1"}), Reply(400), HANG, Reply(200, rejected=1))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The exporter at one moment; sizes in MiB, ``scrape`` in seconds, ``processor`` in seconds since its start."""
+
+    at: float
+    memory: float
+    descriptors: int
+    threads: int
+    journal: float
+    queued: float
+    transitions: float
+    polls: float
+    scrape: float
+    processor: float
+
+
+class Watch:
+    """Scrapes once a second and looks at the process as often as is written."""
+
+    def __init__(self, exporter: Program, port: int, journal: Path) -> None:
+        self._process = psutil.Process(exporter.process.pid)
+        self._port = port
+        self._journal = journal
+        self.samples: list[Sample] = []
+        self.unanswered = 0
+
+    def scrape(self) -> tuple[Scrape, float] | None:
+        """Return a scrape and how long it took; None when there was no answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
+        begun = time.perf_counter()
+        try:
+            connection.request("GET", "/metrics")
+            text = connection.getresponse().read().decode()
+            took = time.perf_counter() - begun
+        except OSError:
+            self.unanswered += 1
+            return None
+        finally:
+            connection.close()
+        return Scrape(text), took
+
+    def sample(self, began: float) -> None:
+        """Add a sample."""
+        found = self.scrape()
+        if found is None:
+            return
+        scrape, took = found
+        with self._process.oneshot():
+            times = self._process.cpu_times()
+            self.samples.append(
+                Sample(
+                    at=time.monotonic() - began,
+                    memory=self._process.memory_info().rss / MEBIBYTE,
+                    descriptors=self._process.num_fds(),
+                    threads=self._process.num_threads(),
+                    journal=sum(each.stat().st_size for each in self._journal.parent.glob("journal.db*")) / MEBIBYTE,
+                    queued=scrape.total("spans_queued"),
+                    transitions=scrape.total("transitions_total"),
+                    polls=scrape.total("polls_total"),
+                    scrape=took,
+                    processor=times.user + times.system,
+                )
+            )
+
+
+def flap(collector: Collector, ending: threading.Event, chance: random.Random) -> None:
+    """Let the collector accept most of the time, and fail in turns: refuse, answer badly, hang."""
+    while not ending.wait(chance.uniform(5, 15)):
+        if chance.random() < 0.3:
+            collector.stop()
+            ending.wait(chance.uniform(1, 8))
+            collector.start()
+        else:
+            collector.answer(*chance.choices(LATE_REPLIES, k=3), ACCEPT)
+        collector.received.clear()
+
+
+def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
+    """Run it; return what was seen."""
+    chance, ending = random.Random(20261121), threading.Event()
+    journal = folder / "journal.db"
+    with (
+        Simulator(SCENARIOS, speed=SPEED, loop=True, requests_per_second=POLLS_PER_SECOND * 10) as simulator,
+        Collector() as collector,
+    ):
+        flags = {
+            "imds.endpoint": simulator.url,
+            "poll.interval": f"{1000 // POLLS_PER_SECOND}ms",
+            "web.listen-address": "127.0.0.1:0",
+            "journal.path": str(journal),
+            "journal.retention": f"{minutes * 60 * RETENTION:.0f}s",
+            "otlp.endpoint": collector.url,
+            "tracing.scope": "all",
+        }
+        arguments = [part for name, value in flags.items() for part in (f"--{name}", value)]
+        command = [sys.executable, str(Path(__file__).with_name("soaked.py")), *arguments]
+        with Program(command, folder / "exporter.log") as exporter:
+            port = int(exporter.wait_for_line(r"port=(\d+)").group(1))
+            flapper = threading.Thread(target=flap, args=(collector, ending, chance), daemon=True)
+            flapper.start()
+            watch, began = Watch(exporter, port, journal), time.monotonic()
+            due = began
+            while (now := time.monotonic()) < began + minutes * 60:
+                if exporter.process.poll() is not None:
+                    raise RuntimeError(f"the exporter ended:\n{exporter.log[-3000:]}")
+                if now >= due:
+                    due += SAMPLE_SECONDS
+                    watch.sample(began)
+                    if watch.samples and len(watch.samples) % 60 == 0:
+                        say(f"{now - began:.0f} s: {watch.samples[-1]}")
+                else:
+                    watch.scrape()
+                time.sleep(1)
+            ending.set()
+            flapper.join()
+            status = exporter.terminate()
+            if status != 0:
+                raise RuntimeError(f"the exporter ended with {status}:\n{exporter.log[-3000:]}")
+    return watch
+
+
+def growth(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float:
+    """Return by how much the last third exceeds the middle one; the first is for warming up and filling."""
+    third = len(samples) // 3
+    return median(map(value, samples[-third:])) - median(map(value, samples[third : 2 * third]))
+
+
+def verdict(watch: Watch) -> list[str]:
+    """Return what is wrong, one sentence each; none if everything is flat."""
+    samples = watch.samples
+    unanswered = [f"{watch.unanswered} scrapes had no answer"] if watch.unanswered else []
+    if samples[-1].at < TELLING_SECONDS:
+        return unanswered
+    journal = growth(samples, lambda each: each.journal)
+    checks = (
+        (growth(samples, lambda each: each.memory) > GROWTH_MEBIBYTES, "memory grows"),
+        (growth(samples, lambda each: each.descriptors) > 2, "file descriptors grow"),
+        (growth(samples, lambda each: each.threads) > 1, "threads grow"),
+        (journal > 0.2 * median(each.journal for each in samples), "the journal grows in spite of its retention"),
+    )
+    return [*unanswered, *(text for wrong, text in checks if wrong)]
+
+
+def row(watch: Watch) -> str:
+    """Return the run as a row of docs/reliability.md."""
+    samples = watch.samples
+    last, half = samples[-1], samples[len(samples) // 2 :]
+
+    def span(value: Callable[[Sample], float], form: str) -> str:
+        found = sorted(map(value, half))
+        return f"{found[0]:{form}} to {found[-1]:{form}}"
+
+    scrapes = sorted(each.scrape for each in samples)
+    return (
+        f"| {last.at / 60:.0f} minutes, {last.polls:,.0f} polls, {last.transitions:,.0f} transitions | "
+        f"memory {span(lambda each: each.memory, '.1f')} MiB, "
+        f"descriptors {span(lambda each: each.descriptors, '.0f')}, threads {span(lambda each: each.threads, '.0f')}, "
+        f"journal {span(lambda each: each.journal, '.1f')} MiB in the second half; "
+        f"{last.processor / last.polls * 1000:.1f} ms of processor time a poll, "
+        f"scrape median {median(scrapes) * 1000:.1f} ms; {watch.unanswered} scrapes without answer |"
+    )
+
+
+def plot(samples: Sequence[Sample], target: Path) -> None:
+    """Draw the figures over time as SVG."""
+    import matplotlib as mpl  # noqa: PLC0415 - a run of a minute needs no plot
+
+    mpl.use("svg")
+    mpl.rcParams.update({"svg.hashsalt": "soak", "font.size": 9})
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - as above
+
+    panels: tuple[tuple[str, Callable[[Sample], float]], ...] = (
+        ("memory (MiB)", lambda each: each.memory),
+        ("journal (MiB)", lambda each: each.journal),
+        ("file descriptors", lambda each: each.descriptors),
+        ("threads", lambda each: each.threads),
+        ("spans waiting", lambda each: each.queued),
+        ("transitions so far", lambda each: each.transitions),
+    )
+    figure, axes = plt.subplots(3, 2, figsize=(9, 7), sharex=True, constrained_layout=True)
+    for axis, (title, value) in zip(axes.flat, panels, strict=True):
+        axis.plot([each.at / 60 for each in samples], [value(each) for each in samples], linewidth=1)
+        axis.set_title(title, loc="left")
+        axis.set_ylim(bottom=0)
+        axis.grid(visible=True, alpha=0.3)
+    for axis in axes[-1]:
+        axis.set_xlabel("minutes")
+    figure.savefig(target, metadata={"Date": None})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Soak, print the row and the verdict; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long (default %(default)s)")
+    parser.add_argument("--write", type=Path, help="a folder for soak.svg")
+    parsed = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        watch = soak(parsed.minutes, Path(name), lambda text: print(text, flush=True))
+    print(row(watch))
+    if parsed.write:
+        parsed.write.mkdir(parents=True, exist_ok=True)
+        plot(watch.samples, parsed.write / "soak.svg")
+    wrong = verdict(watch)
+    print("; ".join(wrong) or "nothing grew, every scrape was answered")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,289 @@
+"""The journal's disk fails in mid event: full, read-only, damaged, somebody else's, locked."""
+
+import fcntl
+import os
+import random
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.programs import Exporter, Scrape
+from trials.storage.image import Image, can_mount
+from trials.trial import FAILURES, POLL, QUIET, Crew, Order, Row, Watch, lives, polls_on
+from trials.truth import check_file, check_rows, told
+
+IN_MEMORY = "journal cannot be used, and events are kept in memory until it can"
+SET_ASIDE = "journal is damaged or not ours: set aside, and a new one begun"
+_WRITE_LOCK = 120  # the byte of SQLite's wal-index that a writer locks
+STEPS: Sequence[Mapping[str, str]] = (
+    {"A": "Scheduled"},
+    {"A": "Started", "B": "Scheduled"},
+    {"B": "Started"},
+    {"B": "Started", "C": "Scheduled"},
+    {"C": "Scheduled"},
+    {"C": "Started"},
+    {},
+)
+"""What the document shows, one after another. All events start before NotBefore, so somebody has approved them."""
+
+
+class Trouble(Protocol):
+    """What befalls the journal."""
+
+    def begins(self) -> None:
+        """Let it begin."""
+
+    def ends(self) -> None:
+        """Let it end, as far as it does not end by itself."""
+
+
+@contextmanager
+def unused(journal: Path) -> Iterator[BinaryIO]:
+    """Keep the exporter from writing for a moment, so that its file is not damaged in mid write; give its index.
+
+    By the lock alone: a connection of our own would remove the fresh journal's log when it closes.
+    """
+    with Path(f"{journal}-shm").open("r+b", buffering=0) as index:
+        fcntl.lockf(index, fcntl.LOCK_EX, 1, _WRITE_LOCK)
+        yield index
+
+
+class Full:
+    """The disk has no room left."""
+
+    def __init__(self, image: Image, _: Path) -> None:
+        self.begins: Callable[[], None] = image.fill
+        self.ends: Callable[[], None] = image.empty
+
+
+class ReadOnly:
+    """The kernel met an error and made the file system read-only; it is mounted anew."""
+
+    def __init__(self, image: Image, _: Path) -> None:
+        self._image = image
+        self.begins: Callable[[], None] = image.fails
+
+    def ends(self) -> None:
+        """Mount it anew."""
+        self._image.unmount()
+        self._image.mount()
+
+
+class Corrupt:
+    """Other bytes stand in the journal's files than were written."""
+
+    def __init__(self, _: Image, journal: Path) -> None:
+        self._journal = journal
+
+    def begins(self) -> None:
+        """Damage all of its files, in place."""
+        with unused(self._journal) as index:
+            for path in (Path(f"{self._journal}-wal"), self._journal):
+                with path.open("r+b") as file:
+                    file.write(random.randbytes(path.stat().st_size))
+            index.write(random.randbytes(os.fstat(index.fileno()).st_size))
+
+    def ends(self) -> None:
+        """A fresh journal is the end of it."""
+
+
+class Foreign:
+    """Another program has put its own database there."""
+
+    def __init__(self, _: Image, journal: Path) -> None:
+        self._journal = journal
+
+    def begins(self) -> None:
+        """Write another database over it, in place."""
+        other = self._journal.with_name("other.sqlite")
+        with closing(sqlite3.connect(other)) as connection, connection:
+            connection.execute("CREATE TABLE photographs (taken REAL, place TEXT)")
+        with unused(self._journal) as index:
+            os.truncate(f"{self._journal}-wal", 0)
+            with self._journal.open("r+b") as file:
+                file.truncate(file.write(other.read_bytes()))
+            index.write(bytes(os.fstat(index.fileno()).st_size))
+        other.unlink()
+
+    def ends(self) -> None:
+        """A fresh journal is the end of it."""
+
+
+class Locked:
+    """Somebody has opened the journal and holds its lock, as a backup does."""
+
+    def __init__(self, _: Image, journal: Path) -> None:
+        self._journal = journal
+        self._holder: sqlite3.Connection | None = None
+
+    def begins(self) -> None:
+        """Take the lock."""
+        self._holder = sqlite3.connect(self._journal, isolation_level=None, timeout=30, check_same_thread=False)
+        self._holder.execute("BEGIN IMMEDIATE")
+
+    def ends(self) -> None:
+        """Leave it."""
+        assert self._holder
+        self._holder.close()
+
+
+TROUBLES: Mapping[str, tuple[Callable[[Image, Path], Trouble], str]] = {
+    "full": (Full, IN_MEMORY),
+    "read-only": (ReadOnly, IN_MEMORY),
+    "corrupt": (Corrupt, SET_ASIDE),
+    "foreign": (Foreign, SET_ASIDE),
+    "locked": (Locked, IN_MEMORY),
+}
+
+
+@dataclass
+class Count:
+    """What one kind of trouble led to."""
+
+    rounds: int = 0
+    transitions: int = 0
+    scrapes: int = 0
+    in_trouble: int = 0
+
+
+@dataclass
+class Round:
+    """One exporter, the events of :data:`STEPS`, and one trouble from a random step to a later one."""
+
+    simulator: Simulator
+    exporter: Exporter
+    names: Mapping[str, str]
+    not_before: float = field(default_factory=lambda: time.time() + 3600)
+    shown: Mapping[str, str] = field(default_factory=dict)
+    expected: Counter[str] = field(default_factory=Counter)
+
+    def steps(self, document: Mapping[str, str]) -> None:
+        """Show ``document``, and wait until the exporter tells what it must of it, and no more."""
+        for name, status in document.items():
+            self.expected["detected"] += name not in self.shown
+            self.expected.update(["approved", "started"] * (self.shown.get(name) != status == "Started"))
+        for name, status in self.shown.items():
+            self.expected["completed" if status == "Started" else "cancelled"] += name not in document
+        self.shown = document
+        self.simulator.set_document([self._event(name, status) for name, status in document.items()])
+        wanted = {transition: count for transition, count in self.expected.items() if count}
+
+        def told_all(now: Scrape) -> bool:
+            have = now.transitions()
+            assert Counter(have) <= Counter(wanted), f"{have} told of {wanted}"
+            return have == wanted
+
+        self.exporter.shows(f"{wanted}", told_all)
+
+    def _event(self, name: str, status: str) -> dict[str, object]:
+        return {
+            "EventId": self.names[name],
+            "EventStatus": status,
+            "EventType": "Reboot",
+            "ResourceType": "VirtualMachine",
+            "Resources": ["vmss_0"],
+            "NotBefore": formatdate(self.not_before, usegmt=True) if status == "Scheduled" else "",
+            "Description": "",
+            "EventSource": "Platform",
+            "DurationInSeconds": -1,
+        }
+
+
+def suffers(kind: str, order: Order, chance: random.Random, number: int) -> tuple[int, int, int]:
+    """Go through one round; return how many transitions, scrapes, and transitions in trouble there were."""
+    make, line = TROUBLES[kind]
+    folder = order.folder / f"{kind}-{number}"
+    with ExitStack() as stack:
+        image = stack.enter_context(Image(folder, journal=True))
+        simulator = stack.enter_context(Simulator(QUIET))
+        crew = stack.enter_context(Crew(folder / "logs"))
+        journal = image.place / "state" / "journal.sqlite"
+        flags = (*POLL, "--instance.name", "vmss_0", "--journal.path", str(journal))
+        exporter = crew.start(simulator.url, *flags)
+        exporter.shows("a poll", lambda now: now.value("up") == 1)
+        assert exporter.scrape().value("journal_up") == 1
+        trouble = make(image, journal)
+        begin = chance.randrange(1, len(STEPS) - 1)
+        end = chance.randrange(begin + 1, len(STEPS))
+        names = {name: f"{kind}-{number}-{name}".upper() for name in "ABC"}
+        around = Round(simulator, exporter, names)
+        with Watch(exporter) as watch:
+            before = 0
+            for step, document in enumerate(STEPS):
+                if step == begin:
+                    before = sum(around.expected.values())
+                    trouble.begins()
+                if step == end:
+                    _told_of_trouble(exporter, line)
+                    in_trouble = sum(around.expected.values()) - before
+                    trouble.ends()
+                around.steps(document)
+            exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
+            _told_of_trouble(exporter, line, over=True)
+        lives(exporter)
+        exporter.kill()
+        again = crew.start(simulator.url, *flags).scrape()
+        assert Counter(again.transitions()) == around.expected, "after a restart"
+        assert again.value("journal_up") == 1
+        assert not again.series("event_info")
+        crew.__exit__(None)
+        check_file(journal, set_aside=line == SET_ASIDE)
+        rows = told(journal)
+        assert len(rows) == len(set(rows)), "a transition appears twice in the journal"
+        if line != SET_ASIDE:  # else the sums have what the lost file held
+            check_rows(rows)
+            assert Counter(transition for _, transition in rows) == around.expected
+        return sum(around.expected.values()), watch.answered, in_trouble
+
+
+def _told_of_trouble(exporter: Exporter, line: str, *, over: bool = False) -> None:
+    """Polling goes on, the metrics tell of the trouble, and the log once."""
+    polls_on(exporter, 4)
+    scrape = exporter.scrape()
+    assert scrape.value("up") == 1
+    assert scrape.value("journal_errors_total"), "no error was counted"
+    if line == IN_MEMORY and not over:
+        assert scrape.value("journal_up") == 0
+    lines = [each for each in exporter.log.splitlines() if "level=error" in each]
+    assert len(lines) == 1, lines
+    assert line in lines[0]
+    assert len(exporter.lines("journal is on disk again")) == (over and line == IN_MEMORY)
+
+
+def run(order: Order) -> Row:
+    """Let every kind of trouble come, each with exporters of its own, all kinds at once."""
+    kinds = [kind for kind in TROUBLES if can_mount() or kind not in {"full", "read-only"}]
+    rounds = order.pick(10, 1)
+    seeds = {kind: order.chance.randrange(1 << 32) for kind in kinds}
+
+    def all_rounds(kind: str) -> Count:
+        count, chance = Count(), random.Random(seeds[kind])
+        for number in range(rounds):
+            try:
+                transitions, scrapes, in_trouble = suffers(kind, order, chance, number)
+            except FAILURES as failure:
+                raise AssertionError(f"{kind}: {failure}") from failure
+            count.rounds += 1
+            count.transitions += transitions
+            count.scrapes += scrapes
+            count.in_trouble += in_trouble
+            order.say(f"{kind}: {number + 1} times")
+        return count
+
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        counts = list(pool.map(all_rounds, kinds))
+    return Row(
+        "disk",
+        f"a journal's file system that is {', '.join(kinds)} in mid lifecycle, {rounds} times each, seed {order.seed}",
+        f"{sum(each.transitions for each in counts)} transitions, {sum(each.in_trouble for each in counts)} of them in "
+        "trouble: none lost or twice, also after a SIGKILL at the end; polling went on, one error line each time, back "
+        f"on disk by itself; {sum(each.scrapes for each in counts)} scrapes, all answered",
+    )

@@ -1,0 +1,279 @@
+"""The journal's files under an adversary: removed, replaced, linked, locked, mounted away, with a wrong clock."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.programs import COMMAND, PATIENCE, Program, environment, eventually
+from trials.clock import WallClock
+from trials.storage.disk import STEPS, Round
+from trials.trial import POLL, QUIET, Crew, Order, Row, passes, polls_on
+from trials.truth import told
+
+AHEAD_SECONDS = 100 * 86_400
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+
+
+class Follower(Program):
+    """``events --follow``; it is restarted behind the last line that it has printed, if it is one with ``since``."""
+
+    def __init__(self, url: str, folder: Path, output: Path, *since: str) -> None:
+        command = [COMMAND, "events", "--follow", "--imds.endpoint", url, "--journal.path", str(folder)]
+        super().__init__([*command, *POLL, "--instance.name", "vmss_0", *since], output)
+
+    @property
+    def lines(self) -> list[dict[str, object]]:  # type: ignore[override] # of JSON, not of the log
+        """The lines so far, those that are whole."""
+        whole = self.log.splitlines(keepends=True)
+        return [json.loads(line) for line in whole if line.startswith("{") and line.endswith("\n")]
+
+
+@dataclass
+class Stage:
+    """One exporter, its journal, and two followers that see all of it."""
+
+    order: Order
+    stack: ExitStack
+    crew: Crew
+    simulator: Simulator
+    folder: Path
+    around: Round
+    environment: Mapping[str, str] = field(default_factory=dict)
+    followers: list[Follower] = field(default_factory=list)
+    lines: list[dict[str, object]] = field(default_factory=list)
+    restarts: int = 0
+
+    @property
+    def file(self) -> Path:
+        """The journal."""
+        return self.folder / "journal.sqlite"
+
+    def starts(self) -> None:
+        """Start the exporter (again)."""
+        flags = (*POLL, "--instance.name", "vmss_0", "--journal.path", str(self.folder))
+        self.around.exporter = self.crew.start(self.simulator.url, *flags, **self.environment)
+        self.around.exporter.shows("a poll", lambda now: now.value("up") == 1)
+
+    def follows(self, *since: str) -> None:
+        """Start a follower."""
+        output = self.order.folder / f"follower-{len(list(self.order.folder.glob('follower-*')))}"
+        self.followers.append(self.stack.enter_context(Follower(self.simulator.url, self.folder, output, *since)))
+
+    def follower_restarts(self) -> None:
+        """End the follower that keeps its place, and start it behind the last line that it has handled."""
+        old = self.followers.pop()
+        old.kill()
+        self.lines += old.lines
+        numbered = [line["cursor"] for line in self.lines if line["cursor"] is not None]
+        self.restarts += 1
+        self.follows("--since", str(numbered[-1]) if numbered else "0")
+
+    def agree(self) -> None:
+        """Metrics, journal and followers have each transition once, and those of one event in the same order."""
+        self.around.exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
+        rows = told(self.folder)
+        assert Counter(transition for _, transition in rows) == self.around.expected, (
+            f"the journal: {rows[-12:]}, {self.around.expected}"
+        )
+        assert len(rows) == len(set(rows)), "a transition appears twice in the journal"
+        assert Counter(self.around.exporter.scrape().transitions()) == self.around.expected, "/metrics"
+        whole, kept = self.followers
+        eventually(lambda: len(whole.lines) >= len(rows), "the follower's lines")
+        assert by_event(whole.lines) == of_rows(rows), "a follower"
+        # It may have ended between a line that has no number yet and the one that has.
+        handled = by_event([*self.lines, *kept.lines])
+        eventually(lambda: by_event([*self.lines, *kept.lines]).keys() == of_rows(rows).keys(), f"lines {handled}")
+
+
+def by_event(lines: list[dict[str, object]]) -> dict[str, list[str]]:
+    """Return the transitions of each event, in their order."""
+    return of_rows([(str(line["event_id"]), str(line["transition"])) for line in lines])
+
+
+def of_rows(rows: list[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return the transitions of each event, in their order."""
+    found: dict[str, list[str]] = {}
+    for event_id, transition in rows:
+        found.setdefault(event_id, []).append(transition)
+    return found
+
+
+@contextmanager
+def removed(stage: Stage) -> Iterator[None]:
+    """Remove the journal, its logs and its lock, or the folder."""
+    if random.random() < 0.5:
+        shutil.rmtree(stage.folder)
+    else:
+        for path in stage.folder.iterdir():
+            path.unlink()
+    yield
+
+
+@contextmanager
+def logs_removed(stage: Stage) -> Iterator[None]:
+    """Remove the write-ahead log and its index."""
+    for suffix in ("-wal", "-shm"):
+        Path(f"{stage.file}{suffix}").unlink()
+    yield
+
+
+@contextmanager
+def replaced(stage: Stage) -> Iterator[None]:
+    """Put an older copy of the journal in its place."""
+    copy = stage.folder / "copy"
+    with closing(sqlite3.connect(stage.file)) as journal, closing(sqlite3.connect(copy)) as target:
+        journal.backup(target)
+    passes(0.2)
+    copy.replace(stage.file)
+    yield
+
+
+@contextmanager
+def linked(stage: Stage) -> Iterator[None]:
+    """Give the journal a second name."""
+    name = stage.folder / f"backup-{stage.around.names['A']}"
+    os.link(stage.file, name)
+    yield
+    name.unlink()
+
+
+@contextmanager
+def locked(stage: Stage) -> Iterator[None]:
+    """Hold the lock of the database, as a backup does."""
+    with closing(sqlite3.connect(stage.file, isolation_level=None, timeout=30)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@contextmanager
+def mounted_away(stage: Stage) -> Iterator[None]:
+    """Mount an empty file system over the folder, and take it away again."""
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(stage.folder)], check=True)
+    yield
+    subprocess.run(["umount", "--lazy", str(stage.folder)], check=True)
+
+
+@contextmanager
+def clock_ahead(stage: Stage) -> Iterator[None]:
+    """Kill the exporter, and let it run for a while with a clock that is 100 days ahead."""
+    clock = WallClock(stage.order.folder / "faketime")
+    clock.set(AHEAD_SECONDS)
+    stage.around.exporter.kill()
+    stage.environment = clock.environment
+    stage.starts()
+    polls_on(stage.around.exporter, 3)
+    stage.around.exporter.kill()
+    stage.environment = {}
+    stage.starts()
+    yield
+
+
+@contextmanager
+def killed(stage: Stage) -> Iterator[None]:
+    """Kill the exporter, and start it after a while in which the followers poll by themselves."""
+    stage.around.exporter.kill()
+    passes(random.uniform(0, 3))
+    stage.starts()
+    yield
+
+
+@contextmanager
+def approve_interrupted(stage: Stage) -> Iterator[None]:
+    """Ask for an approval and end ``approve`` at a random moment: what it reports is what IMDS was asked."""
+    name = f"{stage.around.names['A']}-X"
+    stage.around.names = {**stage.around.names, "X": name}
+    stage.around.steps({**stage.around.shown, "X": "Scheduled"})
+    command = [COMMAND, "approve", "--imds.endpoint", stage.simulator.url, "--journal.path", str(stage.folder)]
+    number = random.choice(SIGNALS)
+    output = subprocess.PIPE
+    with subprocess.Popen([*command, name, "--yes"], stdout=output, stderr=output, env=environment()) as process:
+        passes(random.uniform(0.3, 1.5))
+        process.send_signal(number)
+        process.wait(2 * PATIENCE)
+    polls_on(stage.around.exporter, 3)
+    posts = [seen for seen in stage.simulator.requests if seen.method == "POST"]
+    asked = stage.around.exporter.scrape().series("event_approved", event_id=name)
+    approved = [value for _, value in asked] == [1.0]
+    if number is not signal.SIGKILL:
+        assert approved == (process.returncode == 0), (process.returncode, posts)
+    stage.around.expected["approved"] += approved
+    stage.around.steps({key: status for key, status in stage.around.shown.items() if key != "X"})
+    yield
+
+
+TROUBLES: Mapping[str, Callable[[Stage], object]] = {
+    each.__name__: each
+    for each in (
+        removed,
+        logs_removed,
+        replaced,
+        linked,
+        locked,
+        mounted_away,
+        clock_ahead,
+        killed,
+        approve_interrupted,
+    )
+}
+
+
+def suffers(stage: Stage, kind: str, number: int) -> None:
+    """Go through one round: three events, and one trouble from a random step to a later one."""
+    chance = stage.order.chance
+    stage.around.names = {name: f"{kind}-{number}-{name}".upper() for name in "ABC"}
+    begin = chance.randrange(1, len(STEPS) - 1)
+    end = chance.randrange(begin + 1, len(STEPS))
+    with ExitStack() as trouble:
+        for step, document in enumerate(STEPS):
+            if step == begin:
+                trouble.enter_context(TROUBLES[kind](stage))  # type: ignore[arg-type] # a context manager
+            if step == end:
+                polls_on(stage.around.exporter, 2)
+                trouble.close()
+            stage.around.steps(document)
+            if chance.random() < 0.1:
+                stage.follower_restarts()
+    polls_on(stage.around.exporter, 2)
+    stage.agree()
+
+
+def run(order: Order) -> Row:
+    """Go through rounds of every trouble with one journal, and restart at the end."""
+    random.seed(order.seed)
+    rounds = order.pick(200, len(TROUBLES))
+    kinds = [kind for kind in TROUBLES if kind != "mounted_away" or os.geteuid() == 0]
+    with ExitStack() as stack:
+        simulator = stack.enter_context(Simulator(QUIET))
+        crew = stack.enter_context(Crew(order.folder / "logs"))
+        folder = order.folder / "state"
+        exporter = crew.start(simulator.url, *POLL, "--instance.name", "vmss_0", "--journal.path", str(folder))
+        exporter.shows("a poll", lambda now: now.value("up") == 1)
+        stage = Stage(order, stack, crew, simulator, folder, Round(simulator, exporter, {}))
+        stage.follows("--since", "0")
+        stage.follows("--since", "0")
+        counts = Counter(kinds[number % len(kinds)] for number in range(rounds))
+        for number in range(rounds):
+            suffers(stage, kinds[number % len(kinds)], number)
+            if number % 20 == 19:
+                order.say(f"{number + 1} rounds, {sum(stage.around.expected.values())} transitions")
+        stage.around.exporter.kill()
+        stage.starts()
+        stage.agree()
+        total = sum(stage.around.expected.values())
+    what = ", ".join(kind.replace("_", " ") for kind in counts)
+    return Row(
+        "journal",
+        f"{rounds} rounds with one journal, each with a trouble in mid event ({what}), seed {order.seed}",
+        f"{total} transitions, each once in the journal, in `/metrics` and in the output of a follower, in order, also "
+        f"after a restart at the end; a follower restarted {stage.restarts} times behind its last line missed no event",
+    )

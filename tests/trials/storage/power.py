@@ -1,0 +1,136 @@
+"""Power cuts: what the exporter has told must be on the disk, as the disk was at that moment."""
+
+import re
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from azure_scheduled_events_exporter.core.spans import span_id
+from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator
+from support.monitoring.collector import Collector
+from support.programs import Exporter, free_port
+from trials.storage.image import Power, can_mount
+from trials.trial import POLL, VMS, Crew, Order, passes
+from trials.trial import Row as Figures
+from trials.truth import Row, check_file, told
+
+_LINE = re.compile(r'msg="event (\w+)" event_id=(\S+)')
+_VM = "vmss_0"
+
+
+def busy(order: Order, events: int = 60) -> Scenario:
+    """Return a minute in which something happens several times a second."""
+    chance = order.chance
+
+    def event() -> PlannedEvent:
+        kind = chance.choice(["Freeze", "Reboot", "Redeploy", "Preempt"])
+        announced_at, notice, started_for = chance.uniform(0, 50), chance.uniform(1, 5), chance.uniform(1, 4)
+        return PlannedEvent(kind, (_VM,), announced_at=announced_at, notice=notice, started_for=started_for)
+
+    return Scenario("busy", "Much happens.", VMS, tuple(event() for _ in range(events)))
+
+
+@dataclass
+class Count:
+    """What all cuts together showed."""
+
+    cuts: int = 0
+    told: set[Row] = field(default_factory=set)
+    kept: list[list[Row]] = field(default_factory=list)
+    unsaid: int = 0
+    spans: int = 0
+
+
+@dataclass
+class Cutter:
+    """An exporter on a disk whose power is cut, and other exporters that start from what the cuts left."""
+
+    order: Order
+    crew: Crew
+    power: Power
+    exporter: Exporter
+    collector: Collector
+    count: Count = field(default_factory=Count)
+
+    @property
+    def said(self) -> set[Row]:
+        """What the exporter has said until now in its log."""
+        return {(event_id, transition) for transition, event_id in _LINE.findall(self.exporter.log)}
+
+    def cuts(self) -> None:
+        """Cut the power at a random moment, half the time right after something was told, and look at what is left."""
+        passes(self.order.chance.uniform(0, 0.8))
+        if self.order.chance.random() < 0.5:
+            before = len(self.said)
+            self.exporter.shows("something new", lambda _: len(self.said) > before)
+        delivered = {span.span_id for span in self.collector.accepted}
+        counted = self.exporter.scrape().transitions()
+        said = self.said
+        remains = self.power.cut()
+        with remains:
+            self._starts_from(remains.place / "state", said, counted, delivered)
+        self.count.cuts += 1
+
+    def _starts_from(self, journal: Path, said: set[Row], counted: dict[str, float], delivered: set[str]) -> None:
+        rows = told(journal)
+        missing = said - set(rows)
+        assert not missing, f"told, and gone after a power cut: {missing}"
+        for transition, count in counted.items():
+            kept = sum(each == transition for _, each in rows)
+            assert kept >= count, f"{count} {transition} in /metrics, {kept} after a power cut"
+        self._keeps_spans(journal, said, delivered)
+        # IMDS cannot be reached: what this one shows is what the disk told it.
+        again = self.crew.start(f"http://127.0.0.1:{free_port()}", "--journal.path", str(journal))
+        scrape = again.scrape()
+        assert scrape.value("journal_up") == 1
+        assert scrape.value("journal_errors_total") == 0
+        shown = scrape.transitions()
+        again.kill()
+        assert shown == {each: sum(each == one for _, one in rows) for each in {one for _, one in rows}}
+        check_file(journal)
+        self.count.told |= said
+        self.count.kept.append(rows)
+        self.count.unsaid += len(set(rows) - said)
+
+    def _keeps_spans(self, journal: Path, said: set[Row], delivered: set[str]) -> None:
+        """The span of what was told waits on the disk, unless the collector had it."""
+        with closing(read_only(journal)) as store:
+            waiting = {queued.span.span_id for queued in store.queued_spans(-1)}
+        due = {span_id(event_id, _VM, "detected") for event_id, transition in said if transition == "detected"}
+        delivered |= {span.span_id for span in self.collector.accepted}  # those that were struck off since
+        assert due <= waiting | delivered, "a span was lost"
+        self.count.spans += len(due)
+
+
+def run(order: Order) -> Figures:
+    """Cut the power while transitions are written."""
+    if not can_mount():
+        return Figures("power", "power cuts", "not tried here: mounting a file system in a file needs Linux and root")
+    cuts = order.pick(40, 3)
+    with (
+        Simulator(busy(order), loop=True) as simulator,
+        Collector() as collector,
+        Power(order.folder / "power") as power,
+        Crew(order.folder / "logs") as crew,
+    ):
+        assert power.disk
+        live = power.disk.place / "state"
+        flags = ("--instance.name", _VM, "--journal.path", str(live), "--otlp.endpoint", collector.url)
+        cutter = Cutter(order, crew, power, crew.start(simulator.url, *POLL, *flags), collector)
+        cutter.exporter.shows("a poll", lambda now: now.value("up") == 1)
+        while cutter.count.cuts < cuts:
+            cutter.cuts()
+            if cutter.count.cuts % 10 == 0:
+                order.say(f"{cutter.count.cuts} cuts, {len(cutter.count.told)} transitions told before them")
+        cutter.exporter.kill()
+        rows = told(live)
+    for kept in cutter.count.kept:
+        assert kept == rows[: len(kept)], "a power cut made up something"
+    return Figures(
+        "power",
+        f"{cuts} power cuts: the live file system image (ext4, in mid write) copied, mounted, its journal opened by "
+        f"another exporter, seed {order.seed}",
+        f"{len(cutter.count.told)} transitions told before the cuts, 0 lost; {cutter.count.unsaid} were on disk and "
+        f"not told yet; {cutter.count.spans} spans looked for, 0 lost; every `integrity_check` ok, none set aside",
+    )

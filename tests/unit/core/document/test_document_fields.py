@@ -1,0 +1,134 @@
+"""What each field of a document is read as: in every form that Azure has shown, in any other, and left out."""
+
+import pytest
+
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, parse_document, parse_not_before
+from support.events.imds_bodies import SOME_ID, body, entry, only, utc
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Mon, 11 Apr 2022 22:26:58 GMT", utc(2022, 4, 11, 22, 26, 58)),
+        ("Fri, 11 Apr 2022 22:26:58 GMT", utc(2022, 4, 11, 22, 26, 58)),  # it was a Monday
+        ("11 Apr 2022 22:26:58 GMT", utc(2022, 4, 11, 22, 26, 58)),
+        ("  Mon, 11 Apr 2022 22:26:58 GMT\n", utc(2022, 4, 11, 22, 26, 58)),
+        ("Mon, 11 Apr 2022 22:26:58 +0200", utc(2022, 4, 11, 20, 26, 58)),
+        ("2022-04-11T22:26:58Z", utc(2022, 4, 11, 22, 26, 58)),
+        ("2022-04-11T22:26:58", utc(2022, 4, 11, 22, 26, 58)),
+        ("2022-04-11T22:26:58+02:00", utc(2022, 4, 11, 20, 26, 58)),
+        ("2022-04-11T22:26:58.5000000Z", utc(2022, 4, 11, 22, 26, 58) + 0.5),
+        ("2022-04-11 22:26:58", utc(2022, 4, 11, 22, 26, 58)),
+        ("Thu, 29 Feb 2024 00:00:00 GMT", utc(2024, 2, 29)),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", utc(9999, 12, 31, 23, 59, 59)),
+        ("", None),
+        ("soon", None),
+        ("0", None),
+        ("Mon, 31 Feb 2022 22:26:58 GMT", None),
+        ("Mon, 11 Apr 2022 25:26:58 GMT", None),
+        ("Mon, 11 Apr 22 22:26:58 GMT", None),
+        ("04/11/2022 22:26:58", None),
+        ("1649716018", None),
+        ("Mon, 01 Jan 0001 00:00:00 GMT", None),  # .NET's "no time", in both forms
+        ("0001-01-01T00:00:00Z", None),
+        ("Mon, 11 Apr 2022 22:26:58 +99999999", None),
+        ("9" * 100_000, None),
+    ],
+)
+def test_not_before(text: str, expected: float | None) -> None:
+    """NotBefore is read in every form that Azure has shown, and is unknown rather than wrong otherwise."""
+    assert parse_not_before(text) == expected
+
+
+@pytest.mark.parametrize("value", ["", "   ", None, ...])
+def test_not_before_empty_or_absent(value: object) -> None:
+    """An event without a NotBefore stays, its time unknown, and that is nothing to tell."""
+    document = parse_document(body(entry(NotBefore=value)))
+    assert [event.not_before for event in document.events] == [None]
+    assert document.remarks == ()
+
+
+@pytest.mark.parametrize("value", ["soon", 17, "Mon, 31 Feb 2022 22:26:58 GMT"])
+def test_not_before_unreadable(value: object) -> None:
+    """An event with an unreadable NotBefore stays, its time unknown, and one line tells of it, naming the event."""
+    document = parse_document(body(entry(NotBefore=value)))
+    assert [event.not_before for event in document.events] == [None]
+    (remark,) = document.remarks
+    assert SOME_ID in remark
+    assert str(value) in remark
+
+
+@pytest.mark.parametrize("value", [None, [], ...])
+def test_resources_null_or_absent(value: object) -> None:
+    """An event without Resources stays, touching nobody."""
+    document = parse_document(body(entry(Resources=value)))
+    assert [event.resources for event in document.events] == [()]
+    assert document.remarks == ()
+
+
+def test_resources_keep_their_order_and_spelling() -> None:
+    """The first of Resources is the leader, so their order stays, and names are shown as Azure wrote them."""
+    assert only(Resources=["vm_2", "VM_0", "_vm_1"]).resources == ("vm_2", "VM_0", "_vm_1")
+
+
+def test_resources_of_a_strange_kind() -> None:
+    """An event with unreadable Resources stays; a lone name counts, entries that are no names do not."""
+    assert only(Resources="vm_0").resources == ("vm_0",)
+    assert only(Resources=[None, "vm_0", {}, ["x"], ""]).resources == ("vm_0",)
+    document = parse_document(body(entry(Resources={"a": 1})))
+    assert document.events[0].resources == ()
+    assert len(document.remarks) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0, 0), (279, 279), ("279", 279), (" 4 ", 4), (2.0, 2), (-1, -1), ("x", None), (2.5, None), (True, None)],
+)
+def test_incarnation(value: object, expected: int | None) -> None:
+    """DocumentIncarnation is read as a number or as digits; anything else is unknown, and one line tells of it."""
+    document = parse_document(body(entry(), DocumentIncarnation=value))
+    assert document.incarnation == expected
+    assert [event.event_id for event in document.events] == [SOME_ID]
+    assert len(document.remarks) == (expected is None)
+
+
+def test_incarnation_absent() -> None:
+    """A document without DocumentIncarnation is a document, its incarnation unknown."""
+    document = parse_document(b'{"Events": [{"EventId": "a"}]}')
+    assert document.incarnation is None
+    assert [event.event_id for event in document.events] == ["A"]
+
+
+def test_unknown_values_stay() -> None:
+    """A type, status, source or resource type that nobody has seen yet is shown as Azure sent it."""
+    event = only(EventType="Hibernate", EventStatus="Paused", EventSource="Moon", ResourceType="Cat")
+    assert (event.event_type, event.status, event.source, event.resource_type) == ("Hibernate", "Paused", "Moon", "Cat")
+
+
+def test_known_values_in_another_case() -> None:
+    """A documented value counts as that value however it is spelled."""
+    event = only(EventType="FREEZE", EventStatus="started", EventSource="user")
+    assert (event.event_type, event.status, event.source) == ("Freeze", "Started", "User")
+
+
+def test_missing_values() -> None:
+    """An event of which only the id can be read is an event, and what is missing is told."""
+    document = parse_document(body({"EventId": "a"}))
+    assert document.events == (ScheduledEvent("A"),)
+    assert len(document.remarks) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(-1, None), (0, 0.0), (5, 5.0), ("30", 30.0), (0.5, 0.5), (..., None), (None, None), ("x", None), (True, None)],
+)
+def test_duration(value: object, expected: float | None) -> None:
+    """DurationInSeconds is unknown when -1, absent or unreadable; 0 is a duration."""
+    assert only(DurationInSeconds=value).duration_seconds == expected
+
+
+def test_further_fields_are_ignored() -> None:
+    """Fields that nobody has seen yet change nothing, however strange."""
+    plain = parse_document(body(entry()))
+    assert parse_document(body(entry(New={"a": [1]}), New=[1])) == plain
+    assert parse_document(body(entry())[:-1] + b', "New": ' + b"1" * 5000 + b"}") == plain

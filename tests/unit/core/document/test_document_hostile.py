@@ -1,0 +1,73 @@
+"""Bodies that are no document, and documents made to do harm: refused in a few words, or read without it."""
+
+import pytest
+
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.errors import InvalidDocumentError
+from support.events.imds_bodies import SOME_ID, body, entry, only
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"<html>", "no JSON: .*; it begins '<html>'"),
+        (b'{"Events": [', "no JSON"),
+        (b'{"DocumentIncarnation": 1, "Events": []', "no JSON"),
+        (b"\xff\xfe\xfa", "no JSON"),
+        (b"[]", "a JSON list instead of an object"),
+        (b"null", "a JSON NoneType instead of an object"),
+        (b"17", "a JSON int instead of an object"),
+        (b"{}", "no Events; it begins '{}'"),
+        (b'{"DocumentIncarnation": 1}', "no Events"),
+        (b'{"events": []}', "no Events"),
+        (b'{"Events": null}', "Events is a NoneType, no list"),
+        (b'{"Events": {}}', "Events is a dict, no list"),
+        (b'{"Events": "x"}', "Events is a str, no list"),
+        (b'{"DocumentIncarnation": NaN, "Events": []}', "NaN is no JSON"),
+        (b'{"DocumentIncarnation": -Infinity, "Events": []}', "-Infinity is no JSON"),
+        (b"[" * 100_000, "JSON nested too deeply"),
+        (b'{"Events": ' * 100_000, "JSON nested too deeply"),
+    ],
+)
+def test_no_document(text: bytes, message: str) -> None:
+    """A body that is no document is refused, and the message says in a few words what came instead."""
+    with pytest.raises(InvalidDocumentError, match=message) as caught:
+        parse_document(text)
+    assert len(str(caught.value)) < 250
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("value", [None, 1, "x", [], [[1]], True])
+def test_entry_that_is_no_event(value: object) -> None:
+    """An entry that is no event is told of, and costs none of the others."""
+    document = parse_document(body(value, entry(), value))
+    assert [event.event_id for event in document.events] == [SOME_ID]
+    assert len(document.unreadable) == 2
+    assert "Events[0]" in document.unreadable[0]
+
+
+@pytest.mark.parametrize("brackets", [(b"[", b"]"), (b'{"a":', b"}"), (b'[{"a":', b"}]")])
+def test_depth_at_the_limit(brackets: tuple[bytes, bytes]) -> None:
+    """Nesting just as deep as can be read is as harmless as any other."""
+    opening, closing = brackets
+    limit = 1000 // len(brackets[0].replace(b'"a":', b""))
+    for depth in range(limit - 150, limit + 10):
+        deep = opening * depth + b"1" + closing * depth
+        for text in (b'{"Events": [' + deep + b"]}", b'{"Events": [], "DocumentIncarnation": ' + deep + b"}"):
+            try:
+                parse_document(text)
+            except InvalidDocumentError as error:
+                assert "nested too deeply" in str(error)  # noqa: PT017 - either outcome is right
+
+
+def test_texts_that_would_break_what_comes_after() -> None:
+    """Lone surrogates and control characters (some steer a terminal) are replaced; line feeds and tabs stay."""
+    event = only(EventId="\ud800a", Description="a\x00b\x1bc\x7fd\x9be\nf\tg\rh\x85", Resources=["v\udfffm"])
+    assert event.event_id == "?A"
+    assert event.description == "a\ufffdb\ufffdc\ufffdd\ufffde\nf\tg\ufffdh\ufffd"
+    assert event.resources == ("v?m",)
+
+
+def test_duplicate_of_a_surrogate_pair() -> None:
+    """A character that JSON writes as a pair of surrogates is that character."""
+    assert only(Description="\U0001f600").description == "\U0001f600"

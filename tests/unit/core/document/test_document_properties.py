@@ -1,0 +1,207 @@
+"""What holds of any body whatever, of any time and of any name."""
+
+import json
+import unicodedata
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.core.document import (
+    Document,
+    Scope,
+    comparable_name,
+    parse_document,
+    parse_not_before,
+)
+from azure_scheduled_events_exporter.errors import InvalidDocumentError
+from support.events.imds_bodies import CAPTURED, SOME_ID
+from support.paths import PAYLOADS
+
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+
+WORDS = st.sampled_from(
+    ["", "Scheduled", "Started", "Freeze", "Reboot", "User", "a", "A", SOME_ID, SOME_ID.lower(), "vm_0", "-1", "5"]
+)
+NASTY_TEXT = st.text(st.characters(codec=None), max_size=20)
+SCALARS = st.one_of(
+    WORDS,
+    NASTY_TEXT,
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.integers(min_value=10**17, max_value=10**4400),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.datetimes().map(lambda moment: moment.strftime("%a, %d %b %Y %H:%M:%S GMT")),
+    st.datetimes().map(lambda moment: moment.isoformat()),
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NASTY_TEXT, inner, max_size=3), max_leaves=8
+)
+FIELDS = [
+    "EventId",
+    "EventStatus",
+    "EventType",
+    "ResourceType",
+    "Resources",
+    "NotBefore",
+    "Description",
+    "EventSource",
+    "DurationInSeconds",
+]
+ENTRIES = st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, VALUES)) | VALUES
+CONTENTS = st.fixed_dictionaries({"Events": st.lists(ENTRIES, max_size=5)}, optional={"DocumentIncarnation": VALUES})
+
+
+def encode(content: object) -> bytes:
+    """Return ``content`` as JSON, numbers of any length included."""
+    return _json(content).encode()
+
+
+def _json(content: object) -> str:
+    """JSON of any value; Python's own encoder refuses whole numbers of over 4300 digits."""
+    if isinstance(content, list):
+        return "[" + ",".join(map(_json, content)) + "]"
+    if isinstance(content, dict):
+        return "{" + ",".join(f"{json.dumps(key)}:{_json(value)}" for key, value in content.items()) + "}"
+    if isinstance(content, int) and not isinstance(content, bool) and content >= 10**4000:
+        high, low = divmod(content, 10**4000)
+        return f"{high}{low:04000d}"
+    return json.dumps(content)
+
+
+def check(text: bytes) -> Document | None:
+    """Parse ``text`` and see to what holds of every document; None if it is none."""
+    try:
+        document = parse_document(text)
+    except InvalidDocumentError as error:
+        message = str(error)
+        assert message.isprintable(), message
+        return None
+    ids = [event.event_id for event in document.events]
+    assert all(ids)
+    assert len(ids) == len(set(ids))
+    assert document == parse_document(text)
+    for event in document.events:
+        assert event.event_id == event.event_id.upper()
+        assert all(event.resources)
+        for said in (
+            event.event_id,
+            event.event_type,
+            event.status,
+            event.source,
+            event.description,
+            *event.resources,
+            *document.remarks,
+            *document.unreadable,
+        ):
+            said.encode()
+            assert not [c for c in said if unicodedata.category(c) == "Cc" and c not in "\n\t"], repr(said)
+        assert event.not_before is None or abs(event.not_before) < 1e12
+        assert event.duration_seconds is None or 0 <= event.duration_seconds < 1e18
+        assert event.scope("vm_0") in {Scope.SELF, Scope.PEER}
+    return document
+
+
+@given(st.binary())
+@example(b"\x00")
+@example(b"\xef\xbb\xbf{}")
+@example(b"\xff\xfe\x00\x00{")
+@PATIENT
+def test_any_bytes(text: bytes) -> None:
+    """No bytes whatever do more harm than being no document."""
+    check(text)
+
+
+@given(VALUES)
+@PATIENT
+def test_any_json(content: object) -> None:
+    """No JSON whatever does more harm than being no document."""
+    check(encode(content))
+
+
+@given(CONTENTS)
+@example({"Events": [{"EventId": 10**4350}, {"EventId": "\ud800"}, {"EventId": "?"}]})
+@settings(PATIENT, max_examples=150)
+def test_any_document(content: dict[str, Any]) -> None:
+    """Whatever the fields of an event hold, every event with an EventId is in the result, and so is every other."""
+    document = check(encode(content))
+    assert document is not None
+    ids = {event.event_id for event in document.events}
+    objects = [entry for entry in content["Events"] if isinstance(entry, dict)]
+    assert len(document.unreadable) == len(content["Events"]) - len(objects)
+    for entry in objects:
+        event_id = entry.get("EventId")
+        if isinstance(event_id, str) and event_id.isascii() and event_id.isprintable() and event_id.strip():
+            assert event_id.strip().upper() in ids
+    assert len(ids) <= len(objects)
+    assert not objects or ids
+
+
+BODIES = [(PAYLOADS / name).read_bytes() for name in CAPTURED]
+
+
+@given(st.data())
+@settings(PATIENT, max_examples=150)
+def test_damaged_captured_bodies(data: st.DataObject) -> None:
+    """A captured body that is cut, or has bytes changed or put in, does no harm, and half of one is no document."""
+    original = data.draw(st.sampled_from(BODIES))
+    start = data.draw(st.integers(0, len(original)))
+    end = data.draw(st.integers(start, min(len(original), start + 10)))
+    check(original[:start] + data.draw(st.binary(max_size=10)) + original[end:])
+    half = original.strip()[: data.draw(st.integers(1, len(original.strip()) - 1))]
+    assert check(half) is None
+
+
+@given(st.data())
+@settings(PATIENT, max_examples=150)
+def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
+    """A captured body loses none of its events when any other field of them has any other value."""
+    name = data.draw(st.sampled_from([name for name, document in CAPTURED.items() if document.events]))
+    content = json.loads((PAYLOADS / name).read_text())
+    changed = data.draw(st.sampled_from(content["Events"]))
+    for field in data.draw(st.sets(st.sampled_from(FIELDS[1:]))):
+        changed[field] = data.draw(VALUES)
+    content["DocumentIncarnation"] = data.draw(VALUES)
+    document = check(encode(content))
+    assert document is not None
+    assert [event.event_id for event in document.events] == [event.event_id for event in CAPTURED[name].events]
+
+
+@given(st.text(max_size=60))
+@example("Mon, 11 Apr 2022 22:26:58 +" + "9" * 30)
+@example("11 Apr 2022 -")
+@example(",")
+@PATIENT
+def test_any_not_before(text: str) -> None:
+    """No text whatever is more than an unreadable time."""
+    assert isinstance(parse_not_before(text), float | None)
+
+
+NOT_BEFORE_PIECES = st.sampled_from(
+    [*"0123456789:-+.,TZ ", "Mon", "Apr", "2022", "GMT", "EST", "am", "W18", "(", ")", "11", "22:26:58", "\n"]
+)
+
+
+@given(st.lists(NOT_BEFORE_PIECES, max_size=12).map("".join))
+@settings(PATIENT, max_examples=300)
+def test_any_text_like_a_not_before(text: str) -> None:
+    """No text made of what times are made of is more than an unreadable time."""
+    assert isinstance(parse_not_before(text), float | None)
+
+
+@given(st.datetimes(min_value=datetime(1970, 1, 2), max_value=datetime(9998, 12, 31)))  # noqa: DTZ001 - UTC is added
+@PATIENT
+def test_both_forms_of_a_time_agree(moment: datetime) -> None:
+    """RFC 1123 and ISO 8601 of one moment are read as that moment."""
+    moment = moment.replace(microsecond=0, tzinfo=UTC)
+    rfc_1123 = f"{moment:%a, %d %b} {moment.year:04d} {moment:%H:%M:%S} GMT"
+    assert parse_not_before(rfc_1123) == parse_not_before(moment.isoformat()) == moment.timestamp()
+
+
+@given(st.text())
+@PATIENT
+def test_comparable_name_is_stable(name: str) -> None:
+    """A name that is made comparable is comparable."""
+    assert comparable_name(comparable_name(name)) == comparable_name(name) == comparable_name("_" + name)

@@ -1,0 +1,129 @@
+"""What a reboot of this VM proves of an event that nobody saw begin."""
+
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.core.document import ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Approver
+from azure_scheduled_events_exporter.core.requests import mark_refused, mark_requested
+from support.events.lives import SCHEDULED, START, Watch, at
+
+
+@pytest.mark.parametrize("event_type", ["Reboot", "Redeploy", "Preempt", "Terminate"])
+@pytest.mark.parametrize("seconds", [935, 1200])
+def test_completed_by_evidence_of_the_reboot(event_type: str, seconds: float) -> None:
+    """An event that was to reboot this VM, gone after a boot, has happened: at the time of that boot."""
+    watch = Watch()
+    watch.sees(at(0), replace(SCHEDULED, event_type=event_type))
+    booted = at(seconds - 40, boot="boot-2")
+    assert watch.sees(at(seconds, boot="boot-2"), watched=False, booted_at=booted) == ["completed"]
+    assert watch.life.started_at == booted
+    assert watch.life.proven_by_boot
+    assert (watch.life.approved_by, watch.life.approved_at) == (Approver.DEADLINE, booted)
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        (replace(SCHEDULED, event_type="Freeze"), "a freeze keeps the memory, so a boot was something else"),
+        (replace(SCHEDULED, event_type="Hibernate"), "nobody knows what this does"),
+        (replace(SCHEDULED, resources=("vm_1",)), "it was to reboot another VM"),
+    ],
+)
+def test_no_evidence_in_a_reboot(event: ScheduledEvent, why: str) -> None:
+    """A boot proves only an event that was to reboot this very VM."""
+    watch = Watch()
+    watch.sees(at(0), event)
+    assert watch.sees(at(1200, boot="boot-2"), watched=False, booted_at=at(1000, boot="boot-2")) == ["lost"], why
+
+
+def test_boot_before_the_event_is_no_evidence() -> None:
+    """The boot in which the event was first seen proves nothing, wherever the wall clock moves that boot to."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    assert watch.sees(at(1200), watched=False, booted_at=at(-5000, jump=3600 + 5000)) == ["lost"]
+
+
+def test_unknown_boot_is_no_evidence() -> None:
+    """Where the system does not tell when it booted, an event nobody saw start is lost."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    assert watch.sees(at(1200, boot="boot-2"), watched=False) == ["lost"]
+
+
+def test_cancelled_long_after_an_unrelated_reboot() -> None:
+    """An event still announced after a reboot, then taken back before our eyes, was cancelled, not done by it."""
+    watch = Watch()
+    days_ahead = replace(SCHEDULED, not_before=START + 7 * 86400)
+    booted = at(86400, boot="boot-2")
+    watch.sees(at(0), days_ahead)
+    assert watch.sees(at(86460, boot="boot-2"), days_ahead, watched=False, booted_at=booted) == []
+    assert watch.sees(at(3 * 86400, boot="boot-2"), booted_at=booted) == ["cancelled"]
+
+
+def test_overdue_event_that_left_after_a_reboot() -> None:
+    """After NotBefore, the boot shows that the reboot happened though Started was never seen."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    booted = at(910, boot="boot-2")
+    watch.sees(at(950, boot="boot-2"), SCHEDULED, watched=False, booted_at=booted)
+    assert watch.sees(at(951, boot="boot-2"), booted_at=booted) == ["completed"]
+
+
+@pytest.mark.parametrize(
+    ("booted", "told"),
+    [(300, ["lost"]), (894, ["lost"]), (895, ["completed"]), (901, ["completed"])],
+)
+def test_a_boot_before_not_before(booted: float, told: list[str]) -> None:
+    """A boot more than 5 s before NotBefore proves nothing: the event cannot have begun by then."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    boot = at(booted, boot="boot-2")
+    assert watch.sees(at(booted + 40, boot="boot-2"), watched=False, booted_at=boot) == told
+
+
+def test_a_boot_without_not_before() -> None:
+    """Where NotBefore is unknown, the event can have begun at any time, so a boot proves it."""
+    watch = Watch()
+    watch.sees(at(0), replace(SCHEDULED, not_before=None))
+    assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == ["completed"]
+    assert watch.life.approved_by is None
+
+
+@pytest.mark.parametrize("approver", [Approver.EXPORTER, Approver.OPERATOR])
+def test_a_boot_after_an_accepted_approval(approver: Approver) -> None:
+    """An early boot after an approval from here proves the event, approved by whoever did."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.approves(at(10), approver)
+    assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == ["completed"]
+    assert (watch.life.approved_by, watch.life.approved_at) == (approver, at(10))
+
+
+def test_a_boot_after_a_request_without_an_answer() -> None:
+    """A reboot that comes before the answer to its approval counts that approval, from when it was requested."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, ["A"], Approver.EXPORTER, at(10))
+    told = watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2"))
+    assert told == ["approved", "completed"]
+    assert (watch.life.approved_by, watch.life.approved_at) == (Approver.EXPORTER, at(10))
+
+
+def test_a_boot_after_a_refused_request() -> None:
+    """A request that IMDS refused does not make an early boot a proof."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_refused(mark_requested(watch.known, ["A"], Approver.EXPORTER, at(10)), ["A"])
+    assert watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2")) == ["lost"]
+
+
+def test_an_approval_sent_after_the_boot() -> None:
+    """A boot from before the approval was sent cannot be its doing."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    booted = at(60, boot="boot-2")
+    watch.sees(at(90, boot="boot-2"), SCHEDULED, watched=False, booted_at=booted)
+    watch.approves(at(100, boot="boot-2"))
+    assert watch.sees(at(300, boot="boot-2"), watched=False, booted_at=booted) == ["lost"]
