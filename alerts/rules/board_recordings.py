@@ -4,9 +4,9 @@ No alert depends on them. Each reads scraped series, or recordings here that rea
 without a problem are not recorded one by one: a graph of 10,000 lines shows nothing, and costs the most.
 """
 
-from alerts.settings import Settings
 from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
 
+from ..settings import Settings
 from .rule import Group, Recording, expression
 
 STATE = "azure_scheduled_events:event_state"

@@ -6,9 +6,9 @@ Each fires straight from what exporters show, in one evaluation. It stays while 
 
 from types import MappingProxyType
 
-from alerts.settings import Settings
 from azure_scheduled_events_exporter.core.event_types import EventType
 
+from ..settings import Settings
 from .event_recordings import event_recordings
 from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed

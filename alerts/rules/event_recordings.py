@@ -5,8 +5,7 @@ reported its event do not answer, end it when one of them answers without the ev
 recording reads scraped series, its own past, and at most one other level of recordings.
 """
 
-from alerts.settings import Settings
-
+from ..settings import Settings
 from .rule import Group, Recording, expression
 from .series import (
     ANNOUNCED,

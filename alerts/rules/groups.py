@@ -1,7 +1,6 @@
 """Every group of rules, and every alert in them."""
 
-from alerts.settings import Settings
-
+from ..settings import Settings
 from .board_recordings import board_groups
 from .event_alerts import event_group
 from .event_recordings import memory_group, vm_group

@@ -1,7 +1,6 @@
 """How much of a scale set or a zone events hit at the same time. VMs are counted, not scrape targets."""
 
-from alerts.settings import Settings
-
+from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     INFO,

@@ -5,9 +5,9 @@ These are told beside the event's own alert, so the Alertmanager configuration d
 
 from types import MappingProxyType
 
-from alerts.settings import Settings
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 
+from ..settings import Settings
 from .event_alerts import far
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import (

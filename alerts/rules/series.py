@@ -6,9 +6,9 @@ Second, an exporter that cannot reach IMDS (``up`` 0) still shows its last event
 exporter knows better.
 """
 
-from alerts.settings import Settings
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 
+from ..settings import Settings
 from .rule import expression
 
 

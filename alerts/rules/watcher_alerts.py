@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from alerts.settings import Settings
-
+from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, expression
 from .series import DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, UP, VM_EVENT, VM_SURVIVED
 
