@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``drill`` to ``parser``."""
     parser.description = DESCRIPTION
     add = parser.add_argument
-    add("--scenario", default="spot-preempt", metavar="NAME", help="Scenario of the simulator. (default spot-preempt)")
+    add("--scenario", default="host-failure", metavar="NAME", help="Scenario of the simulator. (default host-failure)")
     add(
         "--alertmanager",
         required=True,
@@ -131,7 +131,7 @@ def alert_of(event: PlannedEvent) -> DrillAlert:
         return DrillAlert(f"{prefix}ShortFreeze", "info") if short else DrillAlert(f"{prefix}Freeze", "warning")
     if event.source == "User" and event.event_type != "Preempt":
         return DrillAlert(f"{prefix}{event.event_type}Requested", "warning")
-    return DrillAlert(f"{prefix}{event.event_type}", "critical")
+    return DrillAlert(f"{prefix}{event.event_type}", "warning" if event.event_type == "Preempt" else "critical")
 
 
 def labels_of(event: PlannedEvent, alert: DrillAlert) -> dict[str, str]:

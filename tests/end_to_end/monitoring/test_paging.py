@@ -18,7 +18,7 @@ SCENARIOS = (
     Case("host-maintenance", tickets=(*ticket("Freeze"),)),
     Case("user-reboot", tickets=(*ticket("RebootRequested"),)),
     Case("user-redeploy", tickets=(*ticket("RedeployRequested"),)),
-    Case("spot-preempt", pages=(*page("Preempt"),), speed=6),
+    Case("spot-preempt", tickets=(*ticket("Preempt"),), speed=6),
     Case("terminate", tickets=(*ticket("TerminateRequested"),)),
     Case("cancelled", tickets=(*ticket("Freeze"),)),
     Case("host-failure", pages=(*page("WithoutNotice"),)),

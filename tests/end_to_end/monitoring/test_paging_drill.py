@@ -28,7 +28,7 @@ def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[
     with Receiver() as receiver, Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager:
         assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
     (told, *_) = receiver.notifications
-    assert told.alerts() == [("AzureScheduledEventPreempt", "critical", "firing")]
+    assert told.alerts() == [("AzureScheduledEventWithoutNotice", "critical", "firing")]
     assert told.body["commonLabels"]["drill"] == "true"
     assert "drill" in told.body["commonAnnotations"]["description"]
     assert told.body["commonLabels"]["resources"] == "DRILL-vmss_0"
@@ -36,7 +36,7 @@ def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A simulated eviction goes through exporter, Prometheus and Alertmanager to the pager.
+    """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the pager.
 
     What is set for the VM's own exporter does not hold for that of the drill: this one would refuse to start.
     """
@@ -47,8 +47,8 @@ def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
     with Stack(tmp_path, FAST, [f"127.0.0.1:{port}"]) as stack:
         address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "4s")
         assert run("--alertmanager", stack.alertmanager.url, "--timeout", "30s", *address) == 0
-        assert stack.receiver.told("/pager")[0] == ("AzureScheduledEventPreempt", "critical", "firing")
-    assert "Preempt of DRILL-vmss_0 announced" in capsys.readouterr().out
+        assert stack.receiver.told("/pager")[0] == ("AzureScheduledEventWithoutNotice", "critical", "firing")
+    assert "Reboot of DRILL-vmss_0 announced" in capsys.readouterr().out
 
 
 def test_receiver_is_broken(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The rules on vmagent, VictoriaMetrics and vmalert: one page for one event, and none without."""
+"""The rules on vmagent, VictoriaMetrics and vmalert: one notification for one event, and none without."""
 
 import time
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ import pytest
 from alerts import Settings
 from alerts.rules import alerts
 from azure_scheduled_events_exporter.simulator import PlannedEvent
-from support.monitoring.plays import VALUES, Case, Play, page
+from support.monitoring.plays import VALUES, Case, Play, ticket
 from support.monitoring.victoria import VictoriaStack
 from support.programs import eventually
 
 _PREEMPT = PlannedEvent("Preempt", ("vmss_0",), notice=300, announced_at=60, started_for=300)
 _FREEZE = PlannedEvent("Freeze", ("vmss_0",), duration=5, announced_at=60, started_for=300)
-PREEMPT = Case("five-exporters", pages=(*page("Preempt"),), exporters=5, vms=5, events=(_PREEMPT,))
+PREEMPT = Case("five-exporters", tickets=(*ticket("Preempt"),), exporters=5, vms=5, events=(_PREEMPT,))
 QUIET = (
     Case("nothing-happens", events=(), exporters=2),
     Case("short-freeze", events=(_FREEZE,), exporters=2),
@@ -44,21 +44,21 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VictoriaStack]:
         for play in plays:
             if play.case.restart:
                 play.restart()
-        told = len(PREEMPT.pages)
-        eventually(lambda: len(chain.receiver.webhooks()) >= told, "the page has begun and ended", 90)
+        told = len(PREEMPT.tickets)
+        eventually(lambda: len(chain.receiver.webhooks()) >= told, "the ticket has begun and ended", 90)
         eventually(lambda: all(play.over for play in plays), "all scenarios are over", 90)
         quiet = time.monotonic() + 5
         eventually(lambda: time.monotonic() > quiet, "what should not come has had time to")
         yield chain
 
 
-def test_one_page_for_an_event_that_five_exporters_see(played: VictoriaStack) -> None:
-    """A Preempt that five exporters report pages once and resolves once, and quiet scenarios tell nobody anything."""
-    assert played.receiver.told("/pager") == list(PREEMPT.pages)
-    assert played.receiver.told("/tickets") == []
+def test_one_ticket_for_an_event_that_five_exporters_see(played: VictoriaStack) -> None:
+    """A Preempt that five exporters report makes one ticket, which resolves once; quiet scenarios notify nobody."""
+    assert played.receiver.told("/tickets") == list(PREEMPT.tickets)
+    assert played.receiver.told("/pager") == []
 
 
-def test_the_page_names_the_vm(played: VictoriaStack) -> None:
+def test_the_ticket_names_the_vm(played: VictoriaStack) -> None:
     """The first notification names the VM and its scale set, although no recording has been read back yet."""
     (begun, *_) = played.receiver.webhooks()
     (alert,) = begun.body["alerts"]

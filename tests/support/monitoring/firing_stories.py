@@ -62,14 +62,14 @@ FIRING = (
         fires={
             (PREEMPT, 40): (
                 Firing(
-                    row("Preempt", "critical"),
+                    row("Preempt", "warning"),
                     "Azure evicts a Spot VM.",
                     f"{WHO} will be evicted. {at('00:01:00', '20s')} {LOST_PREEMPT} Event E1.",
                 ),
             ),
             (PREEMPT, 90): (
                 Firing(
-                    row("Preempt", "critical"),
+                    row("Preempt", "warning"),
                     "Azure evicts a Spot VM.",
                     f"{WHO} will be evicted. It has started. {LOST_PREEMPT} Event E1.",
                 ),

@@ -81,7 +81,7 @@ def test_severity_moves_an_alert_to_another_receiver() -> None:
     """Who does not want to be paged for a Reboot says so in one setting."""
     changed = {alert.name: alert.severity for alert in alerts(resolve({"reboot.severity": "warning"}))}
     assert changed["AzureScheduledEventReboot"] == "warning"
-    assert changed["AzureScheduledEventPreempt"] == "critical"
+    assert changed["AzureScheduledEventRedeploy"] == "critical"
 
 
 def test_thresholds_stand_in_the_rules() -> None:
