@@ -54,9 +54,9 @@ def entry(changes: Sequence[Change], *, traced: bool = True) -> Entry:
     return Entry(changes, [change.lifecycle for change in changes], spans)
 
 
-def transitions(folder: Path) -> tuple[float, float]:
-    """Return median and 99th percentile of the seconds that one journalled transition takes, with its spans."""
-    entries = [entry(changes) for number in range(TRANSITIONS // 3) for changes in life(number)]
+def transitions(folder: Path, count: int = TRANSITIONS) -> tuple[float, float]:
+    """Return median and 99th percentile of the seconds that one of ``count`` transitions takes, with its spans."""
+    entries = [entry(changes) for number in range(count // 3) for changes in life(number)]
     with closing(Journal(folder / "transitions", RETENTION, LOG)) as journal:
         seconds = []
         for each in entries:
@@ -68,23 +68,23 @@ def transitions(folder: Path) -> tuple[float, float]:
     return statistics.median(seconds), statistics.quantiles(seconds, n=100)[98]
 
 
-def fill(folder: Path) -> None:
-    """Write a journal of many ended lives."""
-    changes = [change for number in range(LIVES) for told in life(number) for change in told]
+def fill(folder: Path, lives: int = LIVES) -> None:
+    """Write a journal of ``lives`` events that have ended."""
+    changes = [change for number in range(lives) for told in life(number) for change in told]
     statistics = Statistics().plus(map(measure, changes))
     with closing(Journal(folder / "long", RETENTION, LOG)) as journal:
         journal.record(entry(changes, traced=False), statistics, Lifecycles())
 
 
-def opening(folder: Path) -> float:
+def opening(folder: Path, lives: int = LIVES) -> float:
     """Return the seconds that opening and rebuilding the long journal takes."""
     began = time.perf_counter()
     with closing(Journal(folder / "long", RETENTION, LOG)) as journal:
         restored = journal.restore()
         seconds = time.perf_counter() - began
     counted = sum(restored.statistics.transitions.values())
-    if counted != 3 * LIVES:
-        sys.exit(f"{counted} transitions came back instead of {3 * LIVES}")
+    if counted != 3 * lives:
+        sys.exit(f"{counted} transitions came back instead of {3 * lives}")
     return seconds
 
 
