@@ -8,7 +8,7 @@ starting.
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -60,6 +60,9 @@ class Position:
 
 _Current = Callable[[], Mapping[str, Lifecycle]]
 """Returns the current events by EventId, whose scope is the newest there is."""
+
+_Look = tuple[Sequence[Line], _Current]
+"""New transitions, and the current events."""
 
 
 def run(config: Config, *, since: str | None, mine: bool) -> int:
@@ -170,16 +173,17 @@ class Printed:
             del self._events[oldest]
 
 
-def _looks(config: Config, path: Path | None, since: Position | None) -> Iterator[tuple[Sequence[Line], _Current]]:
+def _looks(config: Config, path: Path | None, since: Position | None) -> Iterator[_Look]:
     """Yield the transitions behind ``since``, or from now on, again and again; from the journal if there is one."""
     position = since or _newest(path)
     first = since is not None
+    known: Restored | None = None
     while True:
         if path is not None and (first or is_written(path)):
             first = False
-            yield from _journalled(path, position)
+            known = (yield from _journalled(path, position)) or known
         else:
-            yield from _polled(config, path)
+            known = yield from _polled(config, path, _known(path) or known)
 
 
 def _newest(path: Path | None) -> Position:
@@ -198,28 +202,31 @@ def _newest(path: Path | None) -> Position:
         store.close()
 
 
-def _journalled(path: Path, position: Position) -> Iterator[tuple[Sequence[Line], _Current]]:
-    """Yield what the journal holds behind ``position``, and what a running exporter adds until it ends."""
+def _journalled(path: Path, position: Position) -> Generator[_Look, None, Restored | None]:
+    """Yield what the journal holds behind ``position``, and what a running exporter adds until it ends.
+
+    Returns what the journal knew when it was last read: its file may be gone by then.
+    """
+    known: Restored | None = None
     while True:
         opened = identity(file_path(path))
         try:
             store = read_only(path)
         except _UNREADABLE:
             time.sleep(_LOOK_SECONDS)
-            return  # it is just being created
+            return known  # it is just being created
         try:
             yield from _read(store, path, position, opened)
-            if not is_written(path):
-                return
-        except (sqlite3.Error, DamagedTextError, OSError):
+            known = _known_by(store)
+        except (sqlite3.Error, DamagedTextError, CodecError, OSError):
             time.sleep(_LOOK_SECONDS)  # the exporter replaces what is damaged
-            if not is_written(path):
-                return
         finally:
             store.close()
+        if not is_written(path):
+            return known
 
 
-def _read(store: Store, path: Path, position: Position, opened: object) -> Iterator[tuple[Sequence[Line], _Current]]:
+def _read(store: Store, path: Path, position: Position, opened: object) -> Iterator[_Look]:
     """Yield what ``store`` holds, until no exporter writes it or its file is no longer the journal."""
     checked = 0.0
     written = True
@@ -250,11 +257,11 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
     return rows
 
 
-def _polled(config: Config, path: Path | None) -> Iterator[tuple[Sequence[Line], _Current]]:
-    """Yield what this process sees by itself, until an exporter runs."""
+def _polled(config: Config, path: Path | None, known: Restored | None) -> Generator[_Look, None, Restored]:
+    """Yield what this process sees by itself beyond what is ``known``, until an exporter runs; return what it knows."""
     log = logs.set_up("warning", config.log_format)
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF, otlp_endpoint=None)
-    journal = Journal(None, config.journal_retention, log, _known(path))
+    journal = Journal(None, config.journal_retention, log, known)
     exporter = daemon.Exporter(daemon.found(alone, log), log, journal=journal)
     exporter.start()
     last = 0
@@ -267,7 +274,7 @@ def _polled(config: Config, path: Path | None) -> Iterator[tuple[Sequence[Line],
             if path is not None and time.monotonic() - looked >= _CHECK_SECONDS:
                 looked = time.monotonic()
                 if is_written(path):
-                    return
+                    return journal.restore()
             time.sleep(_LOOK_SECONDS)
     finally:
         exporter.stop()
@@ -282,8 +289,13 @@ def _known(path: Path | None) -> Restored | None:
     except _UNREADABLE:
         return None
     try:
-        return Restored(Lifecycles(store.current()), recent=store.ended_lives())
+        return _known_by(store)
     except (sqlite3.Error, DamagedTextError, CodecError):
         return None
     finally:
         store.close()
+
+
+def _known_by(store: Store) -> Restored:
+    """What ``store`` knows of the events."""
+    return Restored(Lifecycles(store.current()), recent=store.ended_lives())

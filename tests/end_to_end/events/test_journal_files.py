@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import time
@@ -316,6 +317,24 @@ class TestRemoved:
         exporter.kill()
         counted(run(), detected=3, cancelled=1)
         assert rows(state) == everything_known
+
+    def test_a_follower_remembers(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+    ) -> None:
+        """A follower repeats nothing if the exporter is slow to write the removed journal again."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        follower = follow()
+        settled(follower)
+        exporter.process.send_signal(signal.SIGSTOP)
+        the_folder(state)
+        asked = len(simulator.requests)
+        eventually(lambda: len(simulator.requests) > asked + 4, "polls of the follower's own")
+        exporter.process.send_signal(signal.SIGCONT)
+        exporter.shows("the error", lambda scrape: scrape.value("journal_errors_total") == 1)
+        simulator.set_document([event("A"), event("B")])
+        follower.wait_for(("B", "detected"))
 
 
 class TestAnotherVm:
