@@ -18,7 +18,7 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
         "grafana/alert-rules.yaml": grafana_rules,
         "alertmanager/alertmanager.yml": alertmanager_config,
         "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
-        "values.yaml": lambda _: values_file(),
+        "values.yaml": values_file,
         "README.md": reference,
         **{
             f"prometheus/{name}": lambda settings, name=name: scrape_examples(settings)[name]  # type: ignore[misc]  # the default binds the name

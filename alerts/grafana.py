@@ -69,7 +69,7 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         "execErrState": "KeepLast",
         "for": built["for"],
         "annotations": built["annotations"],
-        "labels": built["labels"],
+        "labels": {name: _template(text) for name, text in built["labels"].items()},
         "isPaused": False,
     }
     del rule["dashboardUid"]  # Grafana takes it only together with the number of a panel

@@ -1,7 +1,7 @@
 """Generates the reference page: alerts, recorded series and settings."""
 
 from .rules import alerts, groups
-from .settings import SETTINGS, Settings
+from .settings import PLACEHOLDERS, SETTINGS, Setting, Settings
 
 _HEAD = """\
 # Alerts, recorded series and settings
@@ -18,12 +18,18 @@ def reference(settings: Settings) -> str:
     return "\n".join(parts)
 
 
-def values_file() -> str:
-    """Return a values file that says every default, for people to copy and change."""
+def values_file(settings: Settings) -> str:
+    """Return a values file that says every value, for people to copy and change."""
     lines = ["# Settings of the alerts: python -m alerts --values THIS-FILE --output FOLDER"]
     for each in SETTINGS.values():
-        lines += [f"# {each.help} ({each.range})", f"{each.name}: {_quoted(each.default)}"]
+        lines += [f"# {each.help} ({each.range})", f"{each.name}: {_value(each, settings)}"]
     return "\n".join(lines) + "\n"
+
+
+def _value(setting: Setting, settings: Settings) -> str:
+    if setting.is_list:
+        return f"[{', '.join(_quoted(item) for item in settings.items(setting.name))}]"
+    return _quoted(settings.text(setting.name))
 
 
 def _quoted(text: str) -> str:
@@ -43,7 +49,13 @@ def _recording_rows(settings: Settings) -> list[tuple[str, ...]]:
 
 
 def _setting_rows() -> list[tuple[str, ...]]:
-    return [(f"`{each.name}`", f"`{each.default}`", each.range, each.help) for each in SETTINGS.values()]
+    return [(f"`{each.name}`", _default(each), each.range, each.help) for each in SETTINGS.values()]
+
+
+def _default(setting: Setting) -> str:
+    if any(sign in setting.default for sign in PLACEHOLDERS):
+        return "to be filled in"
+    return ", ".join(f"`{line}`" for line in setting.default.splitlines()) or "empty"
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

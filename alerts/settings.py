@@ -3,6 +3,7 @@
 Knows no rule. A value outside its range is refused by name, so that no generated file can be nonsense.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -15,6 +16,8 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 SEVERITIES = ("critical", "warning", "info")
+PLACEHOLDERS = ("REPLACE", "example.com")
+"""What the defaults have in place of addresses and keys that only the owner of a fleet knows."""
 _DAY = 86_400.0
 _LAG_SECONDS = 30.0
 
@@ -30,7 +33,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One row of the table. ``least`` and ``most`` bound durations (seconds) and numbers."""
+    """One row of the table.
+
+    ``least`` and ``most`` bound durations (seconds) and numbers. ``form`` is the regular expression of a text, and
+    ``form_text`` the same for people. The value of a list is a text with a line for each item, each of that form.
+    """
 
     name: str
     default: str
@@ -38,9 +45,16 @@ class Setting:
     kind: Kind = Kind.TEXT
     least: float = 0.0
     most: float = 0.0
+    form: str = ""
+    form_text: str = "text"
+    is_list: bool = False
 
     def check(self, text: str) -> str:
         """Return ``text`` if it is a possible value; UsageError: it is not."""
+        if self.is_list:
+            return self._check_list(text)
+        if self.form:
+            self._check_form(text)
         if self.kind is Kind.SEVERITY and text not in SEVERITIES:
             raise UsageError(f"{self.name}: '{text}' is none of {', '.join(SEVERITIES)}")
         if self.kind in {Kind.DURATION, Kind.NUMBER}:
@@ -48,6 +62,17 @@ class Setting:
         if any(character in text for character in '"\\\n{}'):
             raise UsageError(f"{self.name}: quotes, backslashes, braces and line breaks cannot stand in it")
         return text
+
+    def _check_form(self, text: str) -> None:
+        if not re.fullmatch(self.form, text):
+            raise UsageError(f"{self.name}: '{text}' is not possible: {self.form_text}")
+
+    def _check_list(self, text: str) -> str:
+        items = [item.strip() for item in (text.split("\n") if "\n" in text else text.split(","))]
+        found = list(dict.fromkeys(item for item in items if item))
+        for item in found:
+            self._check_form(item)
+        return "".join(f"{item}\n" for item in found)
 
     def _check_range(self, text: str) -> None:
         try:
@@ -69,7 +94,7 @@ class Setting:
             case Kind.SEVERITY:
                 return ", ".join(SEVERITIES)
             case Kind.TEXT:
-                return "text"
+                return self.form_text
 
 
 def _length(name: str, default: str, help_: str, least: float, most: float) -> Setting:
@@ -82,6 +107,11 @@ def _number(name: str, default: str, help_: str, least: float, most: float) -> S
 
 def _severity(name: str, default: str, help_: str) -> Setting:
     return Setting(name, default, help_, Kind.SEVERITY)
+
+
+def _list(name: str, default: tuple[str, ...], help_: str, form: str, form_text: str) -> Setting:
+    lines = "".join(f"{each}\n" for each in default)
+    return Setting(name, lines, help_, form=form, form_text=form_text, is_list=True)
 
 
 def _event_severity(event_type: EventType) -> Setting:
@@ -97,11 +127,21 @@ def _least_notice(event_type: EventType, documented: float) -> Setting:
 
 _BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
 
+_RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|job|instance|__.*"
+"""Labels that identify alerts and VMs in the rules, so that a target's label cannot have their place."""
+
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
         each.name: each
         for each in (
             Setting("job", ".*azure-scheduled-events.*", "The scrape jobs of the exporters, a regular expression."),
+            _list(
+                "labels.keep",
+                (),
+                "Labels of targets, or of instance_info, that alerts about events, scale sets and zones carry.",
+                rf"(?!(?:{_RESERVED})$|event_)[a-zA-Z_][a-zA-Z0-9_]*",
+                "a list of names of labels, but none of those that the rules set themselves",
+            ),
             Setting("runbooks.url", _BASE, "Where the runbooks stand; an alert's page is URL/NAME.md."),
             Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
             Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
@@ -119,6 +159,13 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             ),
             _length("longest", "1h", "How long a VM may be away for an event that has started.", 60, _DAY),
             *(_event_severity(each) for each in reversed(EventType)),
+            Setting(
+                "spot.severity",
+                "by-type",
+                "Alerts about events of VMs whose priority is Spot or Low, in place of the severity of the type.",
+                form="by-type|critical|warning|info",
+                form_text="by-type, critical, warning, info",
+            ),
             _severity("requested.severity", "warning", "Terminate, Redeploy or Reboot that a user asked for."),
             _severity("not-back.severity", "critical", "A VM has not come back from an event within longest."),
             _severity("short-notice.severity", "info", "Less notice than documented."),
@@ -181,6 +228,10 @@ class Settings:
         """Return the value as it is written."""
         return self.values[name]
 
+    def items(self, name: str) -> tuple[str, ...]:
+        """Return the items of a list."""
+        return tuple(self.values[name].splitlines())
+
     def seconds(self, name: str) -> float:
         """Return a duration in seconds."""
         return parse_duration(self.values[name])
@@ -221,7 +272,7 @@ def load(path: Path, more: Mapping[str, str] | None = None) -> Settings:
     """
     section = yaml_file.load(path)
     values: dict[str, str] = {}
-    for name, (text, line) in section.flat().items():
+    for name, (text, line) in section.flat(lists=True).items():
         try:
             values[name] = resolve({name: text}).text(name)
         except UsageError as error:

@@ -4,14 +4,15 @@ Each fires straight from what exporters show, in one evaluation. It stays while 
 (``event_recordings``). Its labels are the event's id and type only, since everything else may change.
 """
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 from ..settings import Settings
 from .event_recordings import event_recordings
-from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, Recording, expression
-from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed
+from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
+from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed, with_kept_labels
 
 _EVENT = "Event {{ $labels.event_id }}."
 _BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)
@@ -20,15 +21,29 @@ _WITHOUT_NOTICE = f'event_type=~"{EventType.REBOOT}|{EventType.REDEPLOY}"'
 
 def event_group(settings: Settings) -> Group:
     """Return the group of the events themselves."""
-    rules: tuple[Recording | Alert, ...] = (
-        *event_recordings(settings),
+    alerts = (
         *(_whatever_source(each, settings) for each in EventType if each not in (*_BY_SOURCE, EventType.FREEZE)),
         *(rule for event_type in _BY_SOURCE for rule in _by_source(event_type, settings)),
         *_freezes(settings),
         _without_notice(settings),
         _unknown_type(settings),
     )
+    rules: tuple[Recording | Alert, ...] = (
+        *event_recordings(settings),
+        *(_by_priority(carrying(each, settings), settings) for each in alerts),
+    )
     return Group("azure-scheduled-events", settings.duration("evaluation.interval"), rules)
+
+
+def carrying(alert: Alert, settings: Settings) -> Alert:
+    """Return ``alert``, which has a row per event, with the labels that alerts carry from targets."""
+    return replace(alert, expression=with_kept_labels(alert.expression, settings))
+
+
+def _by_priority(alert: Alert, settings: Settings) -> Alert:
+    """Return ``alert`` with the severity that Spot VMs have; what is only shown stays so."""
+    severity = settings.text("spot.severity")
+    return alert if severity == "by-type" or alert.severity == "info" else replace(alert, spot_severity=severity)
 
 
 def _lines(*parts: str) -> str:

@@ -28,6 +28,8 @@ from .series import (
     VM_SURVIVED,
     WARNED,
     identified,
+    kept,
+    known_vms,
     seeing,
     seen_within,
 )
@@ -105,12 +107,13 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
 def vm_group(settings: Settings) -> Group:
     """Return the group of the VMs that events touch."""
     deleting, day = f'event_type=~"{DELETING}"', "1d"
+    labels = "".join(f", {label}" for label in kept(settings, *VM.split(", ")))
     rules = (
         Recording(
             VM_EVENT,
             expression(f"""
                 max by (event_id, event_type, event_status, job, instance) ({_OWN})
-                * on (job, instance) group_left ({VM})
+                * on (job, instance) group_left ({VM}{labels})
                 topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
                 or on (event_id, job, instance)
                 max by (event_id, event_type, event_status, job, instance) ({_OWN})
@@ -193,6 +196,39 @@ def remembered(settings: Settings) -> str:
     """)
 
 
+def _kept_labels(new: str, settings: Settings) -> str:
+    """Join the labels that alerts carry to new events: those of the VM that is first in Resources.
+
+    If Prometheus does not know that VM, they are the labels that most exporters have that report the event.
+    """
+    labels = ", ".join(kept(settings))
+    if not labels:
+        return ""
+    place = "subscription_id, resource_group"
+    targets = f"topk by (job, instance) (1, {INSTANCE} and on (job, instance) {new})"
+    by_target = f"on (job, instance) group_left ({{}}) {targets}"
+    joined = ", ".join(kept(settings, "subscription_id", "resource_group"))
+    return expression(f"""
+        * on (event_id) group_left ({labels})
+        group by (event_id, {labels}) (
+          topk by (event_id) (1, count by (event_id, {labels}) (
+            group by (event_id, {place}, vm_name) (label_replace(
+              max by (event_id, resources, job, instance) ({new}) * {by_target.format(place)},
+              "vm_name", "$1", "resources", "([^,]*).*"
+            ))
+            * on ({place}, vm_name) group_left ({joined})
+            {known_vms(settings)}
+          ))
+          or on (event_id)
+          topk by (event_id) (1, count by (event_id, {labels}) (
+            max by (event_id, job, instance) ({new}) * {by_target.format(labels)}
+          ))
+          or on (event_id)
+          group by (event_id) ({new})
+        )
+    """)
+
+
 def _event(settings: Settings) -> str:
     """Return the rows.
 
@@ -200,9 +236,10 @@ def _event(settings: Settings) -> str:
     """
     memory = settings.duration("memory")
     new = f"({INFO} unless on (event_id) last_over_time({EVENT}[{memory}]))"
+    also = "".join(f", {label}" for label in kept(settings))
     return (
         expression(f"""
-        group by (event_id, event_type, event_source, resources, scale_set) (
+        group by (event_id, event_type, event_source, resources, scale_set{also}) (
           topk by (event_id) (1, count_over_time({EVENT}[{memory}]))
           or on (event_id)
           topk by (event_id) (1,
@@ -214,6 +251,7 @@ def _event(settings: Settings) -> str:
             or on (event_id)
             count by (event_id, event_type, event_source, resources) ({new})
           )
+          {_kept_labels(new, settings)}
         )
         and on (event_id)
     """)

@@ -4,20 +4,26 @@ from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     INFO,
+    INSTANCE,
     OVER,
     SCALE_SET,
+    SCALE_SET_LABELS,
     SCALE_SET_VMS,
     VM,
     VM_EVENT,
     VM_HIT,
+    VM_TARGET,
     ZONE,
+    ZONE_LABELS,
     ZONE_VMS,
     identified,
+    kept,
     not_before,
     requested,
     seeing,
 )
 
+_TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
 _SEVERE = 'event_type!="Freeze"'
 
 
@@ -29,9 +35,40 @@ def impact_groups(settings: Settings) -> tuple[Group, Group]:
         _zone_hit(settings),
     )
     return (
-        Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _sizes(settings)),
+        Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places(settings)),
         Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules),
     )
+
+
+def _places(settings: Settings) -> tuple[Recording, ...]:
+    place_labels = (
+        _labels(SCALE_SET_LABELS, SCALE_SET, "scale set", settings),
+        _labels(ZONE_LABELS, ZONE, "zone", settings),
+    )
+    targets = "".join(f", {label}" for label in ("node", *kept(settings, *_TARGET.split(", "), "node")))
+    known = Recording(
+        VM_TARGET,
+        f"group by ({_TARGET}{targets}) ({identified()})",
+        "the target of each VM that answers, so that its labels are known while it is away",
+    )
+    return (known, *_sizes(settings), *(place_labels if kept(settings) else ()))
+
+
+def _labels(name: str, place: str, what: str, settings: Settings) -> Recording:
+    """Return the labels of a place: each only if all of its VMs that have an exporter share the value."""
+    text = every = f"group by ({place}) ({identified()})"
+    for label in kept(settings, *place.split(", ")):
+        values = f"group by ({place}, {label}) ({INSTANCE})"
+        text = expression(f"""
+            {text}
+            * on ({place}) group_left ({label})
+            (
+              {values} and on ({place}) (count by ({place}) ({values}) == 1)
+              or on ({place})
+              {every}
+            )
+        """)
+    return Recording(name, text, f"the labels of targets on which all VMs of a {what} agree")
 
 
 def _sizes(settings: Settings) -> tuple[Recording, ...]:
@@ -89,6 +126,25 @@ def _hit_before(settings: Settings) -> str:
     """)
 
 
+def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> str:
+    labels = ", ".join(kept(settings, *place.split(", ")))
+    if not labels:
+        return text
+    return expression(f"""
+        (
+        {text}
+        )
+        * on ({place}) group_left ({labels})
+        (
+          {recorded}
+          or on ({place})
+          group by ({place}) ({INSTANCE})
+          or on ({place})
+          group by ({place}) ({VM_HIT})
+        )
+    """)
+
+
 def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
     share, least = settings.number("hit.share"), settings.number("hit.least-vms")
     hit = expression(f"""
@@ -113,7 +169,7 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
 def _scale_set_hit(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}ScaleSetHit",
-        _hit(SCALE_SET_VMS, SCALE_SET, "scale_set", settings),
+        _with_labels(_hit(SCALE_SET_VMS, SCALE_SET, "scale_set", settings), SCALE_SET_LABELS, SCALE_SET, settings),
         "critical",
         "Events hit a large part of a scale set at the same time.",
         "Events that have started or are due hit {{ $value | humanizePercentage }} of the VMs of scale set "
@@ -126,7 +182,7 @@ def _scale_set_hit(settings: Settings) -> Alert:
 def _zone_hit(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}ZoneHit",
-        _hit(ZONE_VMS, ZONE, "zone", settings),
+        _with_labels(_hit(ZONE_VMS, ZONE, "zone", settings), ZONE_LABELS, ZONE, settings),
         "critical",
         "Events hit a large part of a zone at the same time.",
         "Events that have started or are due hit {{ $value | humanizePercentage }} of the VMs in zone "

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 
 from ..settings import Settings
-from .event_alerts import far
+from .event_alerts import carrying, far
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import (
     APPROVAL_DUE,
@@ -23,6 +23,7 @@ from .series import (
     SHOWN,
     UP,
     VM_EVENT,
+    kept,
     seen_within,
 )
 
@@ -40,11 +41,16 @@ def life_group(settings: Settings) -> Group:
     """Return the group."""
     rules: tuple[Recording | Alert, ...] = (
         _notice(settings),
-        _degraded_host(settings),
-        _short_notice(settings),
-        _overdue(settings),
-        _not_approved(settings),
-        _started_too_long(settings),
+        *(
+            carrying(alert, settings)
+            for alert in (
+                _degraded_host(settings),
+                _short_notice(settings),
+                _overdue(settings),
+                _not_approved(settings),
+                _started_too_long(settings),
+            )
+        ),
         _vm_not_back(settings),
     )
     return Group("azure-scheduled-events-lives", settings.duration("evaluation.interval"), rules)
@@ -167,15 +173,16 @@ def _started_too_long(settings: Settings) -> Alert:
 def _vm_not_back(settings: Settings) -> Alert:
     longest = settings.duration("longest")
     started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
+    also = "".join(f", {label}" for label in kept(settings))
     return _alert(
         "VmNotBack",
         expression(f"""
-            group by (event_id, event_type) (
+            group by (event_id, event_type{also}) (topk by (event_id) (1,
               last_over_time({started}[1d])
               unless on (event_id) last_over_time({started}[{longest}])
               and on (job, instance) up == 0
               unless on (event_id) last_over_time({OVER}[1d])
-            )
+            ))
         """),
         settings.text("not-back.severity"),
         "A VM has not come back from an event.",

@@ -48,6 +48,7 @@ class Alert:
         holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
         dashboard: where to look.
         labels: more labels, such as ``event_status``.
+        spot_severity: the severity for VMs whose priority is Spot or Low; "" for the same as for others.
     """
 
     name: str
@@ -58,10 +59,15 @@ class Alert:
     dashboard: Dashboard
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    spot_severity: str = ""
 
     def all_labels(self) -> dict[str, str]:
-        """Return the labels that the rule sets."""
-        return {"severity": self.severity, **self.labels}
+        """Return the labels that the rule sets; the severity is a template where it depends on the priority."""
+        severity = self.severity
+        if self.spot_severity:
+            is_spot = '{{ if match "^(Spot|Low)$" $labels.priority }}'
+            severity = f"{is_spot}{self.spot_severity}{{{{ else }}}}{severity}{{{{ end }}}}"
+        return {"severity": severity, **self.labels}
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ VM_SURVIVED = f"{RECORDED}vm_survived"
 VM_HIT = f"{RECORDED}vm_hit"
 SCALE_SET_VMS = f"{RECORDED}scale_set_vms"
 ZONE_VMS = f"{RECORDED}zone_vms"
+VM_TARGET = f"{RECORDED}vm_target"
+SCALE_SET_LABELS = f"{RECORDED}scale_set_labels"
+ZONE_LABELS = f"{RECORDED}zone_labels"
 
 DELETING = "Preempt|Terminate"
 """Types after which a VM does not come back."""
@@ -78,6 +81,54 @@ def identified(filtered: str = "") -> str:
           {INSTANCE}{{vm_id!=""}}{narrowed}
           or
           label_join({INSTANCE}{{vm_id=""}}{narrowed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")
+        )
+    """)
+
+
+def kept(settings: Settings, *but: str) -> tuple[str, ...]:
+    """Return the labels that alerts carry from targets, besides ``but``."""
+    priority = () if settings.text("spot.severity") == "by-type" else ("priority",)
+    every = dict.fromkeys((*settings.items("labels.keep"), *priority))
+    return tuple(label for label in every if label not in but)
+
+
+def known_vms(settings: Settings) -> str:
+    """Return one row per VM by name: its target now, or the last one that it had."""
+    names = "subscription_id, resource_group, vm_name"
+    return expression(f"""
+        topk by ({names}) (1,
+          {INSTANCE}{{vm_name!=""}}
+          or on ({names})
+          last_over_time({VM_TARGET}[{settings.duration("memory")}])
+        )
+    """)
+
+
+def with_kept_labels(text: str, settings: Settings) -> str:
+    """Return ``text``, one row per event, with the labels that alerts carry: as recorded, else of the VM's own target.
+
+    Every event that ``text`` can have is in the last set, so that no row is lost.
+    """
+    if not (labels := ", ".join(kept(settings))):
+        return text
+    own = f'{INFO}{{scope="self"}}'
+    return expression(f"""
+        (
+        {text}
+        )
+        * on (event_id) group_left ({labels})
+        group by (event_id, {labels}) (
+          topk by (event_id) (1, {EVENT})
+          or on (event_id)
+          topk by (event_id) (1, count by (event_id, {labels}) (
+            max by (event_id, job, instance) ({own})
+            * on (job, instance) group_left ({labels})
+            topk by (job, instance) (1, {INSTANCE} and on (job, instance) {own})
+          ))
+          or on (event_id)
+          topk by (event_id) (1, count by (event_id, {labels}) ({INFO}))
+          or on (event_id)
+          group by (event_id) (last_over_time({SHOWN}[{settings.duration("memory")}]))
         )
     """)
 

@@ -145,10 +145,11 @@ class Section:
                 raise UsageError(f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a mapping")
         return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(node.value))
 
-    def flat(self, budget: Iterator[int] | None = None) -> Mapping[str, tuple[str, int]]:
+    def flat(self, budget: Iterator[int] | None = None, *, lists: bool = False) -> Mapping[str, tuple[str, int]]:
         """Return every scalar below this section by its dotted key, with its line; marks all as known.
 
-        ``budget`` has an item for every key that may still be read.
+        ``budget`` has an item for every key that may still be read. With ``lists``, a list of plain values is one text
+        with a line for each value; otherwise it is refused.
         """
         budget = budget or iter(range(_MOST_KEYS))
         found: dict[str, tuple[str, int]] = {}
@@ -158,12 +159,14 @@ class Section:
             self._known.append(key)
             if isinstance(node, yaml.MappingNode):
                 try:
-                    inner = Section(self.source, node, key).flat(budget)
+                    inner = Section(self.source, node, key).flat(budget, lists=lists)
                 except RecursionError:  # an alias of the mapping that contains it
                     raise self.error("nested too deeply", key) from None
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
             elif isinstance(node, yaml.ScalarNode):
                 entries = {key: (_plain(node), self._lines[key])}
+            elif lists and isinstance(node, yaml.SequenceNode):
+                entries = {key: ("".join(f"{item}\n" for item in self.texts(key)), self._lines[key])}
             else:
                 raise self.error("must be one value, not a list", key)
             for dotted, entry in entries.items():
