@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 
 from ..settings import Settings
 from .event_recordings import event_recordings
-from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
+from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed, with_kept_labels
 
 _EVENT = "Event {{ $labels.event_id }}."
