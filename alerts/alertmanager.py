@@ -5,7 +5,7 @@ from typing import Any
 from .rules.life_alerts import BESIDE
 from .rules.rule import PREFIX
 from .rules.watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
-from .settings import Settings
+from .settings import PLACEHOLDERS, Settings
 from .yaml_text import to_yaml
 
 _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
@@ -24,10 +24,11 @@ def alertmanager_config(settings: Settings) -> str:
         "inhibit_rules": _inhibitions(),
         "receivers": [_pager(settings), _tickets(settings), {"name": "show"}],
     }
+    unfilled = any(sign in str(config) for sign in PLACEHOLDERS)
     return to_yaml(
         config,
         "Alertmanager for azure-scheduled-events-exporter: critical pages, warning makes a ticket, info only shows.",
-        "Fill in what begins with REPLACE or ends with example.com, here or in a values file.",
+        *("Fill in what begins with REPLACE or ends with example.com, here or in a values file.",) * unfilled,
     )
 
 

@@ -29,11 +29,7 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
 
 
 def render(settings: Settings | None = None, *, grafana: bool = True) -> dict[str, str]:
-    """Return the text of every generated file by its path; without ``grafana``, those that need no grafanalib.
-
-    Raises:
-        ExporterError: grafanalib is needed and not installed.
-    """
+    """Return the text of every generated file by its path; without ``grafana``, all but Grafana's rules."""
     chosen = settings or Settings()
     wanted = (name for name in GENERATED if grafana or not name.startswith("grafana/"))
     return {name: GENERATED[name](chosen) for name in wanted}

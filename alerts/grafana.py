@@ -1,14 +1,11 @@
 """The alerts as Grafana-managed rules, in the form of its file provisioning (Grafana 10.4.1 and newer).
 
 The recorded series still come from Prometheus: load the Prometheus rules too, or at least their recordings.
-grafanalib builds the parts; what it emits for a rule is the form of an old HTTP API, so :func:`_rule` puts it into
-the form that a provisioning file has.
+grafanalib has only the form of an old HTTP API for rules, so they are built here.
 """
 
 import re
 from typing import Any
-
-from azure_scheduled_events_exporter.errors import ExporterError
 
 from .prometheus import annotations
 from .rules import groups
@@ -21,14 +18,11 @@ _LEAST_SECONDS = 10  # Grafana refuses groups that are evaluated more often
 _WINDOW = 600  # seconds
 _ANY_VALUE = -1e15  # the PromQL has decided already: any value, 0 and negative ones too, is an alert
 _LONGEST_UID = 40
+_EXPRESSION = "__expr__"
 
 
 def grafana_rules(settings: Settings) -> str:
-    """Return the provisioning file.
-
-    Raises:
-        ExporterError: grafanalib is not installed.
-    """
+    """Return the provisioning file."""
     found = [_group(group, settings) for group in groups(settings) if any(group.alerts())]
     return to_yaml(
         {"apiVersion": 1, "groups": found},
@@ -56,82 +50,44 @@ def _in_steps(group: Group, settings: Settings) -> int:
 
 
 def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
-    built = _built(alert, settings)
-    inner = built["grafana_alert"]
-    rule = {
-        "uid": built["uid"],
-        "title": inner["title"],
-        "condition": inner["condition"],
-        "data": [_query(query, settings) for query in inner["data"]],
-        "dashboardUid": str(alert.dashboard),
+    texts = {**annotations(alert, settings), "description": plain(alert.description)}
+    return {
+        "uid": _uid(alert),
+        "title": alert.name,
+        "condition": "C",
+        "data": _queries(alert, settings),
         "noDataState": "OK",  # no series is no alert
         # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it resolves pages.
         "execErrState": "KeepLast",
-        "for": built["for"],
-        "annotations": built["annotations"],
-        "labels": {name: _template(text) for name, text in built["labels"].items()},
+        "for": alert.holds or "0s",
+        "annotations": {name: _template(text) for name, text in texts.items() if name != "vms"},
+        "labels": {name: _template(text) for name, text in alert.all_labels().items()},
         "isPaused": False,
     }
-    del rule["dashboardUid"]  # Grafana takes it only together with the number of a panel
-    return rule
 
 
-def _built(alert: Alert, settings: Settings) -> dict[str, Any]:
-    try:
-        from grafanalib import core  # type: ignore[import-untyped]  # noqa: PLC0415 - only this asset needs it, untyped
-    except ImportError:
-        raise ExporterError("the rules for Grafana need grafanalib: pip install grafanalib") from None
-    reduced = core.AlertExpression(
-        refId="B",
-        expression="A",
-        expressionType=core.EXP_TYPE_REDUCE,
-        reduceFunction=core.EXP_REDUCER_FUNC_LAST,
-        reduceMode=core.EXP_REDUCER_FUNC_DROP_NN,
-    )
-    decided = core.AlertExpression(
-        refId="C",
-        expression="B",
-        expressionType=core.EXP_TYPE_CLASSIC,
-        conditions=[core.AlertCondition(evaluator=core.GreaterThan(_ANY_VALUE))],
-    )
-    query = core.Target(
-        expr=alert.expression, refId="A", instant=True, datasource=settings.text("grafana.datasource"), intervalFactor=1
-    )
-    texts = {**annotations(alert, settings), "description": plain(alert.description)}
-    texts = {name: _template(text) for name, text in texts.items() if name != "vms"}
-    built: dict[str, Any] = core.AlertRulev9(
-        title=alert.name,
-        uid=_uid(alert),
-        triggers=[query, reduced, decided],
-        condition="C",
-        annotations=texts,
-        labels=alert.all_labels(),
-        evaluateFor=alert.holds or "0s",
-        timeRangeFrom=_WINDOW,
-    ).to_json_data()
-    return built
+def _queries(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
+    """Return the query, its last values, and a condition per series: one for all would lose their labels."""
+    source = settings.text("grafana.datasource")
+    asked = {"datasource": {"type": "prometheus", "uid": source}, "instant": True, "range": False}
+    decided = {"type": "gt", "params": [_ANY_VALUE]}
+    return [
+        _query("A", source, {"expr": alert.expression, **asked}),
+        _query(
+            "B", _EXPRESSION, {"expression": "A", "type": "reduce", "reducer": "last", "settings": {"mode": "dropNN"}}
+        ),
+        _query("C", _EXPRESSION, {"expression": "B", "type": "threshold", "conditions": [{"evaluator": decided}]}),
+    ]
 
 
-def _query(query: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """Grafanalib's query without the keys of other data sources; a condition per series, not one for all."""
-    model = query["model"]
-    corrected: dict[str, Any] = {"refId": model["refId"]}
-    if query["refId"] == "A":
-        source = {"type": "prometheus", "uid": settings.text("grafana.datasource")}
-        corrected |= {"datasource": source, "expr": model["expr"], "instant": True, "range": False}
-        uid, window = settings.text("grafana.datasource"), _WINDOW
-    else:
-        uid, window = "__expr__", 0
-        corrected |= {"datasource": {"type": "__expr__", "uid": uid}, "expression": model["expression"]}
-        if query["refId"] == "B":
-            corrected |= {"type": "reduce", "reducer": model["reducer"], "settings": {"mode": "dropNN"}}
-        else:  # classic conditions would make one alert of all series and lose their labels
-            corrected |= {"type": "threshold", "conditions": [{"evaluator": model["conditions"][0]["evaluator"]}]}
+def _query(name: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
+    is_expression = source == _EXPRESSION
+    kind = {"datasource": {"type": source, "uid": source}} if is_expression else {}
     return {
-        "refId": query["refId"],
-        "relativeTimeRange": {"from": window, "to": 0},
-        "datasourceUid": uid,
-        "model": corrected,
+        "refId": name,
+        "relativeTimeRange": {"from": 0 if is_expression else _WINDOW, "to": 0},
+        "datasourceUid": source,
+        "model": {"refId": name, **kind, **model},
     }
 
 

@@ -10,7 +10,10 @@ from typing import Any
 
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.config import parse_assignments
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+
+_VALUES = "alerts/values.yaml"
+_CHART_RULES = "helm/azure-scheduled-events-exporter/files/prometheus-rules.yml"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,29 +58,51 @@ def export(target: Path, assignments: Sequence[str], values: Path | None) -> int
     """Copy every asset into ``target``, the alerts with changed settings if given; return the exit status.
 
     Raises:
-        UsageError: a setting is unknown or out of range.
+        UsageError: a setting is unknown or out of range, or settings of an earlier export would be lost.
         ExporterError: a file cannot be written.
     """
     chosen = parse_assignments("--set", assignments)
-    rendered = _alerts(chosen, values) if chosen or values else {}
+    settings: Any = _settings(chosen, values)
+    if values is None and settings is not None and (lost := _lost(target, settings)):
+        raise UsageError(
+            f"{target} was exported with settings that this export would reset: {', '.join(lost)}. "
+            f"Keep them with --values {target / _VALUES}, or remove that file to reset them"
+        )
     written = assets.export(target)
-    for name, text in rendered.items():
+    for name, text in (_rendered(settings) if chosen or values else {}).items():
         try:
-            (target / "alerts" / name).write_text(text, encoding="utf-8")
+            (target / name).write_text(text, encoding="utf-8")
         except OSError as error:
-            raise ExporterError(f"{target / 'alerts' / name}: cannot be written: {error.strerror or error}") from None
+            raise ExporterError(f"{target / name}: cannot be written: {error.strerror or error}") from None
     print(f"Wrote {len(written)} files to {target}: {', '.join(assets.KINDS)}", file=sys.stderr)
     return 0
 
 
-def _alerts(chosen: dict[str, str], values: Path | None) -> dict[str, str]:
-    settings: Any = _generator("settings")
-    settings_now = settings.load(values, chosen) if values else settings.resolve(chosen)
-    can_make_grafana = importlib.util.find_spec("grafanalib") is not None
-    if not can_make_grafana:
-        print("alerts/grafana keeps its default settings; to change them too: pip install grafanalib", file=sys.stderr)
-    rendered: dict[str, str] = _generator("generate").render(settings_now, grafana=can_make_grafana)
-    return rendered
+def _settings(chosen: dict[str, str], values: Path | None) -> Any:  # noqa: ANN401 - of a module found at run time
+    """Return the settings of the alerts; None if nothing is to change and this installation cannot read them."""
+    try:
+        settings: Any = _generator("settings")
+    except ExporterError:
+        if chosen or values:
+            raise
+        return None
+    return settings.load(values, chosen) if values else settings.resolve(chosen)
+
+
+def _lost(target: Path, settings: Any) -> list[str]:  # noqa: ANN401 - as above
+    """Return the settings of an earlier export into ``target`` that are neither defaults nor in ``settings``."""
+    there = target / _VALUES
+    if not there.is_file():
+        return []
+    before, defaults = _generator("settings").load(there), _generator("settings").resolve({})
+    return [name for name, text in before if text not in {settings.text(name), defaults.text(name)}]
+
+
+def _rendered(settings: Any) -> dict[str, str]:  # noqa: ANN401 - as above
+    """Return the alerts by their path below the exported folder, and the chart's copy of the rules."""
+    rendered: dict[str, str] = _generator("generate").render(settings)
+    files = {f"alerts/{name}": text for name, text in rendered.items()}
+    return {**files, _CHART_RULES: rendered["prometheus/prometheus-rules.yml"]}
 
 
 def _generator(module: str) -> Any:  # noqa: ANN401 - a module

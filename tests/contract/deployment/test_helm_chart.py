@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
-from support.charts import CHART, NAMES, Manifest, rendered, values_of
+from support.charts import CHART, NAMES, Manifest, helm, rendered, values_of
 from support.paths import DATA, ROOT
 from support.programs import COMMAND, PATIENCE, environment
 
@@ -361,3 +361,17 @@ def test_a_change_of_configuration_replaces_the_pods(charts: dict[str, list[Mani
         for manifests in charts.values()
     }
     assert len(sums) == len(NAMES)
+
+
+def test_links_of_the_rules() -> None:
+    """Links of the chart's alerts lead where its values say."""
+    runbooks, boards = "prometheusRule.runbooksUrl=https://wiki/rb/", "prometheusRule.dashboardsUrl=https://boards/d"
+    enabled = ("--set", "prometheusRule.enabled=true", "--show-only", "templates/prometheusrule.yaml")
+    done = helm("template", "events", str(CHART), *enabled, "--set", runbooks, "--set", boards)
+    assert done.returncode == 0, done.stderr
+    rules = [each for group in yaml.safe_load(done.stdout)["spec"]["groups"] for each in group["rules"]]
+    links = {each["alert"]: each["annotations"] for each in rules if "alert" in each}
+    assert links
+    for name, found in links.items():
+        assert found["runbook_url"] == f"https://wiki/rb/{name}.md"
+        assert found["dashboard_url"].startswith("https://boards/d/azure-scheduled-events-")
