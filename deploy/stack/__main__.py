@@ -10,16 +10,19 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from . import compose
+from .compose import Service
 from .part import ROOT, Part
 from .stack import Stack
 
 COMPOSE = ROOT / "deploy" / "compose" / "compose.yaml"
+VICTORIA = ROOT / "deploy" / "compose" / "compose.victoria.yaml"
 _LOOK = 0.1  # seconds between looks into the logs
 
 
@@ -27,6 +30,9 @@ def main() -> int:
     """Return the exit status: 0 when told to end, 1 when a part fails."""
     parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
     parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
+    parser.add_argument(
+        "--victoria", action="store_true", help="vmagent, VictoriaMetrics and vmalert instead of Prometheus"
+    )
     parser.add_argument("--file", type=Path, default=COMPOSE, metavar="FILE", help="another compose file of this form")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep logs and data (default: temporary)")
     arguments = parser.parse_args()
@@ -39,7 +45,9 @@ def main() -> int:
         signal.signal(number, handle)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
     try:
-        run(arguments.file, folder, ended, free_ports=arguments.free_ports)
+        overrides = [VICTORIA] if arguments.victoria else []
+        services = compose.read(arguments.file, os.environ, *overrides)
+        run(services, folder, ended, free_ports=arguments.free_ports)
     except ExporterError as error:  # the logs are kept: somebody will want to read them
         sys.stderr.write(f"stack: {error}\n")
         if arguments.folder is None and not any(folder.iterdir()):
@@ -52,13 +60,13 @@ def main() -> int:
     return 0
 
 
-def run(file: Path, folder: Path, ended: threading.Event, *, free_ports: bool) -> None:
-    """Run what ``file`` says until ``ended`` is set; leave no process behind.
+def run(services: Mapping[str, Service], folder: Path, ended: threading.Event, *, free_ports: bool) -> None:
+    """Run ``services`` until ``ended`` is set; leave no process behind.
 
     Raises:
         ExporterError: a part cannot be started, or ends.
     """
-    stack = Stack(compose.read(file, os.environ), folder, free_ports=free_ports)
+    stack = Stack(services, folder, free_ports=free_ports)
     try:
         say(f"Starting {', '.join(stack.parts)}. Logs: {folder / 'logs'}")
         stack.start(ended)

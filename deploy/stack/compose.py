@@ -51,16 +51,33 @@ class Service:
     shown: bool
 
 
-def read(path: Path, variables: Mapping[str, str]) -> dict[str, Service]:
+def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str, Service]:
     """Return the services of the compose file at ``path``, in an order in which each comes after what it needs.
+
+    ``overrides`` are compose files of the same folder, which change and add services as a container engine merges them.
 
     Raises:
         UsageError: a service needs one that is not there, or itself, or publishes a port to others.
     """
-    text = _VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], path.read_text("utf-8"))
-    written = yaml.safe_load(text)["services"]
+    written: Any = {}
+    for file in (path, *overrides):
+        text = _VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], file.read_text("utf-8"))
+        written = _merged(written, yaml.safe_load(text)["services"])
     services = {name: _service(path.parent, name, body) for name, body in written.items()}
     return {name: services[name] for name in _in_order(services)}
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge as the Compose Specification says: mappings by key, volumes and ports add up, all else is replaced."""
+    found = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(found.get(key), dict):
+            found[key] = _merged(found[key], value)
+        elif key in {"volumes", "ports"} and isinstance(found.get(key), list):
+            found[key] = [*found[key], *value]
+        else:
+            found[key] = value
+    return found
 
 
 def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:

@@ -16,11 +16,18 @@ from .wiring import Wiring
 
 ROOT = Path(__file__).parent.parent.parent
 OURS = "azure-scheduled-events-exporter"
-_DEBIAN = {"docker.io/prom/prometheus": "prometheus", "docker.io/prom/alertmanager": "prometheus-alertmanager"}
-# Debian builds both without web pages for people: what stands there is had from their APIs.
+_DEBIAN = {
+    "docker.io/prom/prometheus": "prometheus",
+    "docker.io/prom/alertmanager": "prometheus-alertmanager",
+    "docker.io/victoriametrics/victoria-metrics": "victoria-metrics",
+    "docker.io/victoriametrics/vmagent": "vmagent",
+    "docker.io/victoriametrics/vmalert": "vmalert",
+}
+# Debian's builds have no web pages for people, or older ones: what stands there is had from their APIs.
 _PAGES = {
     "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
     "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
+    "docker.io/victoriametrics/victoria-metrics": {"/alerts": "/api/v1/alerts"},
 }
 _HEALTHCHECK = ROOT / "deploy" / "container" / "healthcheck.py"
 _TOOLS = ROOT / ".tools" / "usr" / "bin"
@@ -41,7 +48,9 @@ def program_of(service: Service) -> list[str] | None:
     name = _DEBIAN[image]
     found = shutil.which(name, path=f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise ExporterError(f"{name} is not here: run scripts/tools prometheus alertmanager, or put it on the PATH")
+        raise ExporterError(
+            f"{name} is not here: run scripts/tools prometheus alertmanager victoria, or put it on the PATH"
+        )
     return [found]
 
 

@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,13 @@ from support.programs import COMMAND, debian, environment
 
 FOLDER = ROOT / "deploy" / "compose"
 FILE = FOLDER / "compose.yaml"
+VICTORIA = FOLDER / "compose.victoria.yaml"
 SERVICES = compose.read(FILE, {})
+OVER_VICTORIA = compose.read(FILE, {}, VICTORIA)
 WRITTEN: dict[str, Any] = yaml.safe_load(FILE.read_text())["services"]
+ADDED = {
+    name: service for name, service in yaml.safe_load(VICTORIA.read_text())["services"].items() if name not in WRITTEN
+}
 VALUES = settings.load(FOLDER / "values.yaml")
 (STORY,) = find(str(FOLDER / "story.yaml"))
 EXPORTERS = [name for name, service in SERVICES.items() if service.command == ("run",)]
@@ -48,13 +53,13 @@ def tool(*arguments: str) -> None:
 def test_compose_specification() -> None:
     """The compose file is one by the Compose Specification's own schema."""
     checker = str(Path(sys.executable).parent / "check-jsonschema")
-    tool(checker, "--builtin-schema", "vendor.compose-spec", str(FILE))
+    tool(checker, "--builtin-schema", "vendor.compose-spec", str(FILE), str(VICTORIA))
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", [*WRITTEN, *ADDED])
 def test_sealed_off(name: str) -> None:
     """No container can write to its root file system, has a capability or can get one."""
-    service = WRITTEN[name]
+    service = {**WRITTEN, **ADDED}[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
@@ -66,15 +71,15 @@ def test_images() -> None:
     """Our image is built once from this tree, and every other one is named with its registry and version."""
     assert [name for name, service in WRITTEN.items() if "build" in service] == ["assets"]
     assert (FOLDER / WRITTEN["assets"]["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
-    for service in SERVICES.values():
-        assert service.image == f"{OURS}:demo" or re.fullmatch(r"docker\.io/[a-z/]+:v?\d+\.\d+\.\d+", service.image)
+    for service in (*SERVICES.values(), *OVER_VICTORIA.values()):
+        assert service.image == f"{OURS}:demo" or re.fullmatch(r"docker\.io/[a-z/-]+:v?\d+\.\d+\.\d+", service.image)
 
 
 def test_published_ports() -> None:
     """Nobody else on the network can reach anything, and no two services want one port."""
-    written = [port for service in WRITTEN.values() for port in service.get("ports", ())]
+    written = [port for service in (*WRITTEN.values(), *ADDED.values()) for port in service.get("ports", ())]
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in written)
-    published = [port for service in SERVICES.values() for port in service.ports.values()]
+    published = [port for service in OVER_VICTORIA.values() for port in service.ports.values()]
     assert len(set(published)) == len(published) == len(written)
 
 
@@ -102,12 +107,12 @@ def test_every_file_is_used() -> None:
     """Nothing lies there that no service reads."""
     mounted = {mount.file.resolve() for service in SERVICES.values() for mount in service.mounts if mount.file}
     there = {path for path in FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert there - mounted == {FILE, FOLDER / "README.md"}
+    assert there - mounted == {FILE, VICTORIA, FOLDER / "README.md"}
 
 
-def _mentioned() -> Iterator[tuple[str, int]]:
+def _mentioned(services: Mapping[str, Service]) -> Iterator[tuple[str, int]]:
     """Yield every host and port that a command, a variable or a mounted file names."""
-    for service in SERVICES.values():
+    for service in services.values():
         texts = chain(service.command, service.environment.values(), service.health or ())
         files = (mount.file.read_text() for mount in service.mounts if mount.file)
         for text in chain(texts, files):
@@ -115,16 +120,28 @@ def _mentioned() -> Iterator[tuple[str, int]]:
                 yield host, int(port)
 
 
-def test_names_are_services() -> None:
+@pytest.mark.parametrize("services", [SERVICES, OVER_VICTORIA], ids=["Prometheus", "VictoriaMetrics"])
+def test_names_are_services(services: Mapping[str, Service]) -> None:
     """Every address that stands somewhere is a service and listens there."""
-    listening = {(name, port) for name, service in SERVICES.items() for port in service.ports}
-    published = {("127.0.0.1", port) for service in SERVICES.values() for port in service.ports.values()}
+    listening = {(name, port) for name, service in services.items() for port in service.ports}
+    published = {("127.0.0.1", port) for service in services.values() for port in service.ports.values()}
     tempo = load("tempo.yaml")
     otlp = tempo["distributor"]["receivers"]["otlp"]["protocols"]["http"]["endpoint"]
     listening |= {("tempo", tempo["server"]["http_listen_port"]), ("tempo", int(otlp.rpartition(":")[2]))}
-    mentioned = set(_mentioned())
+    mentioned = set(_mentioned(services))
     assert len(mentioned) > 20
     assert mentioned - published - listening == set()
+
+
+def test_victoria_replaces_prometheus() -> None:
+    """The other file changes the store alone, adds who scrapes and evaluates, and each target has one shard."""
+    changed = {name for name, service in SERVICES.items() if OVER_VICTORIA[name] != service}
+    assert changed == {"prometheus"}
+    assert OVER_VICTORIA["prometheus"].ports == SERVICES["prometheus"].ports
+    shards = [service.command for name, service in OVER_VICTORIA.items() if name.startswith("vmagent-")]
+    numbers = [int(re.search(r"memberNum=(\d+)", " ".join(command))[1]) for command in shards]  # type: ignore[index]  # else it fails here
+    assert sorted(numbers) == list(range(len(shards)))
+    assert all(f"--promscrape.cluster.membersCount={len(shards)}" in command for command in shards)
 
 
 def test_every_vm_is_watched() -> None:

@@ -1,8 +1,15 @@
-"""Checks of a Prometheus: does it scrape this exporter, and does it evaluate our rules?"""
+"""Checks of a Prometheus: does it scrape this exporter, and does it evaluate our rules?
 
+A store that only answers Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, has no targets of its own: there
+the newest samples of this exporter are examined instead.
+"""
+
+import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
+from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -24,11 +31,12 @@ _LATE: Final = 3.0  # scrapes that may be missing
 def examine(subject: Subject, api: Api) -> Findings:
     """Yield what is found about the Prometheus at ``api``."""
     try:
-        version = api.data("/api/v1/status/buildinfo")["data"]["version"]
-    except (ExporterError, KeyError, TypeError) as error:
+        version = api.data("/api/v1/status/buildinfo")["data"].get("version")
+    except (ExporterError, AttributeError, KeyError, TypeError) as error:
         yield unreachable("prometheus-reachable", "Prometheus", api, error)
         return
-    yield ok("prometheus-reachable", f"Prometheus {version} answers at {api.shown}.")
+    what = f"Prometheus {version}" if version else "A store with Prometheus' API"
+    yield ok("prometheus-reachable", f"{what} answers at {api.shown}.")
     try:
         yield from _target(subject, api)
         yield from _rules(api)
@@ -48,7 +56,12 @@ def unreachable(check: str, what: str, api: Api, error: Exception) -> Finding:
 
 def _target(subject: Subject, api: Api) -> Findings:
     """Find this exporter among the targets, by the VM's name in its metrics, else by its port and host name."""
-    found = _targets(subject, api)
+    active = api.data("/api/v1/targets", state="active")["data"]["activeTargets"]
+    series = _series(subject, api)
+    if not active and series:
+        yield from _stored(api, *min(series))
+        return
+    found = _targets(subject, active, series)
     if not found:
         yield wrong(
             "target",
@@ -97,21 +110,41 @@ def _port(subject: Subject) -> int:
     return urlsplit(subject.exporter_url).port or subject.config.web_listen_address.port
 
 
-def _targets(subject: Subject, api: Api) -> Sequence[Mapping[str, Any]]:
-    active = api.data("/api/v1/targets", state="active")["data"]["activeTargets"]
-    if subject.vm_name:
-        name = subject.vm_name.replace("\\", "\\\\").replace('"', '\\"')
-        selector = f'azure_scheduled_events_instance_info{{vm_name=~"(?i:{_quoted(name)})"}}'
-        series = api.data("/api/v1/query", query=f"group by (job, instance) ({selector})")["data"]["result"]
-        pairs = {(each["metric"].get("job"), each["metric"].get("instance")) for each in series}
-        named = [each for each in active if (each["labels"].get("job"), each["labels"].get("instance")) in pairs]
-        if named:
-            return named
+def _series(subject: Subject, api: Api) -> set[tuple[str, str]]:
+    """Return job and instance of every series with this VM's name."""
+    if not subject.vm_name:
+        return set()
+    selector = f'azure_scheduled_events_instance_info{{vm_name=~"(?i:{_quoted(subject.vm_name)})"}}'
+    series = api.data("/api/v1/query", query=f"group by (job, instance) ({selector})")["data"]["result"]
+    return {(each["metric"].get("job", ""), each["metric"].get("instance", "")) for each in series}
+
+
+def _targets(
+    subject: Subject, active: Sequence[Mapping[str, Any]], series: set[tuple[str, str]]
+) -> Sequence[Mapping[str, Any]]:
+    named = [each for each in active if (each["labels"].get("job", ""), each["labels"].get("instance", "")) in series]
+    if named:
+        return named
     # A target that was never scraped has no metrics: its address is all that there is.
     hosts = {urlsplit(subject.exporter_url).hostname, subject.vm_name.lower()}
     if subject.instance:
         hosts.add(subject.instance.host_name.lower())
     return [each for each in active if _address(each) in {(host, _port(subject)) for host in hosts if host}]
+
+
+def _stored(api: Api, job: str, instance: str) -> Findings:
+    """Examine what another program has scraped and stored of this exporter."""
+    selector = f"up{{job={json.dumps(job)},instance={json.dumps(instance)}}}[5m]"
+    found = api.data("/api/v1/query", query=selector)["data"]["result"]
+    samples = [(float(at), float(value)) for series in found for at, value in series["values"]]
+    if not samples or samples[-1][1] != 1:
+        sentence = f"What scrapes for this store cannot scrape {job}/{instance}."
+        yield wrong("target", sentence, "Look at the target's error there, such as vmagent's page /targets.", _DOWN)
+        return
+    yield ok("target", f"The store has samples of this exporter as {job}/{instance}.")
+    interval = median(later - earlier for (earlier, _), (later, _) in pairwise(samples)) if samples[1:] else 0.0
+    yield from _interval(interval)
+    yield from _recent(time.time() - samples[-1][0], interval)
 
 
 def _quoted(name: str) -> str:
@@ -135,15 +168,22 @@ def _scrape_hint(why: str) -> str:
 
 def _scrapes(target: Mapping[str, Any]) -> Findings:
     interval = parse_duration(target.get("scrapeInterval") or "0")
+    yield from _interval(interval)
+    yield from _recent(time.time() - _moment(target["lastScrape"]), interval)
+
+
+def _interval(interval: float) -> Findings:
     hint = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
-    sentence = f"It is scraped every {format_duration(interval)}."
+    sentence = f"It is scraped every {format_duration(round(interval, 1))}."
     if interval >= _SELDOM:
         yield wrong("scrape-interval", sentence, hint, _SET_UP)
     elif interval > _OFTEN:
         yield warning("scrape-interval", sentence, hint, _SET_UP)
     else:
         yield ok("scrape-interval", sentence)
-    age = time.time() - _moment(target["lastScrape"])
+
+
+def _recent(age: float, interval: float) -> Findings:
     last = f"The last scrape was {format_duration(max(0, round(age)))} ago."
     if interval and age > _LATE * interval + 5:
         yield wrong("scrape-recent", last, "See Prometheus' log: it may be overloaded, or its clock is wrong.", _DOWN)
@@ -231,9 +271,17 @@ def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:
 
 def _history(shipped: ShippedRules, api: Api) -> Finding:
     """Compare how long Prometheus keeps samples with the longest window of a rule."""
-    kept = api.data("/api/v1/status/runtimeinfo")["data"].get("storageRetention", "")
-    time_kept = kept.split(" or ")[0]
     needed = format_duration(shipped.window)
+    try:
+        kept = api.data("/api/v1/status/runtimeinfo")["data"].get("storageRetention", "")
+    except WrongAnswerError:
+        return warning(
+            "rules-history",
+            f"This store does not say how long it keeps samples; rules look back {needed}.",
+            "Make sure that it keeps them for longer.",
+            _SET_UP,
+        )
+    time_kept = kept.split(" or ")[0]
     try:
         seconds = parse_duration(time_kept)
     except ValueError:  # bounded by size alone, or not told
@@ -249,7 +297,15 @@ def _history(shipped: ShippedRules, api: Api) -> Finding:
 
 
 def _alertmanagers(api: Api) -> Finding:
-    active = api.data("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+    try:
+        active = api.data("/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+    except WrongAnswerError:
+        return warning(
+            "alerting",
+            "This store does not say to which Alertmanager alerts are sent.",
+            "Make sure that -notifier.url of vmalert, or its like, names it; 'drill' shows whether a page arrives.",
+            _SET_UP,
+        )
     if active:
         names = ", ".join(urlsplit(each["url"]).netloc.rpartition("@")[2] for each in active)
         return ok("alerting", f"Prometheus sends alerts to {names}.")
