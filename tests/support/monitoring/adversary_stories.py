@@ -82,7 +82,7 @@ BLIND = (
         (Exporter(events=_MOVED), _blind_peer(replace(_MOVED[0], gone=100_000), since=100)),
         quiet={
             **only(REDEPLOY, DEGRADED, UNREACHABLE, SHORT_NOTICE),
-            REDEPLOY: (60, 290, 1010, 1200),
+            REDEPLOY: (60, 290, 1020, 1200),
         },
         steady={REDEPLOY: (300, 990), DEGRADED: (30, 290)},
     ),
@@ -100,7 +100,7 @@ BLIND = (
         (Exporter(events=(Seen(gone=400),)), _blind_peer(Seen(), since=100)),
         quiet={
             **only(REBOOT, UNREACHABLE, until=3600),
-            REBOOT: (*range(410, 3600, 30),),
+            REBOOT: (*range(420, 3600, 30),),
         },
         steady={REBOOT: (30, 390)},
     ),
@@ -129,7 +129,6 @@ BLIND = (
             TOO_LONG: (1800,),
         },
         steady={REDEPLOY: (30, 3870), NOT_BACK: (3930, 6000), TOO_LONG: (2220, 3780)},
-        evaluation=30,
     ),
     Story(
         "a VM returns from its Redeploy after 20 minutes, and the event is still there",
@@ -154,7 +153,7 @@ BLIND = (
             Exporter(events=(Seen(gone=400),), down=((500, 100_000),)),
             _blind_peer(Seen(), since=100),
         ),
-        quiet={REBOOT: (*range(410, 3600, 30),)},
+        quiet={REBOOT: (*range(420, 3600, 30),)},
         steady={REBOOT: (30, 390)},
     ),
     Story(
@@ -166,6 +165,7 @@ BLIND = (
         ),
         quiet={**only(REBOOT, UNREACHABLE), REBOOT: tuple(range(410, 900, 10))},
         steady={REBOOT: (30, 390)},
+        exact=True,
     ),
     Story(
         "a lone exporter reaches IMDS again, and its event is still there",

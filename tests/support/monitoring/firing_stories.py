@@ -146,7 +146,7 @@ FIRING = (
                 ),
             ),
         },
-        quiet={REBOOT: (1210, 1220), WITHOUT_NOTICE: MANY, "AzureScheduledEventOverdue": MANY},
+        quiet={REBOOT: (1230, 1260), WITHOUT_NOTICE: MANY, "AzureScheduledEventOverdue": MANY},
     ),
     Story(
         "a user reboots a VM",
@@ -268,9 +268,9 @@ FIRING = (
     ),
     Story(
         "an event does not end",
-        one(Seen(started=200, not_before=200)),
+        one(Seen(started=210, not_before=210)),
         fires={
-            ("AzureScheduledEventStartedTooLong", 2000): (
+            ("AzureScheduledEventStartedTooLong", 2010): (
                 Firing(
                     row("Reboot", "warning", event_status="Started"),
                     "An event started long ago and has not ended.",
@@ -279,7 +279,7 @@ FIRING = (
                 ),
             )
         },
-        quiet={"AzureScheduledEventStartedTooLong": (300, 1500, 1990)},
+        quiet={"AzureScheduledEventStartedTooLong": (300, 1500, 1980)},
     ),
     Story(
         "a reboot is announced 5 minutes ahead",

@@ -52,6 +52,7 @@ QUIET = (
         one(Seen(gone=400)),
         quiet={**REBOOT_ONLY, REBOOT: (*range(410, 1200, 30),)},
         steady={REBOOT: (30, 390)},
+        exact=True,
     ),
     Story(
         "a peer's event: whoever reports it, it is the event of vmss_0",
@@ -95,6 +96,7 @@ QUIET = (
         ),
         quiet={**REBOOT_ONLY, REBOOT: (1010, 1050, 1200)},
         steady={REBOOT: (30, 990)},
+        exact=True,
     ),
     Story(
         "one exporter does not know its own scale set, another polls a little later",
