@@ -204,8 +204,8 @@ class Story:
     """A named scenario: which exporters there are, and what each alert does at which second.
 
     ``steady`` names alerts that are one and the same and never let go from the first second to the second one;
-    ``blank`` are times without Prometheus. A long story is evaluated less often, unless it is ``exact``, that is, unless
-    it has checks that a slow evaluation cannot meet; ``every`` is a time between evaluations of its own.
+    ``blank`` are times without Prometheus. A long story is evaluated less often, unless it is ``exact``: it has checks
+    that a slow evaluation cannot meet. ``every`` replaces the time between evaluations.
     """
 
     name: str
