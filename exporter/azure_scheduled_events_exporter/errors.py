@@ -15,7 +15,6 @@
 Knows nothing of the rest of the package, and everything may use it.
 """
 
-import difflib
 import sqlite3
 from collections.abc import Collection
 from enum import StrEnum
@@ -99,4 +98,6 @@ def one_line(text: str, length: int = 160) -> str:
 
 def closest(word: str, known: Collection[str]) -> str | None:
     """Return which of ``known`` the user most likely meant by ``word``; None when nothing is close."""
+    import difflib  # noqa: PLC0415 - 0.2 MiB that a daemon without errors does not need
+
     return next(iter(difflib.get_close_matches(word, known, 1)), None)
