@@ -52,10 +52,17 @@ class Line:
 
 @dataclass(slots=True)
 class Position:
-    """How far a journal has been read: the last number, and in which journal; ``""`` means any."""
+    """How far a journal has been read.
+
+    Attributes:
+        seq: the last number.
+        epoch: which journal that is; ``""`` means any.
+        older: where the open file ended when it was found to be an older copy of that journal; None if it is none.
+    """
 
     seq: int = 0
     epoch: str = ""
+    older: int | None = None
 
 
 _Current = Callable[[], Mapping[str, Lifecycle]]
@@ -230,6 +237,7 @@ def _read(store: Store, path: Path, position: Position, opened: object) -> Itera
     """Yield what ``store`` holds, until no exporter writes it or its file is no longer the journal."""
     checked = 0.0
     written = True
+    position.older = None
     while True:
         if time.monotonic() - checked >= _CHECK_SECONDS:
             checked = time.monotonic()
@@ -249,7 +257,13 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
     if last == 0:
         return []  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
     epoch = store.epoch()
-    if (position.epoch and epoch != position.epoch) or position.seq > last:
+    if epoch == position.epoch and position.seq > last:
+        # An older copy of this journal: the exporter replaces it, or goes on with it, and then what comes is new.
+        if position.older is None or last <= position.older:
+            position.older = last
+            return []
+        position.seq = position.older
+    elif position.epoch != epoch and (position.epoch or position.seq > last):
         position.seq = 0  # another journal, with numbers of its own: better all of it than a gap
     position.epoch = epoch
     rows = store.transitions(position.seq, PAGE)
@@ -298,4 +312,4 @@ def _known(path: Path | None) -> Restored | None:
 
 def _known_by(store: Store) -> Restored:
     """What ``store`` knows of the events."""
-    return Restored(Lifecycles(store.current()), recent=store.ended_lives())
+    return Restored(Lifecycles(store.current(), {life.event_id: life for life in store.ended_lives()}))

@@ -135,6 +135,11 @@ class Lifecycle:
         """Whether an approval could still change anything."""
         return self.state is not State.STARTED and (self.approved_by is None or self.is_postponed)
 
+    @property
+    def counted_end(self) -> Transition | None:
+        """The end that says most about what histograms have counted of the event: a lost one counted nothing."""
+        return self.wrong_end if self.outcome is Transition.LOST and self.wrong_end else self.outcome
+
     def moved(self, transition: Transition, at: Timestamp, previous: float | None) -> "Lifecycle":
         """Return the life with one more entry in :attr:`moves`; ``previous`` is NotBefore before it."""
         move = Move(transition, at, self.not_before, previous)

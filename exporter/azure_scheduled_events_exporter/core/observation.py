@@ -167,7 +167,7 @@ def _state(event: ScheduledEvent) -> State:
 
 def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:
     """An event that is in the document again after its end: what only that end said of it is taken back."""
-    life = replace(ended, outcome=None, ended_at=None, wrong_end=_counted_end(ended))
+    life = replace(ended, outcome=None, ended_at=None, wrong_end=ended.counted_end)
     if ended.proven_by_boot:
         life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
         if ended.approved_by is Approver.DEADLINE:
@@ -176,11 +176,6 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
     vm_name = context.vm_name or life.vm_name
     shown = replace(life, event=event, scope=event.scope(vm_name), vm_name=vm_name)
     return life, Change(Transition.RETURNED, shown, context.now)
-
-
-def _counted_end(ended: Lifecycle) -> Transition | None:
-    """The wrong end that says most about what histograms have counted of the event: a lost one counted nothing."""
-    return ended.wrong_end if ended.outcome is Transition.LOST and ended.wrong_end else ended.outcome
 
 
 def _seen(

@@ -1,71 +1,97 @@
 """How two records of one event are joined, after a disk was out of reach and the exporter went on in memory. Pure.
 
 The rules: what the disk knows is older, so it wins: when the event was first seen, the notice it gave, its approval and
-its start. A transition that an event makes once is there once. An event ends once, whatever each side calls the end.
-What only memory knows is added.
+its start. A transition that an event makes once is there once. An event ends once more than it returned, whatever each
+side calls the end. What only memory knows is added.
+
+Memory may have gone on from what the disk knows, or it may have begun without the disk. Then it detects an event that
+the disk has already; if the event had ended there, and still stands in the document, it has returned.
 """
 
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Move, Transition
 from azure_scheduled_events_exporter.core.timestamp import iso_time
 
 from .codec import decode_record, encode_record
 
 _ENDS = frozenset({Transition.COMPLETED, Transition.CANCELLED, Transition.LOST})
-_REPEATED = frozenset({Transition.RESCHEDULED, Transition.RETURNED})
-"""Transitions that an event may make more than once."""
 
 Row = dict[str, Any]
 """One row of ``transitions`` by its columns."""
+
+Written = tuple[str, float]
+"""A transition on disk, and its wall-clock time."""
 
 
 def merged_life(older: Lifecycle | None, newer: Lifecycle) -> Lifecycle:
     """Return one life out of what the disk (``older``) and memory (``newer``) know of an event."""
     if older is None:
         return newer
-    if older.outcome is not None and newer.outcome is not None:
+    went_on = older.first_seen == newer.first_seen
+    if older.outcome is not None and newer.outcome is not None and not went_on and newer.wrong_end is None:
         return older
-    known = replace(
-        newer,
-        first_seen=older.first_seen,
-        notice_seconds=older.notice_seconds,
-        started_at=older.started_at or newer.started_at,
-    )
+    known = newer if went_on else _begun_before(newer, older)
     if older.approved_by is not None:
         known = replace(known, approved_by=older.approved_by, approved_at=older.approved_at)
     pauses = [life.observed_pause for life in (older, newer) if life.observed_pause is not None]
     return replace(known, observed_pause=max(pauses, default=None))
 
 
-def written_key(transition: str, wall: float) -> str:
-    """Return what tells one transition of an event from another one of the same kind."""
-    return f"{transition} {wall!r}"
+def _begun_before(newer: Lifecycle, older: Lifecycle) -> Lifecycle:
+    """Return ``newer``, which was seen without knowledge of ``older``, as the rest of that life."""
+    known = replace(
+        newer,
+        first_seen=older.first_seen,
+        notice_seconds=older.notice_seconds,
+        started_at=(None if older.proven_by_boot else older.started_at) or newer.started_at,
+    )
+    if older.outcome is None:
+        return known
+    back = Move(Transition.RETURNED, newer.first_seen, newer.not_before, older.not_before)
+    return replace(known, wrong_end=older.counted_end, moves=(*older.moves, back, *newer.moves))
 
 
-def merged_row(row: Row, older: Lifecycle | None, have: AbstractSet[str]) -> Row | None:
-    """Return the row that memory's ``row`` becomes on disk; None if the disk has that transition already.
+def merged_rows(rows: Sequence[Row], older: Lifecycle | None, written: Collection[Written]) -> Iterator[Row]:
+    """Yield those of memory's ``rows`` about one event that the disk lacks, as they belong there.
 
     Args:
-        row: a transition that was kept in memory.
+        rows: transitions that were kept in memory, in order.
         older: what the disk knows of the event; None if nothing.
-        have: the transitions of the event that are on disk, and their :func:`written_key`.
+        written: the transitions of the event that are on disk.
     """
-    transition = row["transition"]
-    if transition in _ENDS and have & _ENDS and Transition.RETURNED not in have:
-        return None
-    if transition in have and transition not in _REPEATED | _ENDS:
-        return None
-    if written_key(transition, row["wall"]) in have:
-        return None
-    if older is None:
-        return row
+    have = {transition for transition, _ in written}
+    ends = sum(transition in _ENDS for transition, _ in written)
+    has_ended = ends > sum(transition == Transition.RETURNED for transition, _ in written)
+    has_ended = has_ended or (older is not None and older.outcome is not None)
+    ends_here = any(row["transition"] in _ENDS for row in rows)
+    for row in rows:
+        transition = row["transition"]
+        if (transition, row["wall"]) in written:
+            continue
+        if transition == Transition.DETECTED and has_ended and not ends_here:
+            transition = Transition.RETURNED
+            row = {**row, "transition": str(transition), "notice": None}  # noqa: PLW2901 - the same row, corrected
+        if transition in _ENDS:
+            is_new = not has_ended
+        elif transition == Transition.RETURNED:
+            is_new = has_ended
+        else:
+            is_new = transition == Transition.RESCHEDULED or transition not in have
+        if not is_new:
+            continue
+        has_ended = transition in _ENDS or (has_ended and transition != Transition.RETURNED)
+        have.add(transition)
+        yield row if older is None else _dated(row, older)
+
+
+def _dated(row: Row, older: Lifecycle) -> Row:
+    """Return the row with times that begin when the disk first saw the event."""
     record = decode_record(row["record"])
     record |= {"first_seen": iso_time(older.first_seen.wall), "notice_seconds": older.notice_seconds}
-    if row["scheduled"] is not None:
-        row = {**row, "scheduled": max(0.0, row["wall"] - older.first_seen.wall)}
-    if row["latency"] is not None:
-        row = {**row, "latency": max(0.0, row["wall"] - older.first_seen.wall)}
-    return {**row, "record": encode_record(record)}
+    record["transition"] = row["transition"]
+    since = max(0.0, row["wall"] - older.first_seen.wall)
+    lengths = {name: since for name in ("scheduled", "latency") if row[name] is not None}
+    return {**row, **lengths, "record": encode_record(record)}

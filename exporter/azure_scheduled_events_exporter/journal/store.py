@@ -19,6 +19,7 @@ Each table and what is written to it:
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from operator import itemgetter
 from typing import Any
 
 from azure_scheduled_events_exporter.core.lifecycle import (
@@ -42,7 +43,7 @@ from .codec import (
     encode_statistics,
 )
 from .documents import Documents
-from .recovery import merged_life, merged_row, written_key
+from .recovery import Row, Written, merged_life, merged_rows
 from .schema import MIGRATIONS, SCHEMA_VERSION
 
 APPLICATION_ID = 0x41534545
@@ -325,21 +326,27 @@ class Store:
 
     def merge(self, other: "Store") -> None:
         """Add what ``other`` kept while this store was out of reach, by the rules of ``journal.recovery``."""
-        mine = {life.event_id: life for life in self.history()}
         theirs = list(other.history())
+        columns = ("seq", *TRANSITION_COLUMNS)
+        rows: dict[str, list[Row]] = {}
+        for values in other._db.execute(f"SELECT {', '.join(columns)} FROM transitions ORDER BY seq"):  # noqa: SLF001 - the same class
+            row = dict(zip(columns, values, strict=True))
+            rows.setdefault(row["event_id"], []).append(row)
         with self._db:
-            have: dict[str, set[str]] = {}
+            mine = self._lives({*rows, *(life.event_id for life in theirs)})
+            written: dict[str, set[Written]] = {event_id: set() for event_id in rows}
             for event_id, transition, wall in self._db.execute("SELECT event_id, transition, wall FROM transitions"):
-                have.setdefault(event_id, set()).update({transition, written_key(transition, wall)})
-            columns = ", ".join(TRANSITION_COLUMNS)
-            rows = other._db.execute(f"SELECT {columns} FROM transitions ORDER BY seq").fetchall()  # noqa: SLF001 - the same class
-            for values in rows:
-                row = dict(zip(TRANSITION_COLUMNS, values, strict=True))
-                added = merged_row(row, mine.get(row["event_id"]), have.get(row["event_id"], set()))
-                if added is not None:
-                    self._db.execute(_INSERT_TRANSITION, added)
+                if event_id in written:
+                    written[event_id].add((transition, wall))
+            added = [row for name, its in rows.items() for row in merged_rows(its, mine.get(name), written[name])]
+            self._db.executemany(_INSERT_TRANSITION, sorted(added, key=itemgetter("seq")))
             lives = [merged_life(mine.get(life.event_id), life) for life in theirs]
             self._insert(Entry(lives=lives, spans=[queued.span for queued in reversed(other.queued_spans(-1))]))
+
+    def _lives(self, event_ids: Iterable[str]) -> dict[str, Lifecycle]:
+        select = "SELECT life FROM lives WHERE event_id = ?"
+        rows = (self._db.execute(select, (event_id,)).fetchone() for event_id in event_ids)
+        return {life.event_id: life for life in (decode(Lifecycle, row[0]) for row in rows if row)}
 
     def is_empty(self) -> bool:
         """Return whether nothing was ever written here."""
@@ -357,7 +364,7 @@ class Store:
             self._db.execute("DELETE FROM sqlite_sequence WHERE name = 'transitions'")
             self._db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('transitions', ?)", (last_number,))
             self._write_base(whole.statistics)
-            self._insert(Entry(lives=[*whole.recent, *whole.lifecycles.current.values()]))
+            self._insert(Entry(lives=[*whole.lifecycles.ended.values(), *whole.lifecycles.current.values()]))
             self._insert(entry)
 
     def _insert(self, entry: Entry) -> None:
@@ -376,7 +383,7 @@ class Store:
 
     def _measured(self, where: str = "", values: Sequence[float] = ()) -> Iterator[Measurement]:
         rows = self._db.execute(f"SELECT {', '.join(_MEASURED)} FROM transitions {where}", values)
-        return (Measurement(**dict(zip(_MEASURED, row, strict=True))) for row in rows)
+        return (Measurement(*row) for row in rows)
 
     def _base(self) -> Statistics:
         row = self._db.execute("SELECT value FROM sums WHERE name = 'statistics'").fetchone()

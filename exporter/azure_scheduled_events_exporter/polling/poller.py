@@ -274,7 +274,10 @@ class Poller:
         pause = self._pauses.pause(now, self._documented, WATCHED_WITHIN_SECONDS)
         # The objects themselves: an unchanged body was not parsed again.
         held = self._journal.awaits_vm_id and now.since(self._began) < OWNER_WAIT_SECONDS
-        self._missed, self._documented = held and not watched, now
+        # An event that is absent while it is held left unseen; one that is there is watched from now on.
+        shown = {event.event_id for event in document.events} if held else set(self._known.current)
+        self._missed = not watched and not shown.issuperset(self._known.current)
+        self._documented = now
         is_same = document is self._document and held == self._held
         if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
             known = record_pause(self._known, pause) if self._pauses.concern_us else self._known

@@ -1,7 +1,7 @@
 """The journal's tables: whatever is written comes back, is counted once, and is forgotten without being uncounted."""
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -89,16 +89,6 @@ CHANGES = st.lists(
 def in_order(changes: list[Change]) -> list[Change]:
     """Return ``changes`` by their time, as a clock that goes forward writes them."""
     return sorted(changes, key=lambda change: change.at.wall)
-
-
-def key_of(change: Change, returned: Collection[str]) -> tuple[str, str]:
-    """What an event does once in its life: an end, whatever it is called, unless the event is among ``returned``."""
-    event_id, transition = change.lifecycle.event_id, change.transition
-    is_end = transition in {Transition.COMPLETED, Transition.CANCELLED, Transition.LOST}
-    if is_end and event_id not in returned:
-        return event_id, "end"
-    repeats = is_end or transition in {Transition.RESCHEDULED, Transition.RETURNED}
-    return event_id, f"{transition} {change.at.wall if repeats else ''}"
 
 
 def kept(store: Store) -> list[Record]:
@@ -288,22 +278,6 @@ class TestSign:
 
 class TestTakeOver:
     """A disk that is taken again gets what was kept in memory meanwhile."""
-
-    @PATIENCE
-    @given(CHANGES)
-    def test_nothing_is_lost_or_doubled(self, changes: list[Change]) -> None:
-        """A transition that an event makes once in its life is there once, also if both have it."""
-        half = len(changes) // 2
-        first, then = changes[:half], changes[half:]
-        returned = {one.lifecycle.event_id for one in first if one.transition is Transition.RETURNED}
-        have = {key_of(one, returned) for one in first}
-        new = [one for one in then if key_of(one, returned) not in have]
-        with closing(fresh()) as disk, closing(fresh()) as memory:
-            disk.record(Entry(changes=first))
-            memory.record(Entry(changes=then))
-            disk.merge(memory)
-            assert kept(disk) == [change_record(change) for change in (*first, *new)]
-            assert disk.restore().statistics == Statistics().plus(map(measure, (*first, *new)))
 
     def test_lives_and_spans_come_along(self, store: Store) -> None:
         """Lives are as memory has them last, and spans wait behind those that waited already."""
