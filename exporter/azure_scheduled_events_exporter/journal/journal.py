@@ -416,7 +416,8 @@ class Journal:
         disk.merge(self._memory)
         if self._vm_id and not disk.vm_id():
             disk.set_vm_id(self._vm_id)
-        restored = disk.restore()
+        counted = self._on_disk.statistics if self._on_disk is not None else None
+        restored = disk.restore(counted, self._last_number)
         self._included(restored)
         return restored
 

@@ -16,6 +16,7 @@ Each table and what is written to it:
 ======================  ===================================================================================
 """
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -172,11 +173,15 @@ class Store:
         with self._db:
             self._insert(entry)
 
-    def restore(self) -> Restored:
-        """Return the current events, how the last ones ended, and the sum of all transitions."""
+    def restore(self, counted: Statistics | None = None, number: int = 0) -> Restored:
+        """Return the current events, how the last ones ended, and the sum of all transitions.
+
+        With ``counted``, the sum of the transitions up to ``number``, only those behind it are read.
+        """
         lives = self.ended_lives()
         ended = {life.event_id: life for life in lives}
-        statistics = self._base().plus(self._measured())
+        before = self._base() if counted is None else counted
+        statistics = before.plus(self._measured("WHERE seq > ?", (number,)))
         return Restored(Lifecycles(self.current(), ended), statistics, lives[-RECENT:])
 
     def current(self) -> dict[str, Lifecycle]:
@@ -335,9 +340,11 @@ class Store:
         with self._db:
             mine = self._lives({*rows, *(life.event_id for life in theirs)})
             written: dict[str, set[Written]] = {event_id: set() for event_id in rows}
-            for event_id, transition, wall in self._db.execute("SELECT event_id, transition, wall FROM transitions"):
-                if event_id in written:
-                    written[event_id].add((transition, wall))
+            select = (
+                "SELECT event_id, transition, wall FROM transitions WHERE event_id IN (SELECT value FROM json_each(?))"
+            )
+            for event_id, transition, wall in self._db.execute(select, (json.dumps(list(rows)),)):
+                written[event_id].add((transition, wall))
             added = [row for name, its in rows.items() for row in merged_rows(its, mine.get(name), written[name])]
             self._db.executemany(_INSERT_TRANSITION, sorted(added, key=itemgetter("seq")))
             lives = [merged_life(mine.get(life.event_id), life) for life in theirs]
