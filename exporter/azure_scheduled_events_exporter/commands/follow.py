@@ -182,29 +182,29 @@ class Printed:
 
 def _looks(config: Config, path: Path | None, since: Position | None) -> Iterator[_Look]:
     """Yield the transitions behind ``since``, or from now on, again and again; from the journal if there is one."""
-    position = since or _newest(path)
+    newest, known = _newest(path)
+    position = since or newest
     first = since is not None
-    known: Restored | None = None
     while True:
         if path is not None and (first or is_written(path)):
             first = False
             known = (yield from _journalled(path, position)) or known
         else:
-            known = yield from _polled(config, path, _known(path) or known)
+            known = yield from _polled(config, path, _newest(path)[1] or known)
 
 
-def _newest(path: Path | None) -> Position:
-    """Where the journal ends now."""
+def _newest(path: Path | None) -> tuple[Position, Restored | None]:
+    """Where the journal ends now, and what it knows; nothing if no exporter has run yet."""
     if path is None:
-        return Position()
+        return Position(), None
     try:
         store = read_only(path)
     except _UNREADABLE:
-        return Position()  # no exporter has run yet
+        return Position(), None
     try:
-        return Position(store.last_number(), store.epoch())
-    except sqlite3.Error:
-        return Position()
+        return Position(store.last_number(), store.epoch()), _known_by(store)
+    except (sqlite3.Error, DamagedTextError, CodecError):
+        return Position(), None
     finally:
         store.close()
 
@@ -292,22 +292,6 @@ def _polled(config: Config, path: Path | None, known: Restored | None) -> Genera
             time.sleep(_LOOK_SECONDS)
     finally:
         exporter.stop()
-
-
-def _known(path: Path | None) -> Restored | None:
-    """What the journal of the exporter that ran last knows, so that nothing of it is reported again."""
-    if path is None:
-        return None
-    try:
-        store = read_only(path)
-    except _UNREADABLE:
-        return None
-    try:
-        return _known_by(store)
-    except (sqlite3.Error, DamagedTextError, CodecError):
-        return None
-    finally:
-        store.close()
 
 
 def _known_by(store: Store) -> Restored:
