@@ -1,4 +1,4 @@
-"""The command line: one module a command.
+"""The command line: one module for each command.
 
 Parses, calls, prints; decides nothing about events.
 """

@@ -1,5 +1,5 @@
-"""What a body of IMDS says, and what it means for the life of an event.
+"""Parses the documents of IMDS and derives the transitions of each event.
 
-Pure: no module here knows a clock, disk, network, log or metric library. Every other package may use
+Pure: no module here uses a clock, disk, network, log or metric library. Every other package may use
 it; it imports none of them.
 """

@@ -1,4 +1,4 @@
-"""The poll: fetch, observe, journal, log, approve, publish. ``poller`` is the only module that sequences effects.
+"""The poll: fetch, observe, journal, log, approve, publish. Only ``poller`` decides the order of these steps.
 
-Publishes an immutable ``snapshot``; knows nothing of who reads it.
+Publishes an immutable ``snapshot``; must not depend on its readers.
 """

@@ -1,4 +1,4 @@
-"""A stand-in for IMDS on the wire, so that people drill their paging off Azure. Only re-exports."""
+"""A server that answers as IMDS does, so that people can test their paging outside Azure."""
 
 from .faults import Fault, FaultPlan
 from .scenario import PlannedEvent, Scenario, Starts, VirtualMachine, find, load, parse, shipped

@@ -1,4 +1,4 @@
-"""How a snapshot looks to a person, and to a program that reads JSON.
+"""Renders a snapshot as the status page and as JSON.
 
-Reads snapshots only; must not know HTTP or the poller. Used by ``service``.
+Reads snapshots only; must not depend on HTTP or the poller. Used by ``service``.
 """
