@@ -40,7 +40,7 @@ HANG = Reply(hang=True)
 
 @dataclass(frozen=True)
 class Told:
-    """A span as it came over the wire: ids in hexadecimal, times in nanoseconds."""
+    """A span as it came over the wire: ids in hexadecimal, times in nanoseconds; ``events`` by name and attributes."""
 
     trace_id: str
     span_id: str
@@ -49,6 +49,7 @@ class Told:
     start: int
     end: int
     attributes: Mapping[str, Any]
+    events: tuple[tuple[str, Mapping[str, Any]], ...]
     resource: Mapping[str, Any]
 
 
@@ -195,6 +196,7 @@ def _told(span: Span, resource: Mapping[str, Any]) -> Told:
         start=span.start_time_unix_nano,
         end=span.end_time_unix_nano,
         attributes=_values(span.attributes),
+        events=tuple((event.name, _values(event.attributes)) for event in span.events),
         resource=resource,
     )
 

@@ -125,6 +125,11 @@ QUIET = (
         quiet={"AzureScheduledEventNotApproved": MANY[:21]},
     ),
     Story(
+        "an eviction with 5 s of notice: Azure documents none",
+        one(Seen("Preempt", not_before=35, started=40, gone=300)),
+        quiet={"AzureScheduledEventShortNotice": MANY},
+    ),
+    Story(
         "an exporter restart with a journal in memory, in the middle of the notice",
         one(Seen(first_seen=400), more={"process_start_time_seconds": constant(399)}),
         quiet={"AzureScheduledEventShortNotice": MANY[14:30]},

@@ -1,0 +1,95 @@
+"""What the documented policies approve, when, and what people are told of an event that a policy does not approve."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from support.events.booting_vm import BootingVm
+from support.programs import COMMAND, Exporter, environment, fetch
+from trials.trial import polls_on
+
+VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
+QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
+REQUESTED = PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0, approval_delay=600.0)
+USER_EVENT = Scenario("requested", "Somebody restarts the first VM.", VMS, (REQUESTED,))
+DUE = "event_approval_due_timestamp_seconds"
+HELD = """\
+rules:
+  - {name: failover first, match: {event_type: Redeploy}, action: hold}
+  - {name: after a while, match: {event_type: Reboot}, action: approve, after: 10m}
+"""
+HELD_EVENTS = (
+    PlannedEvent("Redeploy", ("vmss_0",), source="User", announced_at=0.0),
+    PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0),
+)
+
+
+def posts(simulator: Simulator) -> list[str]:
+    """Return which VMs sent approvals."""
+    return [seen.vm for seen in simulator.requests if seen.method == "POST"]
+
+
+def test_another_vm_approves_after_its_turn(tmp_path: Path) -> None:
+    """With documented-all a VM approves its own User event; if its exporter has ended, another VM does, in its turn."""
+    with ExitStack() as stack:
+        simulator = stack.enter_context(Simulator(QUIET, requests_per_second=1000))
+        first, second = (BootingVm(tmp_path / name, stack) for name in ("first", "second"))
+        second.hides_its_boot()
+        flags = ("--approval.policy", "documented-all")
+        primary = first.starts(simulator.vm_url("vmss_0"), *flags)
+        secondary = second.starts(simulator.vm_url("vmss_1"), *flags)
+
+        simulator.play(USER_EVENT)
+        primary.shows("approved", lambda scrape: scrape.total("event_approved", scope="self") == 1)
+        secondary.shows("the event", lambda scrape: scrape.total("pending", scope="peer") == 1)
+        polls_on(secondary, 3)
+        assert posts(simulator) == ["vmss_0"]
+
+        primary.kill()
+        simulator.play(USER_EVENT)
+        secondary.shows("the next event", lambda scrape: scrape.transitions().get("detected") == 2)
+        polls_on(secondary, 3)
+        scrape = secondary.scrape()
+        due = scrape.value(DUE) or 0.0
+        assert 60 <= due - (scrape.value("event_first_seen_timestamp_seconds") or 0.0) < 120
+        assert posts(simulator) == ["vmss_0"]
+        second.clock.set(int(due - time.time()) - 10)
+        polls_on(secondary, 3)
+        assert posts(simulator) == ["vmss_0"], "not yet its turn"
+        second.clock.set(int(due - time.time()) + 1)
+        secondary.shows("approved", lambda now: now.total("event_approved", scope="peer") == 1)
+        polls_on(secondary, 3)
+        assert posts(simulator) == ["vmss_0", "vmss_1"]
+        assert [each.vm for each in simulator.record if each.what is What.APPROVED] == ["vmss_0", "vmss_1"]
+
+
+def test_what_a_policy_does_not_approve_yet(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
+    """Metric, JSON, page, ``events`` and one log line say what a rule holds, and when another one will approve."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(HELD)
+    with Simulator(Scenario("held", "Two requests.", VMS, HELD_EVENTS), requests_per_second=1000) as simulator:
+        exporter = start_exporter(simulator.url, "--poll.interval", "300ms", "--approval.policy", str(policy))
+        exporter.shows("both", lambda scrape: scrape.transitions().get("detected") == 2)
+        polls_on(exporter, 3)
+        scrape = exporter.scrape()
+        asked = ("events", "--imds.endpoint", simulator.url, "--approval.policy", str(policy))
+        table = subprocess.run([COMMAND, *asked], check=True, capture_output=True, text=True, env=environment()).stdout
+        page = fetch(f"{exporter.url}/").body.decode()
+        events = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+    first_seen = scrape.value("event_first_seen_timestamp_seconds", event_type="Reboot") or 0.0
+    ((labels, due),) = scrape.series(DUE)
+    assert labels["event_type"] == "Reboot"
+    assert due - first_seen == pytest.approx(600, abs=1)
+    reasons = {each["event_type"]: each["approval"] for each in events}
+    assert reasons["Redeploy"] == "held by rule 'failover first'"
+    assert reasons["Reboot"].startswith("waiting: rule 'after a while' approves it at ")
+    assert "held by rule &#x27;failover first&#x27;" in page
+    assert "held by rule 'failover first'" in table
+    lines = exporter.lines("approval held back")
+    assert len(lines) == 2, "each said once"
