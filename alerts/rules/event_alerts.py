@@ -16,7 +16,8 @@ from .series import DURATION, LENGTH, announced, current, not_before, requested,
 
 _EVENT = "Event {{ $labels.event_id }}."
 _BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)
-_WITHOUT_NOTICE = f'event_type=~"{EventType.REBOOT}|{EventType.REDEPLOY}"'
+_RETURNING = "|".join(each for each in EventType if each.facts.reboots and not each.facts.deletes)
+_WITHOUT_NOTICE = f'event_type=~"{_RETURNING}"'
 
 
 def event_group(settings: Settings) -> Group:

@@ -6,6 +6,7 @@ Second, an exporter that cannot reach IMDS (``up`` 0) still shows its last event
 exporter knows better.
 """
 
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 
 from ..settings import Settings
@@ -47,8 +48,8 @@ VM_TARGET = f"{RECORDED}vm_target"
 SCALE_SET_LABELS = f"{RECORDED}scale_set_labels"
 ZONE_LABELS = f"{RECORDED}zone_labels"
 
-DELETING = "Preempt|Terminate"
-"""Types after which a VM does not come back."""
+DELETING = "|".join(each for each in EventType if each.facts.deletes)
+"""Types after which a VM does not come back, as a regular expression."""
 
 SCALE_SET = "subscription_id, resource_group, scale_set"
 ZONE = "subscription_id, location, zone"

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 import requests
 
 from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, find
@@ -122,7 +123,9 @@ def run(arguments: argparse.Namespace) -> int:
 def alert_of(event: PlannedEvent) -> DrillAlert:
     """Return the alert that the shipped rules raise for ``event``."""
     prefix = "AzureScheduledEvent"
-    if event.starts is Starts.AT_ONCE and event.event_type in {"Reboot", "Redeploy"} and event.source != "User":
+    facts = EVENT_FACTS.get(event.event_type)
+    comes_back = facts is not None and facts.reboots and not facts.deletes
+    if event.starts is Starts.AT_ONCE and comes_back and event.source != "User":
         return DrillAlert(f"{prefix}WithoutNotice", "critical")
     if event.notice > _DEGRADED_SECONDS:
         return DrillAlert(f"{prefix}DegradedHost", "warning")
@@ -131,7 +134,7 @@ def alert_of(event: PlannedEvent) -> DrillAlert:
         return DrillAlert(f"{prefix}ShortFreeze", "info") if short else DrillAlert(f"{prefix}Freeze", "warning")
     if event.source == "User" and event.event_type != "Preempt":
         return DrillAlert(f"{prefix}{event.event_type}Requested", "warning")
-    return DrillAlert(f"{prefix}{event.event_type}", "warning" if event.event_type == "Preempt" else "critical")
+    return DrillAlert(f"{prefix}{event.event_type}", facts.severity if facts else "critical")
 
 
 def labels_of(event: PlannedEvent, alert: DrillAlert) -> dict[str, str]:

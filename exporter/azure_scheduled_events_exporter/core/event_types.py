@@ -21,6 +21,7 @@ class EventFacts(NamedTuple):
         participle: the same in a few words, to follow "will be" or "is being".
         loss: what is lost and what is kept.
         reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the event.
+        deletes: whether the VM is not expected back.
         documented_notice: the least notice that Microsoft documents; None if it documents none.
         usual_notice: what people see, for the simulator and the drill.
         usual_started: how long the event usually stays Started, for the simulator and the drill.
@@ -35,6 +36,7 @@ class EventFacts(NamedTuple):
     participle: str
     loss: str
     reboots: bool
+    deletes: bool
     documented_notice: float | None
     usual_notice: float
     usual_started: float
@@ -65,6 +67,7 @@ class EventType(StrEnum):
             participle="paused",
             loss="Memory, files and open connections are kept. CPU and network stop during the pause.",
             reboots=False,
+            deletes=False,
             documented_notice=900.0,
             usual_notice=900.0,
             usual_started=600.0,
@@ -80,6 +83,7 @@ class EventType(StrEnum):
             participle="rebooted",
             loss="Memory is lost. Disks are kept.",
             reboots=True,
+            deletes=False,
             documented_notice=900.0,
             usual_notice=900.0,
             usual_started=600.0,
@@ -95,6 +99,7 @@ class EventType(StrEnum):
             participle="moved to another host",
             loss="Memory and ephemeral disks (temporary and local) are lost. Other disks are kept.",
             reboots=True,
+            deletes=False,
             documented_notice=600.0,
             usual_notice=600.0,
             usual_started=600.0,
@@ -111,6 +116,7 @@ class EventType(StrEnum):
             participle="evicted",
             loss="The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
             reboots=True,
+            deletes=True,
             documented_notice=None,
             usual_notice=30.0,
             usual_started=300.0,
@@ -127,6 +133,7 @@ class EventType(StrEnum):
             participle="deleted",
             loss="The VM is deleted. Memory, ephemeral disks and the disks set to be deleted with the VM are lost.",
             reboots=True,
+            deletes=True,
             documented_notice=300.0,
             usual_notice=600.0,
             usual_started=300.0,

@@ -133,7 +133,8 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
         return Markup("not needed: it has started")
     if life.requested_by is not None:
         return joined(f"requested by the {life.requested_by}; IMDS has not answered yet")
-    said = clipped(status.reason) if status else "no rule approves it; without approval it begins at NotBefore"
+    # After a restart, an event is known from the journal before IMDS has answered.
+    said = clipped(status.reason) if status else "the policy decides at the next answer of the metadata service"
     if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):
         return joined("not yet: ", said)
     command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")

@@ -20,6 +20,7 @@ import yaml
 
 from azure_scheduled_events_exporter.approval.policy import Action
 from azure_scheduled_events_exporter.approval.policy_file import load
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
@@ -150,8 +151,17 @@ def test_powershell_runner() -> None:
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_powershell.language()))
     assert not parser.parse(text.encode()).root_node.has_error
     assert parser.parse(text.replace("finally {", "finally {{").encode()).root_node.has_error
-    for word in ("detected", "returned", "Preempt", "Terminate", "events --follow --mine --since", "history --json"):
+    for word in ("detected", "returned", "events --follow --mine --since", "history --json"):
         assert word in text
+
+
+@pytest.mark.parametrize("name", ["prepare-and-recover", "prepare-and-recover.ps1"])
+def test_deletions_are_never_approved(name: str) -> None:
+    """The runners list every type after which the VM is gone, so that no script approves its own VM's deletion."""
+    text = (EXAMPLES / name).read_text()
+    found = re.search(r"(?:DELETIONS = |\$deletions = @)\(([^)]*)\)", text)
+    assert found
+    assert {each.strip(" '\"") for each in found[1].split(",")} == {each for each in EventType if each.facts.deletes}
 
 
 class Stage:

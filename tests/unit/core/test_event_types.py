@@ -30,4 +30,5 @@ def test_a_type_that_azure_adds() -> None:
     """A type that the table does not have is no reboot and has no facts."""
     assert not is_reboot("Hibernate")
     assert EVENT_FACTS.get("Hibernate") is None
-    assert [each for each in EventType if is_reboot(each)] == ["Reboot", "Redeploy", "Preempt", "Terminate"]
+    assert all(map(is_reboot, ("Reboot", "Redeploy", "Preempt", "Terminate")))
+    assert not is_reboot("Freeze")

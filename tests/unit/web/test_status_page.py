@@ -212,7 +212,7 @@ def test_when_it_begins(life: Lifecycle, words: str) -> None:
     ("life", "rule", "words"),
     [
         (freeze(), "held by rule 'x'", "not yet: held by rule 'x'"),
-        (freeze(), "", "not yet: no rule approves it"),
+        (freeze(), "", "not yet: the policy decides at the next answer of the metadata service"),
         (freeze(requested_by=Approver.OPERATOR), "", "requested by the operator; IMDS has not answered yet"),
         (
             freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 3)),

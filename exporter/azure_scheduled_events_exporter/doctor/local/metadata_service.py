@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Final
 
 from azure_scheduled_events_exporter.core.document import API_VERSIONS, Document, comparable_name, parse_document
+from azure_scheduled_events_exporter.core.event_types import hidden_by
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.doctor.api import Answer, Api, NoAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
@@ -31,10 +32,8 @@ _HIDES: Final = (
     ("2020-07-01", "DurationInSeconds"),
     ("2019-08-01", "EventSource"),
     ("2019-04-01", "Description"),
-    ("2019-01-01", "Terminate events"),
-    ("2017-11-01", "Preempt events"),
 )
-"""What an api-version before the given one leaves out, as documented."""
+"""What an api-version before the given one leaves out besides event types, as documented."""
 
 
 class _Wire:
@@ -164,7 +163,8 @@ def _instance(answer: Answer) -> Instance:
 
 def _api_version(subject: Subject) -> Finding:
     version = subject.config.imds_api_version
-    hidden = [what for since, what in _HIDES if version < since]
+    hidden = [f"{event_type} events" for event_type in hidden_by(version)]
+    hidden = [what for since, what in _HIDES if version < since] + hidden
     if not hidden:
         return ok("api-version", f"Api-version {version} shows all that Azure tells.")
     return warning(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import yaml
 
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
@@ -51,7 +52,7 @@ def labels_of(rule: ShippedRule, vm_name: str) -> dict[str, str]:
     common = {key: value for key, value in common.items() if "{{" not in value}
     if not rule.of_event:
         return {"instance": f"{vm_name}:10169", **common}
-    event_type = next((each for each in ("Preempt", "Terminate", "Redeploy", "Reboot") if each in name), "Freeze")
+    event_type = next((each for each in EventType if each in name), EventType.REBOOT)
     event = {"event_id": "00000000-0000-0000-0000-000000000000", "event_type": event_type, "event_status": "Scheduled"}
     return {"resources": vm_name, "severity": "warning", **event, **common}
 
