@@ -64,16 +64,17 @@ function Get-EndedEvent {
     return @($lives | Where-Object { $_.outcome } | ForEach-Object { $_.event_id })
 }
 
-$progress = @{ seq = 0; open = @() }
+$progress = @{ cursor = '0'; open = @() }
 if (Test-Path -Path $State) {
     $saved = Get-Content -Path $State -Raw | ConvertFrom-Json
-    $progress = @{ seq = $saved.seq; open = @($saved.open) }
+    $cursor = if ($saved.cursor) { $saved.cursor } else { [string]$saved.seq }  # an earlier version kept the number only
+    $progress = @{ cursor = $cursor; open = @($saved.open) }
 }
 $over = Get-EndedEvent
 
 $start = New-Object System.Diagnostics.ProcessStartInfo
 $start.FileName = $Exporter
-$start.Arguments = "events --follow --mine --since $($progress.seq)"
+$start.Arguments = "events --follow --mine --since $($progress.cursor)"
 $start.UseShellExecute = $false
 $start.RedirectStandardOutput = $true
 $follower = [System.Diagnostics.Process]::Start($start)
@@ -97,7 +98,7 @@ try {
                 $progress.open = @($progress.open | Where-Object { $_ -ne $id })
             }
         }
-        if ($record.seq) { $progress.seq = $record.seq }
+        if ($record.cursor) { $progress.cursor = $record.cursor }
         Save-Progress $progress
     }
 }

@@ -198,7 +198,7 @@ def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Ma
 
 def _poll(exporter: daemon.Exporter) -> None:
     exporter.poller.poll()
-    if not exporter.poller.snapshot.polls.up:
+    if not exporter.poller.has_read:
         raise ExporterError(exporter.poller.snapshot.polls.failure)
 
 

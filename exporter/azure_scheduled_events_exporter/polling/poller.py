@@ -102,6 +102,8 @@ class Poller:
         self._log = log
         self._event_log = EventLog(log)
         self._approved = False
+        self.has_read = False
+        """Whether the last poll took in a document, or what of it could be read."""
         self._began = clock.now()
         self._held = False
         self._deadline = self._began.monotonic
@@ -165,10 +167,11 @@ class Poller:
         """
         began = self._clock.now()
         failure = ""
-        self._approved = False
+        self._approved = self.has_read = False
         self._keep_journal(began)
         try:
             document = self._fetch()
+            self.has_read = True
             self._approve()
             outcome, failure = self._judge(document, began)
         except Stopped:

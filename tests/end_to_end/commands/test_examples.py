@@ -198,7 +198,7 @@ class Stage:
     def handled(self) -> int:
         """The number of the last line that a script has handled."""
         file = self._folder / "state.json"
-        return int(json.loads(file.read_text())["seq"]) if file.exists() else 0
+        return int(json.loads(file.read_text())["cursor"].rpartition(":")[2]) if file.exists() else 0
 
     @property
     def approved(self) -> list[str]:
@@ -327,6 +327,8 @@ def test_load_balancer_drain(stage: Stage) -> None:
 def test_kubectl_drain(stage: Stage) -> None:
     """The node is drained, the event approved, and the node takes pods again at the end; a freeze is let pass."""
     exporter = stage.exporter()
+    state = stage.file.parent / "state.json"
+    state.write_text('{"seq": 0, "open": []}')  # of an earlier version
     script = stage.unit("kubectl-drain", NODE="aks-pool1-vmss000000")
     stage.simulator.play(scenario("Freeze", notice=1, started_for=0.5))
     exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="completed") == 1)
@@ -336,9 +338,8 @@ def test_kubectl_drain(stage: Stage) -> None:
     assert stage.approved == ["Redeploy"]
     assert script.process.poll() is None
     # What it keeps is the last line that it has handled, and what is still to be recovered from.
-    state = stage.file.parent / "state.json"
     eventually(lambda: json.loads(state.read_text())["open"] == [], "the state")
-    assert json.loads(state.read_text()).keys() == {"seq", "open"}
+    assert json.loads(state.read_text()).keys() == {"cursor", "open"}
 
 
 def test_checkpoint_before_eviction(stage: Stage) -> None:

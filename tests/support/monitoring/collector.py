@@ -5,6 +5,7 @@ import threading
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -23,7 +24,7 @@ from support.programs import eventually
 class Reply:
     """How one request is answered; ``hang`` never answers, ``rejected`` makes a 200 a partial success.
 
-    ``breaks`` ends the connection in the middle of the answer.
+    ``breaks`` ends the connection in the middle of the answer; ``drips`` sends the answer byte by byte, without end.
     """
 
     status: int = 200
@@ -32,6 +33,7 @@ class Reply:
     hang: bool = False
     body: bytes | None = None
     breaks: bool = False
+    drips: bool = False
 
 
 ACCEPT = Reply()
@@ -160,6 +162,12 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.server.collector.take(self.path, headers, body)
         if reply.hang:
             self.server.ending.wait()
+            return
+        if reply.drips:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            with suppress(OSError):  # the client has given up
+                while not self.server.ending.wait(0.1):
+                    self.wfile.write(b"x")
             return
         answer = ExportTraceServiceResponse()
         if reply.rejected:

@@ -1,0 +1,131 @@
+"""What becomes of an approval that IMDS, its operator or the document disturbs between the request and the start."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
+from end_to_end.approvals.test_operator import VMS, approve, nothing_was_sent, queued, stopped
+from support.events.gate import Gate
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
+from trials.clock import WallClock
+
+POLL = ("--poll.interval", "250ms", "--instance.name", "vmss_0")
+ID = "602D9444-D2CD-49C7-8624-8643E7171297"
+LATER_SECONDS = 20
+"""More than an operator waits: the timeout of a request, one poll interval and 15 s."""
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """Return a simulator whose events are placed by hand."""
+    with Simulator(Scenario("quiet", "Nothing happens.", VMS, ())) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return the folder of the journal."""
+    return tmp_path / "state"
+
+
+def event(minutes: float = 60, **more: object) -> dict[str, object]:
+    """Return a Reboot of the first VM that a user has asked for."""
+    return {
+        "EventId": ID,
+        "EventStatus": "Scheduled",
+        "EventType": "Reboot",
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vmss_0"],
+        "NotBefore": formatdate(time.time() + 60 * minutes, usegmt=True),
+        "Description": "",
+        "EventSource": "User",
+        "DurationInSeconds": -1,
+        **more,
+    }
+
+
+def approvals(simulator: Simulator) -> list[str]:
+    """Return the EventIds that IMDS was asked to start, one for each time."""
+    return [happening.event_id for happening in simulator.record if happening.what is What.APPROVED]
+
+
+def test_an_event_that_came_back(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """An event that was over and is in the document again is approved by its id."""
+    exporter = start_exporter(simulator.url, *POLL, "--journal.path", str(state))
+    for document, transition in (([event()], "detected"), ([], "cancelled"), ([event()], "returned")):
+        simulator.set_document(document)
+        exporter.shows(transition, lambda scrape, name=transition: scrape.transitions().get(name) == 1)  # type: ignore[misc] # bound now
+    done = approve(simulator.url, state, ID, "--yes")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{ID}: accepted"), done.stderr
+    assert approvals(simulator) == [ID]
+
+
+def test_a_document_that_is_partly_unreadable(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """What is readable of a document is approved at once; an event without EventId is never sent to IMDS."""
+    simulator.set_document([event()])  # IMDS knows it
+    entries = [event(), {**event(), "EventId": ""}, None]
+    simulator.serve_body(json.dumps({"DocumentIncarnation": 7, "Events": entries}).encode())
+    with Gate(simulator.url) as gate:
+        policy = ("--approval.policy", "documented-all")
+        exporter = start_exporter(gate.url, *POLL, "--journal.path", str(state), *policy)
+        exporter.shows("the approval", lambda scrape: scrape.total("event_approved") == 1)
+        exporter.kill()
+        began = time.monotonic()
+        done = approve(gate.url, state / "other", ID, "--yes")
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{ID}: accepted"), done.stderr
+        assert time.monotonic() - began < 15
+        assert [list(post.event_ids) for post in gate.posts] == [[ID], [ID]]
+
+
+def test_not_before_moves_away_after_the_approval(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """If IMDS accepts an approval and then moves NotBefore further away, the policy approves once more."""
+    simulator.set_document([event()])
+    exporter = start_exporter(simulator.url, *POLL, "--journal.path", str(state), "--approval.policy", "documented")
+    eventually(lambda: approvals(simulator) == [ID], "the approval")
+    simulator.set_document([event(minutes=120)])
+    eventually(lambda: approvals(simulator) == [ID, ID], "the second approval")
+    exporter.shows("it accepted", lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 2)
+    assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "rescheduled": 1}
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_approve_that_is_killed(
+    late: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    tmp_path: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """The request of a killed ``approve`` is sent once and counted as the operator's, or it has expired."""
+    simulator.set_document([event()])
+    clock = WallClock(tmp_path / "faketime")
+    exporter = start_exporter(simulator.url, *POLL, "--journal.path", str(state), **clock.environment)
+    exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
+    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, *POLL[:2], "--imds.timeout", "1s"]
+    with stopped(exporter):
+        operator = subprocess.Popen(
+            [*command, "--journal.path", str(state), ID, "--yes"], stdout=subprocess.DEVNULL, env=environment()
+        )
+        eventually(lambda: queued(state) == [ID], "the request")
+        os.kill(operator.pid, signal.SIGKILL)
+        operator.wait(PATIENCE)
+        clock.set(LATER_SECONDS if late else 0)
+    eventually(lambda: queued(state) == [], "a result")
+    if late:
+        nothing_was_sent(simulator, exporter)
+    else:
+        exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
+        assert exporter.scrape().value("approval_latency_seconds_count", approved_by="operator") == 1
+    assert approvals(simulator) == [ID] * (not late)
