@@ -6,6 +6,7 @@ from types import MappingProxyType
 from .alertmanager import alertmanager_config
 from .grafana import grafana_rules
 from .prometheus import prometheus_rule_resource, prometheus_rules
+from .pushed import pushed_alerts
 from .reference import reference, values_file
 from .scrape import scrape_examples
 from .settings import Settings
@@ -17,6 +18,7 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
         "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
         "grafana/alert-rules.yaml": grafana_rules,
         "alertmanager/alertmanager.yml": alertmanager_config,
+        "exporter/pushed-alerts.json": pushed_alerts,
         "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
         "values.yaml": values_file,
         "README.md": reference,

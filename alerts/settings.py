@@ -188,6 +188,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _number("throttled.share", "0.2", "The share of polls that IMDS throttles.", 0.001, 1),
             _length("throttled.for", "5m", "… for so long.", 1, _DAY),
             _length("journal.for", "5m", "Transitions are not on disk.", 1, _DAY),
+            _length("alertmanager.for", "5m", "Alertmanager does not accept what an exporter pushes.", 1, _DAY),
             _number("spans.limit", "100", "Trace spans that wait for the collector.", 1, 1_000_000),
             _length("spans.for", "15m", "… for so long.", 1, _DAY),
             _length(

@@ -26,7 +26,7 @@ def watcher_groups(settings: Settings) -> tuple[Group, ...]:
         "throttling": (_throttled(settings),),
         "exporters": (_exporter_down(settings), _no_exporters(settings)),
         "refusals": (_approval_refused(),),
-        "upkeep": (_journal(settings), _spans(settings)),
+        "upkeep": (_journal(settings), _alertmanager(settings), _spans(settings)),
         "clock": (_clock(settings),),
     }
     return tuple(Group(f"azure-scheduled-events-{name}", interval, rules) for name, rules in groups.items())
@@ -152,6 +152,17 @@ def _journal(settings: Settings) -> Alert:
         "{{ $labels.instance }} keeps its journal in memory because the disk fails: "
         "a restart loses the history of events and the spans that wait.",
         settings.duration("journal.for"),
+    )
+
+
+def _alertmanager(settings: Settings) -> Alert:
+    return _alert(
+        "AlertsNotPushed",
+        "azure_scheduled_events_alertmanager_up == 0",
+        "Alertmanager does not accept alerts of an exporter.",
+        "{{ $labels.instance }} cannot push alerts to every Alertmanager that it is to push to: "
+        "its events page only by scrapes and rules.",
+        settings.duration("alertmanager.for"),
     )
 
 

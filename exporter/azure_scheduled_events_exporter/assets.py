@@ -3,9 +3,12 @@
 In an installed wheel it lies in ``assets/`` beside this module, in a source tree where it is made.
 """
 
+import importlib
+import importlib.util
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from .errors import ExporterError
 
@@ -60,3 +63,17 @@ def export(target: Path) -> list[Path]:
             raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None
         written.append(path)
     return written
+
+
+def generator(module: str) -> Any:  # noqa: ANN401 - a module
+    """Return a module that generates the alerts: inside the package in a wheel, beside it in a source tree.
+
+    Raises:
+        ExporterError: this installation has none.
+    """
+    inside = "azure_scheduled_events_exporter.alerts"
+    package = inside if importlib.util.find_spec(inside) else "alerts"
+    try:
+        return importlib.import_module(f"{package}.{module}")
+    except ModuleNotFoundError:
+        raise ExporterError("this installation cannot change settings of the alerts: install the wheel") from None

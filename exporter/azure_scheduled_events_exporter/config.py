@@ -29,6 +29,8 @@ ENV_FILE_FLAG = "env-file"
 DISCOVER = "discover"
 # Kubernetes puts variables of every Service into every pod; one called as we are would look like ours.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
+_LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_OWN_LABELS = frozenset({"alertname", "event_id", "event_type", "event_status", "severity"})
 _PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d*)?", re.ASCII)  # with or without a port
 
 
@@ -49,6 +51,10 @@ class Config:
     approval_policy: Policy
     otlp_endpoint: str | None
     tracing_scope: str
+    alertmanager_url: tuple[str, ...]
+    alertmanager_labels: Mapping[str, str]
+    alertmanager_http_config_file: str | None
+    alerts_values: str | None
     process_user: str
     log_level: str
     log_format: str
@@ -234,6 +240,39 @@ def _collector(text: str) -> str | None:
     return text or None
 
 
+def _alertmanagers(text: str) -> tuple[str, ...]:
+    return tuple(_alertmanager(each.strip()) for each in text.split(",") if each.strip())
+
+
+def _alertmanager(text: str) -> str:
+    try:
+        address = urlsplit(text)
+        usable = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:
+        usable = False
+    if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):
+        raise ValueError(
+            f"{without_password(text)!r} is not an Alertmanager: write http://HOST:9093, or https; several with commas"
+        )
+    return text.rstrip("/")
+
+
+def _labels(text: str) -> Mapping[str, str]:
+    labels: dict[str, str] = {}
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = each.partition("=")
+        if not equals or not _LABEL_NAME.fullmatch(name):
+            raise ValueError(f"{each!r} is not a label: write NAME=VALUE, several with commas")
+        if name in _OWN_LABELS or name.startswith("__"):
+            raise ValueError(f"{name!r} is a label that alerts have already: choose another name")
+        if name in labels:
+            raise ValueError(f"label {name!r} appears twice: keep one")
+        if not value.isprintable():
+            raise ValueError(f"the value of label {name!r} contains control characters or invalid text")
+        labels[name] = value
+    return labels
+
+
 def _optional(text: str) -> str | None:
     return _file(text) or None
 
@@ -351,6 +390,34 @@ SETTINGS = (
         _choice("self", "all"),
         "Events to trace: self (events of this VM) or all.",
         "SCOPE",
+    ),
+    Setting(
+        "alertmanager.url",
+        "",
+        _alertmanagers,
+        "Alertmanager to push alerts of this VM's events to without waiting for a scrape. Several with commas.",
+        "URL[,URL]",
+    ),
+    Setting(
+        "alertmanager.labels",
+        "",
+        _labels,
+        "Labels to add to pushed alerts: those that your Prometheus adds as external_labels.",
+        "NAME=VALUE[,...]",
+    ),
+    Setting(
+        "alertmanager.http-config.file",
+        "",
+        _optional,
+        "Users, tokens and TLS towards Alertmanager, in the format of Prometheus' HTTP client configuration.",
+        "FILE",
+    ),
+    Setting(
+        "alerts.values",
+        "",
+        _optional,
+        "Values file that your alert rules were rendered with, so that pushed alerts have the same severities.",
+        "FILE",
     ),
     Setting(
         "process.user",

@@ -30,7 +30,8 @@ BAD = DATA / "bad_config"
 KNOWN = (
     "imds.endpoint, imds.api-version, imds.timeout, poll.interval, instance.name, web.listen-address, "
     "web.telemetry-path, web.config.file, journal.path, journal.retention, approval.policy, otlp.endpoint, "
-    "tracing.scope, process.user, log.level, log.format"
+    "tracing.scope, alertmanager.url, alertmanager.labels, alertmanager.http-config.file, alerts.values, process.user, "
+    "log.level, log.format"
 )
 VERSIONS = "2017-03-01, 2017-08-01, 2017-11-01, 2019-01-01, 2019-04-01, 2019-08-01, 2020-07-01"
 DURATION = "is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
@@ -45,6 +46,16 @@ ADDRESS = (
 COMPLAINTS = {
     "alias_of_itself": ":2: more.more: nested too deeply",
     "alias_of_nothing": ":1: is not valid YAML: found undefined alias 'usual'",
+    "alertmanager_label_of_ours": (
+        ":1: alertmanager.labels: 'severity' is a label that alerts have already: choose another name"
+    ),
+    "alertmanager_label_without_value": (
+        ":1: alertmanager.labels: 'cluster' is not a label: write NAME=VALUE, several with commas"
+    ),
+    "alertmanager_without_scheme": (
+        ":1: alertmanager.url: 'alerts:9093' is not an Alertmanager: write http://HOST:9093, or https; several with "
+        "commas"
+    ),
     "api_version_latest": f":1: imds.api-version: 'latest' is none of {VERSIONS}",
     "api_version_unknown": f":1: imds.api-version: '2020-07-02' is none of {VERSIONS}",
     "bracket_left_open": ":2: is not valid YAML: expected ',' or ']', but got '<stream end>'",
@@ -113,6 +124,10 @@ OTHER: Mapping[str, tuple[str, object]] = {
     "approval.policy": ("documented", BUILT_IN["documented"]),
     "otlp.endpoint": ("http://127.0.0.1:4318", "http://127.0.0.1:4318"),
     "tracing.scope": ("all", "all"),
+    "alertmanager.url": ("http://a:9093/, https://b/am", ("http://a:9093", "https://b/am")),
+    "alertmanager.labels": ("cluster=one, region=a=b", {"cluster": "one", "region": "a=b"}),
+    "alertmanager.http-config.file": ("http.yml", "http.yml"),
+    "alerts.values": ("values.yml", "values.yml"),
     "process.user": ("nobody", "nobody"),
     "log.level": ("debug", "debug"),
     "log.format": ("json", "json"),
@@ -122,6 +137,10 @@ OTHER: Mapping[str, tuple[str, object]] = {
 def of(config: Config, flag: str) -> object:
     """Return the field of ``flag``."""
     return getattr(config, flag.replace(".", "_").replace("-", "_"))
+
+
+_DEFAULTS = {"alertmanager.labels": "default=yes"}
+"""Another possible value of settings that have no default and take no address."""
 
 
 @pytest.fixture
@@ -147,6 +166,10 @@ def test_defaults() -> None:
         approval_policy=BUILT_IN["off"],
         otlp_endpoint=None,
         tracing_scope="self",
+        alertmanager_url=(),
+        alertmanager_labels={},
+        alertmanager_http_config_file=None,
+        alerts_values=None,
         process_user="",
         log_level="info",
         log_format="logfmt",
@@ -164,7 +187,9 @@ def test_every_setting_is_a_field() -> None:
 def test_flag_environment_file_default(flag: str, file: Path) -> None:
     """A flag wins over its environment variable, that over the file, that over the default; each alone is taken."""
     text, value = OTHER[flag]
-    default = next(setting.default for setting in SETTINGS if setting.flag == flag) or "http://default"
+    default = next(setting.default for setting in SETTINGS if setting.flag == flag) or _DEFAULTS.get(
+        flag, "http://default"
+    )
     variable = environment_name(flag)
     file.write_text(f"{flag}: '{text}'\n")
     unset = of(resolve({}, {}), flag)

@@ -1,8 +1,6 @@
 """The command ``assets``: lists and exports the files that are shipped with the program."""
 
 import argparse
-import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,7 +79,7 @@ def export(target: Path, assignments: Sequence[str], values: Path | None) -> int
 def _settings(chosen: dict[str, str], values: Path | None) -> Any:  # noqa: ANN401 - of a module found at run time
     """Return the settings of the alerts; None if nothing is to change and this installation cannot read them."""
     try:
-        settings: Any = _generator("settings")
+        settings: Any = assets.generator("settings")
     except ExporterError:
         if chosen or values:
             raise
@@ -94,22 +92,12 @@ def _lost(target: Path, settings: Any) -> list[str]:  # noqa: ANN401 - as above
     there = target / _VALUES
     if not there.is_file():
         return []
-    before, defaults = _generator("settings").load(there), _generator("settings").resolve({})
+    before, defaults = assets.generator("settings").load(there), assets.generator("settings").resolve({})
     return [name for name, text in before if text not in {settings.text(name), defaults.text(name)}]
 
 
 def _rendered(settings: Any) -> dict[str, str]:  # noqa: ANN401 - as above
     """Return the alerts by their path below the exported folder, and the chart's copy of the rules."""
-    rendered: dict[str, str] = _generator("generate").render(settings)
+    rendered: dict[str, str] = assets.generator("generate").render(settings)
     files = {f"alerts/{name}": text for name, text in rendered.items()}
     return {**files, _CHART_RULES: rendered["prometheus/prometheus-rules.yml"]}
-
-
-def _generator(module: str) -> Any:  # noqa: ANN401 - a module
-    """A module that generates the alerts: inside the package in a wheel, beside it in a source tree."""
-    inside = "azure_scheduled_events_exporter.alerts"
-    package = inside if importlib.util.find_spec(inside) else "alerts"
-    try:
-        return importlib.import_module(f"{package}.{module}")
-    except ModuleNotFoundError:
-        raise ExporterError("this installation cannot change settings of the alerts: install the wheel") from None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, without_password, written
 from azure_scheduled_events_exporter.http_server.access import check as check_web_config
+from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
 from azure_scheduled_events_exporter.service.privileges import account
 from azure_scheduled_events_exporter.tracing.delivery import is_on
 
@@ -21,6 +22,8 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
         account(config.process_user)
     if config.web_config_file is not None:
         check_web_config(Path(config.web_config_file))
+    if config.alertmanager_url:
+        check_alerts(config)
     is_on(config.otlp_endpoint, environment)  # refuses a protocol that is not supported
     for setting, text, place in written(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")

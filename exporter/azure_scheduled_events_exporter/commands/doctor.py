@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.alertmanager import http_config
 from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
-from azure_scheduled_events_exporter.doctor import chain, http_config
+from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
 from azure_scheduled_events_exporter.doctor.local.exporter import url_of

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 import requests
 
 from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig
 from azure_scheduled_events_exporter.config import without_password
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-
-from .http_config import HttpConfig
 
 _Result = TypeVar("_Result")
 _LARGEST = 64 << 20

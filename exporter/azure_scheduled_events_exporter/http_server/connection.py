@@ -332,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._unread = len(self._received) > size
             self._received.clear()
-            self._admit(parse_request(event))
+            self._admit(parse_request(event, self._client))
 
     def _admit(self, request: Request) -> None:
         self._moved()

@@ -31,7 +31,7 @@ _EXPLANATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A complete request: method as sent, decoded path, raw query, headers under lower-case names.
+    """A complete request: method as sent, decoded path, raw query, headers under lower-case names, client's address.
 
     The values of a repeated header are joined by a comma and a space (RFC 9110, 5.3).
     """
@@ -40,6 +40,7 @@ class Request:
     path: str
     query: str
     headers: Mapping[str, str]
+    client: str = ""
 
     @property
     def has_body(self) -> bool:
@@ -86,8 +87,8 @@ def head(response: Response, extra: tuple[tuple[str, str], ...] = (), *, close: 
     return h11.Response(status_code=response.status, headers=headers, reason=reason)
 
 
-def parse_request(event: h11.Request) -> Request:
-    """Return the request that h11 has read."""
+def parse_request(event: h11.Request, client: str) -> Request:
+    """Return the request that h11 has read from ``client``."""
     target = event.target.decode("ascii")
     if not target.startswith("/"):  # absolute-form (RFC 9112, 3.2.2); `*` and host:port are not paths
         absolute = _ABSOLUTE.match(target)
@@ -99,4 +100,4 @@ def parse_request(event: h11.Request) -> Request:
     for raw_name, raw_value in event.headers:
         name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return Request(event.method.decode("ascii"), unquote(path) if "%" in path else path, query, headers)
+    return Request(event.method.decode("ascii"), unquote(path) if "%" in path else path, query, headers, client)

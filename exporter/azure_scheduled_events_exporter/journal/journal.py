@@ -340,6 +340,22 @@ class Journal:
                 self._log.warning("the last heartbeat cannot be read", extra=facts(error=error))
                 return None
 
+    def scrape_interval(self) -> float:
+        """Return how often Prometheus scraped the run before this one, in seconds; 0 if it did not, or if unknown."""
+        with self._lock:
+            try:
+                return self._store.scrape_interval()
+            except (sqlite3.Error, ValueError):
+                return 0.0
+
+    def set_scrape_interval(self, seconds: float) -> None:
+        """Take note of how often Prometheus scrapes, for the next run."""
+        with self._lock:
+            try:
+                self._store.set_scrape_interval(seconds)
+            except sqlite3.Error as error:
+                self._meet(error)
+
     def close(self) -> None:
         """Close the file and let others write it."""
         with self._lock:

@@ -223,8 +223,15 @@ class Store:
 
     def set_vm_id(self, vm_id: str) -> None:
         """Make this the journal of one VM."""
-        with self._db:
-            self._db.execute("REPLACE INTO properties VALUES ('vm_id', ?)", (vm_id,))
+        self._set_property("vm_id", vm_id)
+
+    def scrape_interval(self) -> float:
+        """Return how often Prometheus scraped the last run, in seconds; 0 if it did not."""
+        return float(self._property("scrape_interval") or 0)
+
+    def set_scrape_interval(self, seconds: float) -> None:
+        """Take note of how often Prometheus scrapes."""
+        self._set_property("scrape_interval", str(seconds))
 
     def request_approval(
         self, event: Mapping[str, float | None], operator: str, created: float, expires: float
@@ -398,6 +405,10 @@ class Store:
 
     def _write_base(self, statistics: Statistics) -> None:
         self._db.execute("REPLACE INTO sums VALUES ('statistics', ?)", (encode_statistics(statistics),))
+
+    def _set_property(self, name: str, value: str) -> None:
+        with self._db:
+            self._db.execute("REPLACE INTO properties VALUES (?, ?)", (name, value))
 
     def _property(self, name: str) -> str:
         row = self._db.execute("SELECT value FROM properties WHERE name = ?", (name,)).fetchone()

@@ -401,6 +401,23 @@ METRICS = (
         lambda policy: [((policy,), 1)],
     ),
     MetricSpec(
+        "alertmanager_up",
+        "gauge",
+        (),
+        "1 if every Alertmanager accepted the last push of alerts; absent without an Alertmanager.",
+        ("pushes",),
+        lambda pushes: [] if pushes.up is None else [((), pushes.up)],
+    ),
+    MetricSpec(
+        "alertmanager_alerts_total",
+        "counter",
+        ("outcome",),
+        "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds. Absent without an "
+        "Alertmanager.",
+        ("pushes",),
+        lambda pushes: [] if pushes.up is None else _outcomes(pushes.alerts),
+    ),
+    MetricSpec(
         "approval_requests_total",
         "counter",
         ("outcome",),

@@ -7,7 +7,9 @@ is on disk. Everything that decides is pure and is elsewhere; everything that wa
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED, ApprovalScheduler, Due, request_facts
 from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -36,6 +38,9 @@ from .event_log import EventLog
 from .pause_tracker import PauseTracker
 from .schedule import PollSchedule
 from .snapshot import Deliveries, Polls, Snapshot
+
+if TYPE_CHECKING:
+    from azure_scheduled_events_exporter.alertmanager.push import AlertPush
 
 FIRST_TIMEOUT_SECONDS = 130.0
 """The first request of a service enables Scheduled Events, which takes IMDS up to two minutes."""
@@ -77,6 +82,7 @@ class Poller:
         approvals: what a policy or an operator wants approved.
         journal: what was seen before, and where what is seen now is kept.
         delivery: delivers the spans that the journal holds; None without tracing.
+        alerts: pushes the alerts of this VM's events; None without an Alertmanager.
         clock: this machine's clock.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where transitions and failures are logged.
@@ -89,6 +95,7 @@ class Poller:
         approvals: ApprovalScheduler,
         journal: Journal,
         delivery: SpanDelivery | None,
+        alerts: "AlertPush | None",
         clock: Clock,
         wait: Callable[[float], bool],
         log: logging.Logger,
@@ -98,6 +105,7 @@ class Poller:
         self._approvals = approvals
         self._journal = journal
         self._delivery = delivery
+        self._alerts = alerts
         self._clock = clock
         self._log = log
         self._event_log = EventLog(log)
@@ -302,6 +310,10 @@ class Poller:
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
         )
+        if self._alerts is not None:
+            shown = [event.event_id for event in document.events]
+            scale_set = self._identity.scale_set if self._identity else ""
+            self._alerts.update(known.current, self.snapshot.recent, shown, scale_set)
 
     def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
         """Journal that ``known`` is what is known after ``changes``, then log; return the snapshot that says so."""
@@ -452,4 +464,15 @@ class Poller:
         deliveries = Deliveries()
         if self._delivery is not None:
             deliveries = Deliveries(self._delivery.exported, self._delivery.failed, self._journal.spans_queued())
-        self.snapshot = replace(self.snapshot, polls=polls, journal=self._journal.state, deliveries=deliveries)
+        state = self._journal.state
+        self.snapshot = replace(
+            self.snapshot, polls=polls, journal=state, deliveries=deliveries, pushes=self._pushes(polls)
+        )
+
+    def _pushes(self, polls: Polls) -> Pushes:
+        """Let pushing know whether IMDS answers; return how it fares, the same object while nothing has changed."""
+        if self._alerts is None:
+            return self.snapshot.pushes
+        self._alerts.is_seeing = polls.up
+        pushes = self._alerts.pushes
+        return self.snapshot.pushes if pushes == self.snapshot.pushes else pushes

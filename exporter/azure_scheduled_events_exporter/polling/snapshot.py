@@ -6,6 +6,7 @@ Readers never lock and never wait: they take the newest :class:`Snapshot` and ke
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -71,6 +72,7 @@ class Snapshot:
         approval_requests: requests to approve so far, by how IMDS took them.
         journal: whether they are on disk.
         deliveries: how trace spans fare.
+        pushes: how alerts fare that are pushed to Alertmanager.
     """
 
     poll_interval: float = 1.0
@@ -87,3 +89,4 @@ class Snapshot:
     approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)
+    pushes: Pushes = field(default_factory=Pushes)

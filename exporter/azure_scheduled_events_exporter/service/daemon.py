@@ -1,7 +1,7 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and handles signals. One thread polls, one asks for this VM's name until it is known, and
-one delivers spans. They share only the snapshot that the poller publishes.
+The main thread serves HTTP and handles signals. One thread polls, one asks for this VM's name until it is known, one
+delivers spans, and one for each Alertmanager pushes alerts. They share only the snapshot that the poller publishes.
 """
 
 import asyncio
@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import DISCOVER, Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped, UsageError
 from azure_scheduled_events_exporter.http_server.connection import AccessControl
+from azure_scheduled_events_exporter.http_server.messages import Request
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
@@ -35,6 +37,10 @@ from azure_scheduled_events_exporter.web.status_line import one_line
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
 from .sd_notify import ServiceManager, keep_notifying
+
+if TYPE_CHECKING:
+    from azure_scheduled_events_exporter.alertmanager.push import AlertPush
+    from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
 
 _IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds between attempts; the last one repeats
 _IDENTITY_HEAD_START = 1.0
@@ -76,6 +82,9 @@ class Exporter:
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log)
+        self._clock = clock or system_clock()
+        self._scrapes: Scrapes | None = None
+        self._alerts = self._alert_push(config) if config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
         self.poller = Poller(
@@ -84,15 +93,18 @@ class Exporter:
             ApprovalScheduler(config.approval_policy, log),
             self.journal,
             self._delivery,
-            clock or system_clock(),
+            self._alerts,
+            self._clock,
             self._wait,
             log,
         )
 
     def start(self) -> None:
-        """Start the threads that learn this VM's name, poll, and deliver spans."""
-        for work in (self._learn_identity, self._poll, self._trace):
-            thread = threading.Thread(target=self._guarded, args=(work,), name=work.__name__.strip("_"), daemon=True)
+        """Start the threads that learn this VM's name, poll, deliver spans, and push alerts."""
+        pushing = [worker.run for worker in self._alerts.workers] if self._alerts else []
+        for work in (self._learn_identity, self._poll, self._trace, *pushing):
+            name = "push" if work in pushing else work.__name__.strip("_")
+            thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -102,12 +114,27 @@ class Exporter:
         self._polling_client.stop()
         self._identity_client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
+        if self._alerts:
+            self._alerts.stop()
         if self._delivery:
             self._delivery.stop(self.poller.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         self.poller.record_heartbeat()
         self.journal.close()
+
+    def scraped(self, request: Request) -> None:
+        """Take note of a request for metrics."""
+        if self._scrapes is not None:
+            self._scrapes.seen(request.client, request.headers, self._clock.now().monotonic)
+
+    def _alert_push(self, config: Config) -> "AlertPush":
+        from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes  # noqa: PLC0415 - only with an Alertmanager
+
+        from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
+
+        self._scrapes = Scrapes(self.journal.scrape_interval(), self._clock.now().monotonic)
+        return alert_push(config, self.journal, self._scrapes, self._clock.now, self._log)
 
     def _wait(self, seconds: float) -> bool:
         return self._ending.wait(max(0.0, seconds))
@@ -233,7 +260,7 @@ async def _serve(
 
     exporter.failed = failed
     _on_signals(loop, ending.set)
-    pages = routes(lambda: exporter.poller.snapshot, config.web_telemetry_path)
+    pages = routes(lambda: exporter.poller.snapshot, config.web_telemetry_path, exporter.scraped)
     server = Server(config.web_listen_address, pages, access=access, log=log)
     await server.start()
     log.info(

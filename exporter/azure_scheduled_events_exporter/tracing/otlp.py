@@ -4,12 +4,9 @@ Must not decide what becomes of the spans afterwards (``tracing.delivery``). Imp
 some 15 MiB of memory.
 """
 
-import contextlib
 import logging
-import socket
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -34,6 +31,7 @@ from opentelemetry.semconv.attributes import service_attributes
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
 
 from .delivery import ALL, LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
 
@@ -116,26 +114,23 @@ class _Ids(IdGenerator):
         return self.span
 
 
-class CollectorAdapter(requests.adapters.HTTPAdapter):
+class CollectorAdapter(CutOffAdapter):
     """The transport adapter of the exporter's session: sends one request, and decides what the answer means.
 
     OpenTelemetry's exporter takes redirects and partial successes for success, and repeats a request for seconds, where
     a journal can wait for days. So it gets 200 for what the collector has accepted, and 400, which it neither repeats
     nor follows, for everything else, an answer that never came included. :attr:`result` holds what was decided.
-
-    https://requests.readthedocs.io/en/latest/user/advanced/#transport-adapters
     """
 
     def __init__(self) -> None:
-        super().__init__(pool_connections=1, pool_maxsize=1)
+        super().__init__()
         self.timeout: float | None = None  # seconds for the whole exchange; None as the exporter is configured
         self.result: ExportResult | None = None
-        self._connection: Any = None
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
         """Send ``request`` and return an answer for the exporter; never raises for a network or collector."""
         seconds = self.timeout or kwargs.get("timeout")
-        deadline = _Deadline(seconds, self._cut_off)
+        deadline = Deadline(seconds, self.cut_off)
         try:
             with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": seconds}) as response:
                 result = _judge(response)
@@ -148,60 +143,6 @@ class CollectorAdapter(requests.adapters.HTTPAdapter):
         reply.status_code = HTTPStatus.OK if result.settled and not result.rejected else HTTPStatus.BAD_REQUEST
         reply.request, reply.url, reply.raw = request, request.url or "", BytesIO()
         return reply
-
-    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
-        """Return the pool for a request, with connections that can be cut off."""
-        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        if pool.num_connections == 0:
-            pool.ConnectionCls = _watched(pool.ConnectionCls, self)
-        return pool
-
-    def watch(self, connection: object) -> None:
-        """Remember the connection in use, so that it can be closed at the deadline."""
-        self._connection = connection
-
-    def _cut_off(self) -> None:
-        """End the exchange, whatever it waits for, also in the middle of a TLS handshake."""
-        opened = getattr(self._connection, "sock", None)
-        if opened is not None:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(opened, socket.SHUT_RDWR)
-
-
-def _watched(connection_class: Any, adapter: CollectorAdapter) -> Any:  # noqa: ANN401 - a class that requests chose
-    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, that reports itself to ``adapter``."""
-
-    class Connection(connection_class):  # type: ignore[misc]
-        def connect(self) -> None:
-            adapter.watch(self)
-            super().connect()
-
-    return Connection
-
-
-class _Deadline:
-    """Calls ``cut_off`` after so many seconds, unless the block has ended by then.
-
-    The time limits of sockets start again with each byte, so a collector that sends byte by byte meets none of them.
-    """
-
-    def __init__(self, seconds: float | None, cut_off: Callable[[], None]) -> None:
-        self.passed = False
-        self._cut_off = cut_off
-        self._timer = None if seconds is None else threading.Timer(seconds, self._pass)
-
-    def __enter__(self) -> None:
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
-
-    def __exit__(self, *_: object) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _pass(self) -> None:
-        self.passed = True
-        self._cut_off()
 
 
 def _judge(response: requests.Response) -> ExportResult:

@@ -205,11 +205,14 @@ def test_the_exporter_takes_its_configuration(charts: dict[str, list[Manifest]],
     manifests, values = charts[name], values_of(name)
 
     def here(text: str) -> str:
-        return text.replace(f"{ETC}/config", str(tmp_path)).replace(f"{ETC}/web", str(tmp_path))
+        for folder in ("config", "web", "alertmanager"):
+            text = text.replace(f"{ETC}/{folder}", str(tmp_path))
+        return text
 
     for file, text in only(manifests, "ConfigMap")["data"].items():
         (tmp_path / file).write_text(here(text))
     (tmp_path / "web-config.yml").write_text("http_server_config: {http2: false}\n")  # in the user's Secret
+    (tmp_path / "http-config.yml").write_text("basic_auth: {username: vm, password: test}\n")
     env = {each["name"]: here(each["value"]) for each in container(manifests)["env"] if "value" in each}
     command, *flags = container(manifests)["args"]
     assert command == "run"
@@ -338,7 +341,7 @@ def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:
 
 
 def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
-    """A pod with its own address may reach the metadata service, the collector and DNS; there is none on the node's."""
+    """A pod with its own address may reach IMDS, collector, Alertmanager and DNS; there is none on the node's."""
     assert not of_kind(charts["defaults"], "NetworkPolicy")
     manifest = only(charts["pod-network"], "NetworkPolicy")
     spec = manifest["spec"]
@@ -347,7 +350,10 @@ def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
     azure, collector, more = spec["egress"]
     assert azure["to"] == [{"ipBlock": {"cidr": "169.254.169.254/32"}}]
     assert azure["ports"] == [{"port": 80, "protocol": "TCP"}]
-    assert {(each["port"], each["protocol"]) for each in collector["ports"]} == {(443, "TCP"), (53, "UDP"), (53, "TCP")}
+    assert {(each["port"], each["protocol"]) for each in collector["ports"]} == {
+        *((443, "TCP"), (9093, "TCP")),
+        *((53, "UDP"), (53, "TCP")),
+    }
     assert more["to"] == [{"ipBlock": {"cidr": "10.0.0.9/32"}}]
     (ingress,) = spec["ingress"]
     assert ingress["ports"] == [{"port": "metrics", "protocol": "TCP"}]

@@ -16,7 +16,10 @@ from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.core.document import API_VERSIONS
 from support.charts import CHART, helm
 
-CHART_OWNS = {"web.listen-address", "journal.path", "web.config.file", "instance.name", "process.user"}
+CHART_OWNS = {
+    *("web.listen-address", "journal.path", "web.config.file", "alertmanager.http-config.file", "alerts.values"),
+    *("instance.name", "process.user"),
+}
 """Flags that values set in another way; a name would be the same on every node, and the pod is never root."""
 
 
@@ -43,7 +46,7 @@ def test_schema_and_values_name_the_same() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
 
     def keys(node: dict[str, Any], known: dict[str, Any], path: str) -> Iterator[str]:
-        if "properties" not in known or path in {"config", "approvalPolicy"}:
+        if "properties" not in known or path in {"config", "approvalPolicy", "alertsValues"}:
             yield path
             return
         assert known["additionalProperties"] is False, path

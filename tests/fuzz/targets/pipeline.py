@@ -116,7 +116,9 @@ class _Run:
         delivery = SpanDelivery(self.journal, _Nobody(), self.log)
         approvals = ApprovalScheduler(_POLICY, self.log)
         settings = Settings(1.0, 10.0, None, trace_peers=True)
-        return Poller(settings, self.wire, approvals, self.journal, delivery, self.clock, lambda _: True, self.log)
+        return Poller(
+            settings, self.wire, approvals, self.journal, delivery, None, self.clock, lambda _: True, self.log
+        )
 
     def step(self, part: bytes) -> None:
         self.wire.does, self.wire.body = part[0] if part else 0, part[1:]

@@ -466,6 +466,21 @@ FIRING = (
         },
     ),
     Story(
+        "Alertmanager does not accept what the exporter pushes",
+        (Exporter(more={"alertmanager_up": lambda now: now < 60}),),
+        fires={
+            ("AzureScheduledEventAlertsNotPushed", 390): (
+                Firing(
+                    watcher(),
+                    "Alertmanager does not accept alerts of an exporter.",
+                    "vmss_0:10169 cannot push alerts to every Alertmanager that it is to push to: "
+                    "its events page only by scrapes and rules.",
+                    "exporter",
+                ),
+            )
+        },
+    ),
+    Story(
         "the collector takes no spans",
         (Exporter(more={"spans_queued": lambda now: 250 if now >= 60 else 20}),),
         fires={

@@ -82,9 +82,9 @@ class Receiver:
 class Alertmanager(Program):
     """Debian's Alertmanager with the generated configuration of ``settings``."""
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    def __init__(self, folder: Path, settings: Settings, port: int = 0) -> None:
         write(folder, "alertmanager/", settings)
-        port = free_port()
+        port = port or free_port()
         self.url = f"http://127.0.0.1:{port}"
         super().__init__(
             [

@@ -1,5 +1,6 @@
 """Cases that are played from the simulator to the pager, whatever evaluates the rules."""
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -55,6 +56,7 @@ class Case:
     restart: bool = False
     events: tuple[PlannedEvent, ...] | None = None
     vms: int = 0
+    pushes: bool = False  # whether its exporters push their alerts themselves
 
 
 def scenario(case: Case) -> Scenario:
@@ -72,11 +74,19 @@ def scenario(case: Case) -> Scenario:
     return replace(found, vms=tuple(replace(vm, scale_set=case.name, zone=case.name) for vm in found.vms))
 
 
+def pushing(folder: Path, alertmanager: str, values: Mapping[str, str] = VALUES) -> tuple[str, ...]:
+    """Return the flags of an exporter that pushes to ``alertmanager`` what rules with ``values`` would send."""
+    file = folder / "values.yaml"
+    file.write_text("".join(f"{name}: {value}\n" for name, value in values.items()))
+    return "--alertmanager.url", alertmanager, "--alerts.values", str(file)
+
+
 class Play:
     """One case that is being played: a simulator and the exporters of its VMs."""
 
-    def __init__(self, case: Case, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, case: Case, folder: Path, stack: ExitStack, alertmanager: str = "") -> None:
         self.case = case
+        self._pushing = pushing(folder, alertmanager) if case.pushes else ()
         self._folder = folder
         self._stack = stack
         self.simulator = stack.enter_context(
@@ -96,7 +106,7 @@ class Play:
     def _start(self, number: int, *flags: str) -> Exporter:
         name = f"vmss_{number}"
         output = self._folder / f"{self.case.name}-{number}{'-again' * bool(flags)}.log"
-        given = ("--instance.name", name, "--poll.interval", "500ms", *flags)
+        given = ("--instance.name", name, "--poll.interval", "500ms", *self._pushing, *flags)
         return self._stack.enter_context(Exporter(self.simulator.vm_url(name), output, *given))
 
     @property

@@ -22,6 +22,11 @@ QUIET = (
     Story("nothing happens", (Exporter(), Exporter("vmss_1")), quiet=EVENTS_QUIET),
     Story("a journal is kept in memory because its owner wants it", (Exporter(),), quiet=EVENTS_QUIET),
     Story(
+        "Alertmanager is restarted, and the exporter's next push is accepted",
+        (Exporter(more={"alertmanager_up": lambda now: not 300 <= now < 420}),),
+        quiet=EVENTS_QUIET,
+    ),
+    Story(
         "an exporter restart: its first scrape comes before its first poll",
         one(Seen(started=930, gone=1200), fresh=((300, 310), (950, 960))),
         quiet=REBOOT_ONLY,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig, load
 from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError
-from azure_scheduled_events_exporter.doctor.http_config import HttpConfig, load
 from azure_scheduled_events_exporter.doctor.local.machine import proxy_for
 from azure_scheduled_events_exporter.errors import UsageError
 from support.doctor.doctor_chain import Canned

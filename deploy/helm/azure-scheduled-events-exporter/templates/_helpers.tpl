@@ -52,6 +52,12 @@ web.config.file: {{ printf "%s/web/web-config.yml" (include "exporter.etc" .) | 
 {{- if .Values.approvalPolicy }}
 approval.policy: {{ printf "%s/config/policy.yaml" (include "exporter.etc" .) | quote }}
 {{- end }}
+{{- if .Values.alertmanager.secretName }}
+alertmanager.http-config.file: {{ printf "%s/alertmanager/http-config.yml" (include "exporter.etc" .) | quote }}
+{{- end }}
+{{- if .Values.alertsValues }}
+alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" .) | quote }}
+{{- end }}
 {{- range $flag, $value := .Values.config }}
 {{ $flag }}: {{ $value | quote }}
 {{- end }}
@@ -70,9 +76,18 @@ httpGet:
 {{- end -}}
 {{- end -}}
 
-{{/* The collector's port: that of the URL, else its scheme's. */}}
-{{- define "exporter.collectorPort" -}}
-{{- $url := urlParse (get .Values.config "otlp.endpoint") -}}
+{{/* The ports to send to, as a JSON object: of the collector and of every Alertmanager. */}}
+{{- define "exporter.egressPorts" -}}
+{{- $ports := dict -}}
+{{- range $url := concat (list (get .Values.config "otlp.endpoint")) (splitList "," (get .Values.config "alertmanager.url")) -}}
+{{- with trim $url }}{{ $_ := set $ports (include "exporter.portOf" .) "" }}{{ end -}}
+{{- end -}}
+{{- toJson $ports -}}
+{{- end -}}
+
+{{/* The port of a URL, else its scheme's. */}}
+{{- define "exporter.portOf" -}}
+{{- $url := urlParse . -}}
 {{- $port := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
 {{- $port | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end -}}

@@ -1,0 +1,53 @@
+"""The alerts that exporters push to Alertmanager themselves, as the exporter reads them.
+
+Each is the alert of a rule in ``rules``: same name, labels and texts. Which of them an event raises is decided in the
+exporter (``azure_scheduled_events_exporter.alertmanager``), as the rules' expressions decide it in Prometheus. Only
+alerts that announce an event are pushed: each has at most one of them.
+"""
+
+import json
+from typing import Any
+
+from .prometheus import dashboard_url, runbook_url
+from .rules.event_alerts import event_group
+from .rules.life_alerts import life_group
+from .rules.rule import PREFIX, VMS, Alert
+from .settings import Settings
+
+DEGRADED_HOST = f"{PREFIX}DegradedHost"
+_SETTINGS = (
+    "memory",
+    "longest",
+    "scrape.interval",
+    "evaluation.interval",
+    "degraded-host.notice",
+    "freeze.short",
+)
+
+
+def pushed_alerts(settings: Settings) -> str:
+    """Return them as JSON: by name, each with labels and annotations, and what decides between them in seconds."""
+    alerts = (*event_group(settings).alerts(), *(each for each in life_group(settings).alerts() if _announces(each)))
+    content = {
+        "seconds": {name: settings.seconds(name) for name in _SETTINGS},
+        "alerts": {alert.name: _alert(alert, settings) for alert in alerts},
+    }
+    return json.dumps(content, indent=2, sort_keys=True) + "\n"
+
+
+def _announces(alert: Alert) -> bool:
+    return alert.name == DEGRADED_HOST
+
+
+def _alert(alert: Alert, settings: Settings) -> dict[str, Any]:
+    vms = {"vms": VMS} if VMS in alert.description else {}
+    return {
+        "labels": alert.all_labels(),
+        "annotations": {
+            "summary": alert.summary,
+            "description": alert.description,
+            **vms,
+            "runbook_url": runbook_url(alert, settings),
+            "dashboard_url": dashboard_url(alert, settings),
+        },
+    }

@@ -1,0 +1,49 @@
+"""The alerts that can be pushed, as the rules' generator wrote them: labels, texts and thresholds. Reads no file."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AlertText:
+    """What a rule says of its alert: labels besides name and event, and annotations with their placeholders."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Alerts by name, and the settings that they share with the rules, in seconds.
+
+    Attributes:
+        memory: how long an event is remembered after the last exporter that showed it stopped answering.
+        longest: how long a VM may be away for an event that has started.
+        scrape_interval: between scrapes, as the rules assume it; evaluation_interval: between their evaluations.
+        degraded_host_notice: more notice than this means a degraded host.
+        short_freeze: shorter announced freezes only show.
+    """
+
+    alerts: Mapping[str, AlertText]
+    memory: float
+    longest: float
+    scrape_interval: float
+    evaluation_interval: float
+    degraded_host_notice: float
+    short_freeze: float
+
+
+def parse_catalog(text: str) -> Catalog:
+    """Return the catalog that ``text``, generated JSON, holds."""
+    content = json.loads(text)
+    seconds = content["seconds"]
+    return Catalog(
+        {name: AlertText(each["labels"], each["annotations"]) for name, each in content["alerts"].items()},
+        memory=seconds["memory"],
+        longest=seconds["longest"],
+        scrape_interval=seconds["scrape.interval"],
+        evaluation_interval=seconds["evaluation.interval"],
+        degraded_host_notice=seconds["degraded-host.notice"],
+        short_freeze=seconds["freeze.short"],
+    )

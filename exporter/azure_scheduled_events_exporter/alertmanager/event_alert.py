@@ -1,0 +1,91 @@
+"""Which alert an event of this VM raises: the decisions of the rules' expressions, made from what the exporter knows.
+
+Pure. A test compares every alert with what the rules make of the same metrics.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from azure_scheduled_events_exporter.core.document import EventSource
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+
+from .catalog import Catalog
+from .texts import render
+
+PREFIX = "AzureScheduledEvent"
+_BY_SOURCE = frozenset({EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT})
+_WITHOUT_NOTICE = frozenset({EventType.REDEPLOY, EventType.REBOOT})
+_DELETING = frozenset({EventType.PREEMPT, EventType.TERMINATE})
+
+Identity = frozenset[tuple[str, str]]
+"""All labels of an alert: Alertmanager takes alerts with equal labels for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventAlert:
+    """One alert.
+
+    Attributes:
+        labels: all of them; annotations: as they are now.
+        starts_at: seconds since the epoch.
+        hold: seconds for which Alertmanager is to keep it without hearing of it again.
+    """
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    starts_at: float
+    hold: float
+
+    @property
+    def identity(self) -> Identity:
+        """What makes it the same alert as another one."""
+        return frozenset(self.labels.items())
+
+
+def event_alert(
+    life: Lifecycle, scale_set: str, catalog: Catalog, extra: Mapping[str, str], now: float
+) -> EventAlert | None:
+    """Return the alert of ``life`` at wall-clock time ``now`` with the labels ``extra``; None if it has none yet."""
+    name = _name(life, catalog, now)
+    if name is None:
+        return None
+    text = catalog.alerts[name]
+    own = {
+        "alertname": name,
+        "event_id": life.event_id,
+        "event_type": life.event.event_type,
+        **text.labels,
+    }
+    labels = {label: value for label, value in {**extra, **own}.items() if value}
+    annotations = render(text.annotations, life, scale_set, labels, now)
+    return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog))
+
+
+def _name(life: Lifecycle, catalog: Catalog, now: float) -> str | None:
+    event, started = life.event, life.state is State.STARTED
+    if not started and life.not_before is not None and life.not_before - now > catalog.degraded_host_notice:
+        return f"{PREFIX}DegradedHost"
+    if event.event_type == EventType.FREEZE:
+        is_short = event.duration_seconds is not None and event.duration_seconds < catalog.short_freeze
+        return f"{PREFIX}{'Short' if is_short else ''}Freeze"
+    if event.event_type in _BY_SOURCE:
+        return _by_source(life, catalog, now)
+    return f"{PREFIX}{event.event_type if event.event_type in EVENT_FACTS else 'UnknownType'}"
+
+
+def _by_source(life: Lifecycle, catalog: Catalog, now: float) -> str | None:
+    event = life.event
+    if event.source == EventSource.USER:
+        return f"{PREFIX}{event.event_type}Requested"
+    if not event.source and now - life.first_seen.wall < 2 * catalog.scrape_interval:
+        return None  # the api-version may hide the source: an exporter with another one has its turn, as in the rules
+    if event.event_type in _WITHOUT_NOTICE and not life.announced and not life.approved_here:
+        return f"{PREFIX}WithoutNotice"
+    return f"{PREFIX}{event.event_type}"
+
+
+def _hold(life: Lifecycle, catalog: Catalog) -> float:
+    """A VM may be away for an event that has started, unless the event deletes it."""
+    is_away = life.state is State.STARTED and life.event.event_type not in _DELETING
+    return max(catalog.longest, catalog.memory) if is_away else catalog.memory

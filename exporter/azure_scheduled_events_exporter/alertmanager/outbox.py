@@ -1,0 +1,149 @@
+"""What one Alertmanager is to be sent, and when: the alerts that hold, and those that are over.
+
+An alert that holds is sent again and again, so that a restarted Alertmanager has it too. One that is over is sent as
+resolved, also again for a while, since Alertmanager keeps alerts in memory and notifies at its own intervals. There is
+an entry for an event only. Pure: times are handed in.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .event_alert import EventAlert, Identity
+
+RESEND_SECONDS = 15.0
+"""Between two posts of an alert that holds."""
+
+RESOLVED_SECONDS = 900.0
+"""For how long a resolved alert is sent again, as Prometheus does it."""
+
+_RESOLVED_MARGIN_SECONDS = 3.0
+"""Alertmanager takes an end for one only if it lies in the past by its own clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """An alert that holds; ``confirmed`` if a document of this run of the exporter has shown its event."""
+
+    alert: EventAlert
+    confirmed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An alert of an event that ended so many seconds ago."""
+
+    alert: EventAlert
+    seconds_ago: float
+
+
+@dataclass(slots=True)
+class Entry:
+    """One alert. Times with ``_at`` are monotonic seconds, except for ``ended_wall``.
+
+    Attributes:
+        due_at: when to send it next.
+        confirmed: whether a document of this run has shown its event.
+        was_accepted: whether Alertmanager has accepted it while it held.
+        ended_at: since when it is over, None while it holds; ended_wall: the same in seconds since the epoch.
+        is_reported: whether Alertmanager has accepted it as it is now: holding, or over.
+    """
+
+    alert: EventAlert
+    due_at: float
+    confirmed: bool
+    was_accepted: bool = False
+    ended_at: float | None = None
+    ended_wall: float = 0.0
+    is_reported: bool = False
+
+    def ends_at(self, wall: float) -> float:
+        """Return until when Alertmanager is to keep it, in seconds since the epoch, if it is sent at ``wall``."""
+        return wall + self.alert.hold if self.ended_at is None else self.ended_wall - _RESOLVED_MARGIN_SECONDS
+
+    def end(self, now: float, wall: float) -> None:
+        """Take note that it is over."""
+        self.ended_at, self.ended_wall, self.due_at, self.is_reported = now, wall, now, False
+
+
+class Outbox:
+    """The entries of one Alertmanager."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Identity, Entry] = {}
+        self._began = False
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def refresh(self, holding: Iterable[Holding], ended: Iterable[Ended], now: float, wall: float) -> None:
+        """Take note of the alerts that hold now; an entry that is not among them is over.
+
+        The first time, events that ended before a restart of the exporter are sent as over.
+        """
+        current = {each.alert.identity: each for each in holding}
+        for identity, each in current.items():
+            self._hold(identity, each, now)
+        for identity, entry in list(self._entries.items()):
+            if identity in current or entry.ended_at is not None:
+                continue
+            if entry.confirmed:
+                entry.end(now, wall)
+            else:
+                del self._entries[identity]  # it was another VM's, whose journal this VM's image contained
+        if not self._began:
+            self._began = True
+            self._add_ended(ended, now, wall)
+
+    def _hold(self, identity: Identity, holding: Holding, now: float) -> None:
+        alert, entry = holding.alert, self._entries.get(identity)
+        if entry is None:
+            # One that no document has shown yet was posted before the restart, if at all.
+            self._entries[identity] = Entry(alert, now, holding.confirmed, was_accepted=not holding.confirmed)
+            return
+        is_news = entry.ended_at is not None or alert.hold != entry.alert.hold
+        entry.alert, entry.confirmed = alert, entry.confirmed or holding.confirmed
+        if is_news:
+            entry.ended_at, entry.due_at, entry.is_reported = None, now, False
+
+    def _add_ended(self, ended: Iterable[Ended], now: float, wall: float) -> None:
+        for each in ended:
+            identity = each.alert.identity
+            if each.seconds_ago < each.alert.hold and identity not in self._entries:
+                entry = self._entries[identity] = Entry(each.alert, now, confirmed=True)
+                entry.end(now - each.seconds_ago, wall - each.seconds_ago)
+
+    def due(self, now: float, settling: float) -> list[Entry]:
+        """Return what is to be sent now; an alert is over only ``settling`` seconds after the end of its event."""
+        self._forget(now)
+        return [entry for entry in self._entries.values() if self._due_at(entry, settling) <= now]
+
+    def wait(self, now: float, settling: float) -> float | None:
+        """Return in how many seconds something is due; None if nothing is."""
+        moments = [self._due_at(entry, settling) for entry in self._entries.values()]
+        return max(0.0, min(moments) - now) if moments else None
+
+    def sent(self, entries: Iterable[Entry], now: float, *, accepted: bool) -> None:
+        """Take note that ``entries`` were sent."""
+        for entry in entries:
+            entry.due_at = now + RESEND_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+            if accepted:
+                entry.is_reported = True
+                entry.was_accepted = entry.was_accepted or entry.ended_at is None
+
+    def unreported(self) -> bool:
+        """Return whether Alertmanager does not know of an alert, or of its end."""
+        return any(not entry.is_reported for entry in self._entries.values())
+
+    @staticmethod
+    def _due_at(entry: Entry, settling: float) -> float:
+        return entry.due_at if entry.ended_at is None else max(entry.due_at, entry.ended_at + settling)
+
+    def _forget(self, now: float) -> None:
+        """Drop what is over and known to be, or what Alertmanager has dropped by itself."""
+        for identity, entry in list(self._entries.items()):
+            if entry.ended_at is None:
+                continue
+            kept = RESOLVED_SECONDS if entry.is_reported else max(RESOLVED_SECONDS, entry.alert.hold)
+            if now - entry.ended_at > kept:
+                del self._entries[identity]

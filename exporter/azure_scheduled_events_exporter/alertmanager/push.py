@@ -1,0 +1,264 @@
+"""Delivery of alerts: from what the poller knows to every Alertmanager, each in a thread of its own.
+
+Decides when to send, and when to try again. An Alertmanager that is away, slow or refusing delays nothing but itself.
+
+What an end needs. Alertmanager takes the newest word for an alert: an end by anybody ends it, and a post that still
+holds begins it again. So an exporter must not end what somebody else still posts. Other exporters of the event see its
+end within a poll, and one that cannot reach IMDS prolongs only what Alertmanager still shows. A Prometheus posts until
+it has scraped the end and evaluated its rules, so the end waits for as long as that takes (:meth:`AlertPush.settling`);
+without one it is sent at once.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.logs import facts
+
+from .catalog import Catalog
+from .event_alert import event_alert
+from .outbox import Ended, Entry, Holding, Outbox
+from .pushes import Pushes, PushOutcome, no_alerts
+from .scrapes import Scrapes
+from .sender import AlertmanagerClient, Posted, PushResult
+
+BATCH = 64
+"""Alerts in one request, as Prometheus sends them."""
+
+_PROBE_SECONDS = 300.0
+"""Without an event, an empty post so often shows that the next one would be accepted."""
+
+_FIRST_RETRY_SECONDS = 1.0
+_LAST_RETRY_SECONDS = 30.0
+_AFTER_BUG_SECONDS = 60.0
+_CLOCK_TOLERANCE_SECONDS = 2.0
+_EVALUATIONS = 4
+_SETTLING_SLACK_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the poller knows: this VM's events, current and just ended, and its scale set."""
+
+    current: tuple[Lifecycle, ...]
+    ended: tuple[Lifecycle, ...]
+    confirmed: frozenset[str]
+    scale_set: str
+
+
+class AlertPush:
+    """Pushes the alerts of this VM's events.
+
+    Args:
+        clients: one for each Alertmanager.
+        catalog: the alerts.
+        labels: added to every alert, as ``external_labels`` of a Prometheus.
+        scrapes: who scrapes this exporter.
+        remember: keeps the interval of scrapes for the next run.
+        clock: returns the time.
+        log: where trouble with an Alertmanager is reported.
+    """
+
+    def __init__(
+        self,
+        clients: Sequence[AlertmanagerClient],
+        catalog: Catalog,
+        labels: Mapping[str, str],
+        scrapes: Scrapes,
+        remember: Callable[[float], None],
+        clock: Callable[[], Timestamp],
+        log: logging.Logger,
+    ) -> None:
+        self._catalog = catalog
+        self._labels = labels
+        self._scrapes = scrapes
+        self._remember = remember
+        self._remembered = -1.0
+        self._clock = clock
+        self._view: _View | None = None
+        self.is_seeing = False
+        """Whether the last poll was answered."""
+        self.workers = [_Worker(self, client, clock, log) for client in clients]
+
+    @property
+    def pushes(self) -> Pushes:
+        """How it fares."""
+        alerts = no_alerts()
+        for worker in self.workers:
+            for outcome, count in worker.counts.items():
+                alerts[outcome] += count
+        return Pushes(all(worker.up for worker in self.workers), alerts)
+
+    def update(
+        self, current: Mapping[str, Lifecycle], recent: Sequence[Lifecycle], shown: Collection[str], scale_set: str
+    ) -> None:
+        """Take in what is known after a document that shows the events ``shown``; all of it is in the journal."""
+        confirmed = (self._view.confirmed if self._view else frozenset()) | frozenset(shown)
+        self._view = _View(
+            current=tuple(life for life in current.values() if life.scope is Scope.SELF),
+            ended=tuple(life for life in recent if life.scope is Scope.SELF),
+            confirmed=confirmed & current.keys(),
+            scale_set=scale_set,
+        )
+        for worker in self.workers:
+            worker.wake()
+        self._remember_scrapes()
+
+    def stop(self) -> None:
+        """End the threads. What is not sent is sent after the next start, from the journal."""
+        for worker in self.workers:
+            worker.stop()
+
+    def settling(self, now: float) -> float:
+        """Return how long after the end of an event a Prometheus may still post its alert; 0 without one."""
+        interval = self._scrapes.interval(now)
+        if not interval:
+            return 0.0
+        return interval + _EVALUATIONS * self._catalog.evaluation_interval + _SETTLING_SLACK_SECONDS
+
+    def refresh(self, outbox: Outbox, now: Timestamp) -> None:
+        """Tell ``outbox`` which alerts hold now: that depends on the time, too."""
+        view = self._view
+        if view is None:
+            return
+        holding = []
+        for life in view.current:
+            alert = event_alert(life, view.scale_set, self._catalog, self._labels, now.wall)
+            if alert is not None:
+                holding.append(Holding(alert, life.event_id in view.confirmed))
+        outbox.refresh(holding, self._ended(view, now), now.monotonic, now.wall)
+
+    def _ended(self, view: _View, now: Timestamp) -> list[Ended]:
+        ended = []
+        for life in view.ended:
+            if life.ended_at is None:
+                continue
+            alert = event_alert(life, view.scale_set, self._catalog, self._labels, life.ended_at.wall)
+            if alert is not None:
+                ended.append(Ended(alert, now.since(life.ended_at)))
+        return ended
+
+    def _remember_scrapes(self) -> None:
+        interval = self._scrapes.interval(self._clock().monotonic)
+        if abs(interval - self._remembered) > 1 + 0.2 * self._remembered:
+            self._remembered = interval
+            self._remember(interval)
+
+
+class _Worker:
+    """Delivers to one Alertmanager; :meth:`run` is a thread."""
+
+    def __init__(
+        self, push: AlertPush, client: AlertmanagerClient, clock: Callable[[], Timestamp], log: logging.Logger
+    ) -> None:
+        self._push = push
+        self._client = client
+        self._clock = clock
+        self._log = log
+        self._news = threading.Event()
+        self._stopping = threading.Event()
+        self._outbox = Outbox()
+        self._probe_at = 0.0
+        self._pause = _FIRST_RETRY_SECONDS
+        self._offset = 0.0
+        self._trouble = ""
+        self.up = False
+        self.counts = no_alerts()
+
+    def wake(self) -> None:
+        """Report news: they are sent at once, even while a retry waits."""
+        self._news.set()
+
+    def stop(self) -> None:
+        """End :meth:`run`, and the request that is under way."""
+        self._stopping.set()
+        self._news.set()
+        self._client.stop()
+
+    def run(self) -> None:
+        """Deliver until :meth:`stop`."""
+        self._probe_at = self._clock().monotonic
+        while not self._stopping.is_set():
+            try:
+                self._news.clear()
+                if not self._stopping.is_set():
+                    self._news.wait(self._deliver())
+            except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
+                self._log.exception("pushing alerts failed; retrying", extra=facts(seconds=_AFTER_BUG_SECONDS))
+                self._stopping.wait(_AFTER_BUG_SECONDS)
+
+    def _deliver(self) -> float:
+        """Send what is due; return how long to wait then."""
+        now = self._clock()
+        self._push.refresh(self._outbox, now)
+        settling = self._push.settling(now.monotonic)
+        due = self._sendable(self._outbox.due(now.monotonic, settling), now.monotonic)[:BATCH]
+        if due or now.monotonic >= self._probe_at:
+            posted = [Posted(entry.alert, entry.ends_at(now.wall)) for entry in due]
+            result = self._client.push(posted, self._offset)
+            if self._stopping.is_set() or not self._took(result, due):
+                return self._backoff()
+            self._outbox.sent(due, self._clock().monotonic, accepted=True)
+            self._probe_at = self._clock().monotonic + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+        now = self._clock()
+        waits = [self._outbox.wait(now.monotonic, settling), self._probe_at - now.monotonic]
+        return max(0.0, min(wait for wait in waits if wait is not None))
+
+    def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
+        """Leave out what another exporter may have seen the end of, while this one cannot reach IMDS."""
+        sendable = []
+        for entry in entries:
+            knows = (self._push.is_seeing and entry.confirmed) or entry.ended_at is not None
+            if knows or not entry.was_accepted or self._client.shows(entry.alert):
+                sendable.append(entry)
+            else:
+                self._outbox.sent([entry], now, accepted=False)
+        return sendable
+
+    def _took(self, result: PushResult, due: Sequence[Entry]) -> bool:
+        """Count and log what became of ``due``; return whether it need not be repeated now."""
+        if result.clock_offset is not None:
+            is_off = abs(result.clock_offset) > _CLOCK_TOLERANCE_SECONDS
+            self._offset = result.clock_offset if is_off else 0.0
+        # An empty post may be refused for being empty: then Alertmanager was reached all the same.
+        is_probe = not due and result.outcome is PushOutcome.REJECTED and result.is_about_content
+        accepted = result.outcome is PushOutcome.ACCEPTED or is_probe
+        self.counts = {**self.counts, result.outcome: self.counts[result.outcome] + len(due)}
+        self.up = accepted
+        self._report(result, accepted=accepted)
+        if accepted:
+            self._pause = _FIRST_RETRY_SECONDS
+            for entry in due:
+                self._report_alert(entry)
+        return accepted
+
+    def _backoff(self) -> float:
+        """Return how long to wait; half of it is random, so that the VMs of a fleet do not retry together."""
+        pause, self._pause = self._pause, min(self._pause * 2, _LAST_RETRY_SECONDS)
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+    def _report(self, result: PushResult, *, accepted: bool) -> None:
+        """Log trouble when it begins, changes and ends."""
+        reason = "" if accepted else result.reason
+        if reason and reason != self._trouble:
+            what = f"alerts {'rejected by' if result.outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"
+            self._log.warning(f"{what} Alertmanager; retrying", extra=facts(url=self._client.shown, error=reason))
+        elif self._trouble and not reason:
+            self._log.info("Alertmanager accepts alerts again", extra=facts(url=self._client.shown))
+        self._trouble = reason
+
+    def _report_alert(self, entry: Entry) -> None:
+        if entry.is_reported:
+            return
+        labels = entry.alert.labels
+        self._log.info(
+            "alert pushed" if entry.ended_at is None else "alert resolved",
+            extra=facts(
+                url=self._client.shown, **{name: labels[name] for name in ("alertname", "event_id", "severity")}
+            ),
+        )

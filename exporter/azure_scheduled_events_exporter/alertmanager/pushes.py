@@ -1,0 +1,31 @@
+"""How pushing fares, as a snapshot holds it. Imported also without an Alertmanager, so it must stay small."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class PushOutcome(StrEnum):
+    """How Alertmanager took alerts: accepted, refused for good (a 3xx or 4xx), or no usable answer."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    ERROR = "error"
+
+
+def no_alerts() -> dict[PushOutcome, int]:
+    """Return the counts of an exporter that has pushed nothing."""
+    return dict.fromkeys(PushOutcome, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Pushes:
+    """The figures.
+
+    Attributes:
+        up: whether every Alertmanager accepted the last push; None without an Alertmanager.
+        alerts: alerts posted so far, by how Alertmanager took them.
+    """
+
+    up: bool | None = None
+    alerts: Mapping[PushOutcome, int] = field(default_factory=no_alerts)

@@ -1,0 +1,199 @@
+"""The HTTP client of one Alertmanager: one request in, and what its answer means.
+
+Must not decide what is sent or when it is sent again. Follows no redirect, keeps one deadline for a whole exchange,
+and shows no secret.
+
+Source: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
+"""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+import urllib3
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.errors import ExporterError, one_line
+from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
+from azure_scheduled_events_exporter.lean_requests import requests
+
+from .event_alert import EventAlert
+from .pushes import PushOutcome
+
+if TYPE_CHECKING:
+    from .http_config import HttpConfig
+
+TIMEOUT_SECONDS = 10.0
+_LARGEST_ANSWER = 1 << 20
+_PATH = "/api/v2/alerts"
+_ABOUT_CONTENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+@dataclass(frozen=True, slots=True)
+class PushResult:
+    """What became of a request.
+
+    Attributes:
+        outcome: how Alertmanager took it.
+        reason: for people, why it was not accepted.
+        clock_offset: seconds by which Alertmanager's clock is ahead of this machine's; None if unknown.
+        is_about_content: whether it was refused for what it says, not for who sent it or where.
+    """
+
+    outcome: PushOutcome
+    reason: str = ""
+    clock_offset: float | None = None
+    is_about_content: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """An alert as it is posted, which ends at ``ends_at`` (seconds since the epoch)."""
+
+    alert: EventAlert
+    ends_at: float
+
+
+class AlertmanagerClient:
+    """Requests to the Alertmanager at ``url``, which may carry ``user:password@``.
+
+    Args:
+        url: its base address.
+        http_config: the file that says how to authenticate and whom to trust; read before every request, since secrets
+            are renewed.
+    """
+
+    def __init__(self, url: str, http_config: str | None) -> None:
+        parts = urlsplit(url.rstrip("/"))
+        self.shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self._url = url.rstrip("/") + _PATH
+        self._http_config = http_config
+        self._config: HttpConfig | None = None
+        self._adapter = CutOffAdapter()
+        self._session = _session(self._adapter)
+        self._stopped = False
+
+    def push(self, alerts: Sequence[Posted], offset: float) -> PushResult:
+        """Post ``alerts``, whose times are of a clock that is ``offset`` behind Alertmanager's."""
+        body = json.dumps([_json(posted, offset) for posted in alerts]).encode()
+        return self._exchange("POST", body=body)[0]
+
+    def shows(self, alert: EventAlert) -> bool:
+        """Return whether Alertmanager holds ``alert`` as active now."""
+        filters = [("filter", f"{name}={json.dumps(value)}") for name, value in alert.labels.items()]
+        result, content = self._exchange("GET", params=filters)
+        try:
+            return result.outcome is PushOutcome.ACCEPTED and bool(json.loads(content))
+        except (ValueError, RecursionError):
+            return False
+
+    def stop(self) -> None:
+        """End the request that is under way; any thread may call."""
+        self._stopped = True
+        self._adapter.cut_off()
+
+    def _exchange(
+        self, method: str, body: bytes | None = None, params: Sequence[tuple[str, str]] = ()
+    ) -> tuple[PushResult, bytes]:
+        deadline = Deadline(TIMEOUT_SECONDS, self._adapter.cut_off)
+        try:
+            self._authenticate()
+            with deadline, self._send(method, body, params) as response:
+                content = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+                return _judge(response, content), content
+        except ExporterError as error:
+            return PushResult(PushOutcome.ERROR, str(error)), b""
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            reason = f"no whole answer within {TIMEOUT_SECONDS:g} s" if deadline.passed else _reason(error)
+            return PushResult(PushOutcome.ERROR, reason), b""
+
+    def _send(self, method: str, body: bytes | None, params: Sequence[tuple[str, str]]) -> requests.Response:
+        if self._stopped:
+            raise ConnectionAbortedError("the exporter is ending")
+        return self._session.request(
+            method, self._url, params=params, data=body, timeout=TIMEOUT_SECONDS, stream=True, allow_redirects=False
+        )
+
+    def _authenticate(self) -> None:
+        if self._http_config is None:
+            return
+        from . import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
+
+        config = http_config.load(Path(self._http_config))
+        if config == self._config:
+            return
+        self._session.close()
+        self._session = _session(self._adapter)
+        self._session.auth = config.user
+        self._session.verify = False if config.insecure else config.ca_file or True
+        self._session.cert = config.certificate
+        if config.authorization:
+            self._session.headers["Authorization"] = config.authorization
+        self._config = config
+
+
+def _session(adapter: CutOffAdapter) -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False  # no proxy, netrc or certificates from the environment
+    session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__}"
+    session.headers["Content-Type"] = "application/json"
+    session.mount("http://", adapter)
+    session.mount("https://", adapter)
+    return session
+
+
+def _json(posted: Posted, offset: float) -> dict[str, Any]:
+    alert = posted.alert
+    starts_at = min(alert.starts_at, posted.ends_at)
+    return {
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "startsAt": _time(starts_at + offset),
+        "endsAt": _time(posted.ends_at + offset),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _judge(response: requests.Response, content: bytes) -> PushResult:
+    status = response.status_code
+    offset = _offset(response.headers.get("Date", ""))
+    if status in range(200, 300):
+        return PushResult(PushOutcome.ACCEPTED, clock_offset=offset)
+    said = one_line(content[:4096].decode("utf-8", "replace"))
+    reason = f"answered {status}" + (f": {said}" if said else "")
+    if status in range(300, 400):
+        reason = f"answered {status}: a redirect is never followed; check --alertmanager.url"
+    is_refusal = status < HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.TOO_MANY_REQUESTS
+    outcome = PushOutcome.REJECTED if is_refusal else PushOutcome.ERROR
+    return PushResult(outcome, reason, offset, status in _ABOUT_CONTENT)
+
+
+def _offset(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp() - time.time()
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _reason(error: BaseException) -> str:
+    """Return the system's own words for a failure of the network or of TLS, without addresses."""
+    cause: BaseException | None = error
+    reason = type(error).__name__
+    for _ in range(10):
+        if cause is None:
+            break
+        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
+            reason = cause.strerror
+        inner = getattr(cause, "reason", None) or next((a for a in cause.args if isinstance(a, BaseException)), None)
+        cause = inner if isinstance(inner, BaseException) else cause.__cause__ or cause.__context__
+    return one_line(reason)

@@ -1,0 +1,143 @@
+"""Exporters and one Alertmanager are a whole paging chain: no Prometheus runs here."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from alerts import resolve
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from support.monitoring.paging import Alertmanager, Receiver, receivers
+from support.monitoring.plays import ENDED, SPEED, VALUES, Case, Play, page, pushing, ticket
+from support.programs import Exporter, eventually, fetch
+
+_REBOOT = PlannedEvent("Reboot", ("vmss_0", "vmss_1"), announced_at=60, notice=120, started_for=120)
+_OF_PEER = replace(_REBOOT, resources=("vmss_1",))
+ALONE = (
+    Case("spot-preempt", tickets=(*ticket("Preempt"),), speed=30, pushes=True),
+    Case("two-vms", pages=(*page("Reboot"),), events=(_REBOOT,), pushes=True),
+    Case("peer", events=(_OF_PEER,), exporters=1, pushes=True),
+)
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Alertmanager, Receiver]]:
+    """The team's Alertmanager and its pager."""
+    with Receiver() as receiver:
+        settings = resolve({**receivers(receiver.url), **VALUES})
+        with Alertmanager(tmp_path_factory.mktemp("alertmanager"), settings) as alertmanager:
+            yield alertmanager, receiver
+
+
+@pytest.fixture(scope="module")
+def played(team: tuple[Alertmanager, Receiver], tmp_path_factory: pytest.TempPathFactory) -> Receiver:
+    """All cases, played side by side into one Alertmanager."""
+    alertmanager, receiver = team
+    folder = tmp_path_factory.mktemp("alone")
+    with ExitStack() as stack:
+        plays = [Play(case, folder, stack, alertmanager.url) for case in ALONE]
+        for play in plays:
+            for number in range(play.case.exporters):
+                play.start(number)
+        for play in plays:
+            play.begin()
+        eventually(lambda: all(play.over for play in plays), "all scenarios are over", 120)
+        expected = sum(len(case.pages) + len(case.tickets) for case in ALONE)
+        eventually(lambda: len(receiver.webhooks()) >= expected, f"{expected} notifications")
+    return receiver
+
+
+@pytest.mark.parametrize("case", ALONE, ids=lambda case: case.name)
+def test_without_prometheus(case: Case, played: Receiver) -> None:
+    """An event is told once and resolved once, whatever it is and however many VMs it has; a peer's is not pushed."""
+    assert played.told("/pager", scale_set=case.name) == list(case.pages)
+    assert played.told("/tickets", scale_set=case.name) == list(case.tickets)
+
+
+class _Vm:
+    """One VM with a journal, whose exporter pushes to the team's Alertmanager."""
+
+    def __init__(self, name: str, folder: Path, alertmanager: Alertmanager, stack: ExitStack) -> None:
+        self.name = name
+        self._folder = folder
+        self._stack = stack
+        self._flags = (*pushing(folder, alertmanager.url), "--journal.path", str(folder / "journal"))
+        self._vm = VirtualMachine("vmss_0", scale_set=name)
+        self.simulator = stack.enter_context(Simulator(Scenario("waiting", "", (self._vm,), ()), speed=SPEED))
+        self.exporter = self.start()
+
+    def start(self) -> Exporter:
+        """Start the exporter."""
+        output = self._folder / f"{len(list(self._folder.glob('*.log')))}.log"
+        flags = ("--poll.interval", "200ms", *self._flags)
+        self.exporter = self._stack.enter_context(Exporter(self.simulator.url, output, *flags))
+        return self.exporter
+
+    def announce(self, notice: float = 120, started_for: float = 120) -> None:
+        """Announce a reboot; times are of the scenario, so two minutes are two seconds."""
+        event = PlannedEvent("Reboot", ("vmss_0",), announced_at=0, notice=notice, started_for=started_for)
+        self.simulator.play(Scenario(self.name, "", (self._vm,), (event,)), SPEED)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the event has come and gone."""
+        return any(each.what in ENDED for each in self.simulator.record)
+
+
+@pytest.fixture
+def vm(team: tuple[Alertmanager, Receiver], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[_Vm]:
+    """A VM of a scale set that is named as the test."""
+    with ExitStack() as stack:
+        yield _Vm(request.node.name, tmp_path, team[0], stack)
+
+
+def _told(vm: _Vm, receiver: Receiver, count: int) -> list[str]:
+    """Return whether the pager was told of beginnings and ends, once it was told ``count`` times."""
+
+    def told() -> list[str]:
+        return [status for _, _, status in receiver.told("/pager", scale_set=vm.name)]
+
+    eventually(lambda: len(told()) >= count, f"{count} notifications")
+    return told()
+
+
+def test_killed_exporter(vm: _Vm, team: tuple[Alertmanager, Receiver]) -> None:
+    """An exporter that is killed in mid event and comes back after the end resolves the page that it raised."""
+    vm.announce()
+    assert _told(vm, team[1], 1) == ["firing"]
+    vm.exporter.kill()
+    eventually(lambda: vm.is_over, "the event is over")
+    vm.start()
+    assert _told(vm, team[1], 2) == ["firing", "resolved"]
+
+
+def test_alertmanager_away(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
+    """An Alertmanager that is stopped and started in mid event neither pages again nor forgets the end."""
+    _, receiver = team
+    settings = resolve({**receivers(receiver.url), **VALUES})
+    with Alertmanager(tmp_path / "own", settings) as own:
+        flags = ("--alertmanager.url", own.url, "--poll.interval", "200ms")
+        port = own.url.rpartition(":")[2]
+        with Exporter(vm.simulator.url, tmp_path / "own.log", *flags) as exporter:
+            vm.exporter.kill()
+            vm.announce(notice=600)
+            assert _told(vm, receiver, 1) == ["firing"]
+            own.terminate()
+            exporter.shows("0", lambda scrape: scrape.value("alertmanager_up") == 0.0)
+            with Alertmanager(tmp_path / "own", settings, port=int(port)):
+                exporter.shows("1", lambda scrape: scrape.value("alertmanager_up") == 1.0)
+                assert _told(vm, receiver, 2) == ["firing", "resolved"]
+
+
+def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
+    """Pushed alerts carry the labels that a Prometheus would add."""
+    alertmanager, _ = team
+    flags = ("--alertmanager.url", alertmanager.url, "--alertmanager.labels", "cluster=one,region=west")
+    with Exporter(vm.simulator.url, tmp_path / "labels.log", *flags):
+        vm.announce()
+        url = f"{alertmanager.url}/api/v2/alerts?filter=cluster%3Done"
+        (alert,) = eventually(lambda: json.loads(fetch(url).body), "an alert with the label")
+    assert alert["labels"]["region"] == "west"
