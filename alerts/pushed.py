@@ -12,6 +12,7 @@ from .prometheus import dashboard_url, runbook_url
 from .rules.event_alerts import event_group
 from .rules.life_alerts import life_group
 from .rules.rule import PREFIX, VMS, Alert
+from .rules.series import kept
 from .settings import Settings
 
 DEGRADED_HOST = f"{PREFIX}DegradedHost"
@@ -26,9 +27,10 @@ _SETTINGS = (
 
 
 def pushed_alerts(settings: Settings) -> str:
-    """Return them as JSON: by name, each with labels and annotations, and what decides between them in seconds."""
+    """Return them as JSON: alerts by name, the labels that they keep, and what decides between them in seconds."""
     alerts = (*event_group(settings).alerts(), *(each for each in life_group(settings).alerts() if _announces(each)))
     content = {
+        "labels": kept(settings),
         "seconds": {name: settings.seconds(name) for name in _SETTINGS},
         "alerts": {alert.name: _alert(alert, settings) for alert in alerts},
     }
@@ -42,7 +44,8 @@ def _announces(alert: Alert) -> bool:
 def _alert(alert: Alert, settings: Settings) -> dict[str, Any]:
     vms = {"vms": VMS} if VMS in alert.description else {}
     return {
-        "labels": alert.all_labels(),
+        "labels": {"severity": alert.severity, **alert.labels},
+        "spot_severity": alert.spot_severity or alert.severity,
         "annotations": {
             "summary": alert.summary,
             "description": alert.description,

@@ -7,9 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AlertText:
-    """What a rule says of its alert: labels besides name and event, and annotations with their placeholders."""
+    """What a rule says of its alert.
+
+    Attributes:
+        labels: those besides name, event and kept labels.
+        spot_severity: the severity for VMs whose priority is Spot or Low.
+        annotations: with their placeholders.
+    """
 
     labels: Mapping[str, str]
+    spot_severity: str
     annotations: Mapping[str, str]
 
 
@@ -18,6 +25,7 @@ class Catalog:
     """Alerts by name, and the settings that they share with the rules, in seconds.
 
     Attributes:
+        kept: names of the labels that alerts carry from targets and from this VM's description.
         memory: how long an event is remembered after the last exporter that showed it stopped answering.
         longest: how long a VM may be away for an event that has started.
         scrape_interval: between scrapes, as the rules assume it; evaluation_interval: between their evaluations.
@@ -26,6 +34,7 @@ class Catalog:
     """
 
     alerts: Mapping[str, AlertText]
+    kept: tuple[str, ...]
     memory: float
     longest: float
     scrape_interval: float
@@ -39,7 +48,11 @@ def parse_catalog(text: str) -> Catalog:
     content = json.loads(text)
     seconds = content["seconds"]
     return Catalog(
-        {name: AlertText(each["labels"], each["annotations"]) for name, each in content["alerts"].items()},
+        {
+            name: AlertText(each["labels"], each["spot_severity"], each["annotations"])
+            for name, each in content["alerts"].items()
+        },
+        tuple(content["labels"]),
         memory=seconds["memory"],
         longest=seconds["longest"],
         scrape_interval=seconds["scrape.interval"],

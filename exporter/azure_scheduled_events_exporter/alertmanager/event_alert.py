@@ -4,10 +4,11 @@ Pure. A test compares every alert with what the rules make of the same metrics.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from azure_scheduled_events_exporter.core.document import EventSource
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 
 from .catalog import Catalog
@@ -17,6 +18,9 @@ PREFIX = "AzureScheduledEvent"
 _BY_SOURCE = frozenset({EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT})
 _WITHOUT_NOTICE = frozenset({EventType.REDEPLOY, EventType.REBOOT})
 _DELETING = frozenset({EventType.PREEMPT, EventType.TERMINATE})
+_SPOT = frozenset({"Spot", "Low"})
+_DESCRIBED = frozenset(each.name for each in fields(Instance))
+"""Labels that a rule may keep, and that the exporter knows by itself."""
 
 Identity = frozenset[tuple[str, str]]
 """All labels of an alert: Alertmanager takes alerts with equal labels for one."""
@@ -44,21 +48,29 @@ class EventAlert:
 
 
 def event_alert(
-    life: Lifecycle, scale_set: str, catalog: Catalog, extra: Mapping[str, str], now: float
+    life: Lifecycle, instance: Instance | None, catalog: Catalog, extra: Mapping[str, str], now: float
 ) -> EventAlert | None:
-    """Return the alert of ``life`` at wall-clock time ``now`` with the labels ``extra``; None if it has none yet."""
+    """Return the alert of ``life`` at wall-clock time ``now`` with the labels ``extra``.
+
+    None if it has none yet, or if its labels depend on what this VM is and ``instance``, which says it, is not known.
+    """
     name = _name(life, catalog, now)
-    if name is None:
+    described = [label for label in catalog.kept if label in _DESCRIBED]
+    if name is None or (described and instance is None):
         return None
     text = catalog.alerts[name]
-    own = {
+    is_spot = instance is not None and instance.priority in _SPOT
+    labels = {
+        **{label: str(getattr(instance, label)) for label in described},
+        **extra,
         "alertname": name,
         "event_id": life.event_id,
         "event_type": life.event.event_type,
         **text.labels,
+        "severity": text.spot_severity if is_spot else text.labels["severity"],
     }
-    labels = {label: value for label, value in {**extra, **own}.items() if value}
-    annotations = render(text.annotations, life, scale_set, labels, now)
+    labels = {label: value for label, value in labels.items() if value}
+    annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now)
     return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog))
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.logs import facts
@@ -43,12 +44,12 @@ _SETTLING_SLACK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the poller knows: this VM's events, current and just ended, and its scale set."""
+    """What the poller knows: this VM's events, current and just ended, and what this VM is."""
 
     current: tuple[Lifecycle, ...]
     ended: tuple[Lifecycle, ...]
     confirmed: frozenset[str]
-    scale_set: str
+    instance: Instance | None
 
 
 class AlertPush:
@@ -95,7 +96,11 @@ class AlertPush:
         return Pushes(all(worker.up for worker in self.workers), alerts)
 
     def update(
-        self, current: Mapping[str, Lifecycle], recent: Sequence[Lifecycle], shown: Collection[str], scale_set: str
+        self,
+        current: Mapping[str, Lifecycle],
+        recent: Sequence[Lifecycle],
+        shown: Collection[str],
+        instance: Instance | None,
     ) -> None:
         """Take in what is known after a document that shows the events ``shown``; all of it is in the journal."""
         confirmed = (self._view.confirmed if self._view else frozenset()) | frozenset(shown)
@@ -103,7 +108,7 @@ class AlertPush:
             current=tuple(life for life in current.values() if life.scope is Scope.SELF),
             ended=tuple(life for life in recent if life.scope is Scope.SELF),
             confirmed=confirmed & current.keys(),
-            scale_set=scale_set,
+            instance=instance,
         )
         for worker in self.workers:
             worker.wake()
@@ -128,7 +133,7 @@ class AlertPush:
             return
         holding = []
         for life in view.current:
-            alert = event_alert(life, view.scale_set, self._catalog, self._labels, now.wall)
+            alert = event_alert(life, view.instance, self._catalog, self._labels, now.wall)
             if alert is not None:
                 holding.append(Holding(alert, life.event_id in view.confirmed))
         outbox.refresh(holding, self._ended(view, now), now.monotonic, now.wall)
@@ -138,7 +143,7 @@ class AlertPush:
         for life in view.ended:
             if life.ended_at is None:
                 continue
-            alert = event_alert(life, view.scale_set, self._catalog, self._labels, life.ended_at.wall)
+            alert = event_alert(life, view.instance, self._catalog, self._labels, life.ended_at.wall)
             if alert is not None:
                 ended.append(Ended(alert, now.since(life.ended_at)))
         return ended

@@ -24,6 +24,8 @@ Run it on the VM, as root. It changes nothing; like 'events', its first request 
 nothing has asked for them within 24 hours. The exit status is 1 if a line is marked as wrong.
 """
 _SERVERS: Final = ("prometheus", "alertmanager", "grafana")
+_WITH_HTTP_CONFIG: Final = ("exporter", "prometheus", "grafana")
+"""Servers with a flag for credentials; those for Alertmanager are a setting of the exporter."""
 _SIGNS: Final[Mapping[Mark, str]] = {Mark.OK: "√", Mark.WARNING: "‼", Mark.WRONG: "\N{MULTIPLICATION SIGN}"}
 _WORDS: Final[Mapping[Mark, str]] = {Mark.OK: "ok", Mark.WARNING: "warning", Mark.WRONG: "WRONG"}
 
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in _SERVERS:
         text = f"Check this {name.capitalize()} too, such as https://USER:PASSWORD@HOST. May be repeated."
         add(f"--{name}", metavar="URL", action="append", default=[], help=text)
-    for name in ("exporter", *_SERVERS):
+    for name in _WITH_HTTP_CONFIG:
         flag = f"--{name}.http-config.file"
         text = "Credentials and TLS towards it, in the format of Prometheus' HTTP client configuration."
         add(flag, dest=f"{name}_http", metavar="FILE", help=text)
@@ -62,7 +64,7 @@ def run(
             "settings", f"The settings are wrong, so the exporter cannot start: {error}.", hint, "systemd.md#settings"
         )
         return _report([("This machine", iter([found]))], as_json=parsed.json)
-    servers = _servers(parsed, url_of(config))
+    servers = _servers(parsed, config)
     try:
         config = _discovered(config)
     except ExporterError as error:
@@ -83,14 +85,21 @@ def _discovered(config: Config) -> Config:
     return replace(config, imds_endpoint=discover(threading.Event().wait))
 
 
-def _servers(parsed: argparse.Namespace, exporter_url: str) -> chain.Servers:
+def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:
+    """Return the servers that flags name; without a flag, the Alertmanagers that the exporter pushes to."""
+    files = {name: getattr(parsed, f"{name}_http") for name in _WITH_HTTP_CONFIG}
+    files["alertmanager"] = config.alertmanager_http_config_file
+
     def apis(name: str, urls: Sequence[str]) -> tuple[Api, ...]:
-        file = getattr(parsed, f"{name}_http")
+        file = files[name]
         http = http_config.load(Path(file)) if file else None
         return tuple(Api(f"--{name}", url, http, proxies=name != "exporter") for url in urls)
 
-    exporter = apis("exporter", [parsed.exporter or exporter_url])[0]
-    return chain.Servers(exporter, *(apis(name, getattr(parsed, name)) for name in _SERVERS))
+    exporter = apis("exporter", [parsed.exporter or url_of(config)])[0]
+    alertmanagers = apis("alertmanager", parsed.alertmanager or config.alertmanager_url)
+    return chain.Servers(
+        exporter, apis("prometheus", parsed.prometheus), alertmanagers, apis("grafana", parsed.grafana)
+    )
 
 
 def _report(parts: "Iterator[tuple[str, Findings]] | list[tuple[str, Findings]]", *, as_json: bool) -> int:

@@ -311,9 +311,8 @@ class Poller:
             document_changes=self.snapshot.document_changes + changed,
         )
         if self._alerts is not None:
-            shown = [event.event_id for event in document.events]
-            scale_set = self._identity.scale_set if self._identity else ""
-            self._alerts.update(known.current, self.snapshot.recent, shown, scale_set)
+            documented = {event.event_id for event in document.events}
+            self._alerts.update(known.current, self.snapshot.recent, documented, self._identity)
 
     def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
         """Journal that ``known`` is what is known after ``changes``, then log; return the snapshot that says so."""

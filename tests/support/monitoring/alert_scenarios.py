@@ -166,6 +166,7 @@ class Exporter:
             "up": lambda now: 0 if self._in(self.fresh, now) else 1,
             "last_success_timestamp_seconds": lambda now: 0 if self._in(self.fresh, now) else max(now, 1),
             "poll_interval_seconds": constant(1),
+            "alertmanager_up": constant(1),
             "journal_up": constant(0),
             "journal_errors_total": constant(0),
             "spans_queued": constant(0),
