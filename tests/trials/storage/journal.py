@@ -159,10 +159,11 @@ def by_event(rows: Sequence[Told]) -> dict[str, list[str]]:
 def removed(stage: Stage) -> Iterator[None]:
     """Remove the journal, its logs and its lock, or the folder."""
     if random.random() < 0.5:
-        shutil.rmtree(stage.folder)
+        away = stage.folder.rename(stage.folder.with_name("removed"))  # at once: the exporter makes a new one
+        shutil.rmtree(away)
     else:
         for path in stage.folder.iterdir():
-            path.unlink()
+            path.unlink(missing_ok=True)
     yield
 
 
@@ -170,7 +171,7 @@ def removed(stage: Stage) -> Iterator[None]:
 def logs_removed(stage: Stage) -> Iterator[None]:
     """Remove the write-ahead log and its index."""
     for suffix in ("-wal", "-shm"):
-        Path(f"{stage.file}{suffix}").unlink()
+        Path(f"{stage.file}{suffix}").unlink(missing_ok=True)
     yield
 
 
