@@ -27,6 +27,7 @@ _MODULES = {
     "approvals": "approvals",
     "disk": "storage.disk",
     "journal": "storage.journal",
+    "history": "storage.history",
     "power": "storage.power",
     "clock": "clock",
     "suspended": "suspended",

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-import psutil
 import pytest
 
 from azure_scheduled_events_exporter.journal.files import read_only
@@ -413,21 +412,6 @@ class TestClock:
         counted(exporter, detected=2, cancelled=2)
 
 
-def many(path: Path, count: int) -> None:
-    """Add transitions, each of an event of its own, to a journal that has one."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.row_factory = sqlite3.Row
-        row = dict(connection.execute("SELECT * FROM transitions").fetchone())
-        text = "record" if "record" in row else "said"
-        del row["seq"]
-        names = ", ".join(row)
-        marks = ", ".join(f":{name}" for name in row)
-        connection.executemany(
-            f"INSERT INTO transitions ({names}) VALUES ({marks})",  # noqa: S608 - names of columns
-            ({**row, text: row[text].replace('"A"', f'"N{number}"')} for number in range(count)),
-        )
-
-
 class TestFollowers:
     """Followers across gaps of the exporter."""
 
@@ -466,18 +450,3 @@ class TestFollowers:
             simulator.set_document([event("A", not_before=moments[number])])
             expected.append(("A", "rescheduled"))
             follower.wait_for(*expected)
-
-    def test_a_long_history_is_streamed(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
-    ) -> None:
-        """``--since 0`` over 60,000 transitions takes no more memory than over one."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        exporter.kill()
-        many(state / "journal.sqlite", 60_000)
-        run()
-        follower = follow("--since", "0")
-        eventually(lambda: follower.log.count("\n") == 60_001, "every line", 2 * PATIENCE)
-        peak = psutil.Process(follower.process.pid).memory_info().rss
-        assert peak < 64 << 20, f"{peak >> 20} MiB"

@@ -1,4 +1,4 @@
-"""The journal under torture, in short: kills, power cuts, and a disk that fails."""
+"""The journal under torture, in short: kills, power cuts, a disk that fails, files that go, a long history."""
 
 from support.torment import row
 
@@ -17,6 +17,11 @@ def test_power() -> None:
 def test_disk() -> None:
     """A disk that is full, read-only, damaged, somebody else's or locked stops no poll, and loses nothing."""
     assert "none lost or twice" in row("disk")
+
+
+def test_history() -> None:
+    """A long history is streamed to followers, and work on it keeps no poll waiting for long."""
+    assert "nothing lost" in row("history")
 
 
 def test_journal() -> None:

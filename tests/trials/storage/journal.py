@@ -196,10 +196,17 @@ def linked(stage: Stage) -> Iterator[None]:
 
 
 @contextmanager
-def locked(stage: Stage) -> Iterator[None]:
+def locked_file(journal: Path) -> Iterator[None]:
     """Hold the lock of the database, as a backup does."""
-    with closing(sqlite3.connect(stage.file, isolation_level=None, timeout=30)) as holder:
+    with closing(sqlite3.connect(journal, isolation_level=None, timeout=30)) as holder:
         holder.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@contextmanager
+def locked(stage: Stage) -> Iterator[None]:
+    """Let somebody else hold the lock of the database."""
+    with locked_file(stage.file):
         yield
 
 

@@ -1,0 +1,102 @@
+"""A very long history: it is streamed to followers, and no work on it keeps the exporter from polling for long."""
+
+import sqlite3
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.programs import COMMAND, Exporter, environment, eventually
+from trials.storage.disk import Round
+from trials.storage.journal import locked_file
+from trials.trial import POLL, POLL_SECONDS, QUIET, Crew, Order, Row
+
+MEMORY_MIB = 64
+GAP_SECONDS = 10.0
+
+
+def fill(path: Path, count: int) -> None:
+    """Repeat the first transition of a journal ``count`` times, each with an EventId of its own in what is printed."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        row = dict(connection.execute("SELECT * FROM transitions").fetchone())
+        text = "record" if "record" in row else "said"  # what it is called in journals before schema 3
+        del row["seq"]
+        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        connection.executemany(
+            f"INSERT INTO transitions ({names}) VALUES ({marks})",  # noqa: S608 - names of columns
+            ({**row, text: row[text].replace('"A"', f'"N{number}"')} for number in range(count)),
+        )
+
+
+def streamed(url: str, folder: Path, lines: int) -> float:
+    """Follow from the beginning until so many lines have come; return the most memory that took, in MiB."""
+    command = [COMMAND, "events", "--follow", "--since", "0", "--imds.endpoint", url, "--journal.path", str(folder)]
+    with subprocess.Popen([*command, *POLL], stdout=subprocess.PIPE, env=environment()) as process:
+        try:
+            assert process.stdout is not None
+            for _ in range(lines):
+                assert process.stdout.readline()
+            status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+        finally:
+            process.kill()
+
+
+@contextmanager
+def gap(simulator: Simulator) -> Iterator[list[float]]:
+    """Measure the longest time between two polls within the block."""
+    began, found = simulator.now(), [0.0]
+    yield found
+    polls = [each.at for each in simulator.requests if each.path.endswith("scheduledevents") and each.at >= began]
+    found[0] = max(later - earlier for earlier, later in pairwise([began, *polls, simulator.now()]))
+
+
+def polls_beside(simulator: Simulator, exporter: Exporter, journal: Path, around: Round) -> tuple[float, float]:
+    """Remove the files, and lock the disk; return the longest times between two polls, in seconds."""
+    with gap(simulator) as removed:
+        for path in journal.parent.iterdir():
+            path.unlink(missing_ok=True)
+        eventually(journal.exists, "the journal written again")
+        exporter.shows("it on disk", lambda now: now.value("journal_errors_total") == 1)
+    with gap(simulator) as away:
+        with locked_file(journal):
+            around.shows({"A": "Scheduled", "B": "Scheduled"})
+            exporter.shows("the disk away", lambda now: now.value("journal_up") == 0)
+        exporter.shows("the disk back", lambda now: now.value("journal_up") == 1)
+    return removed[0], away[0]
+
+
+def run(order: Order) -> Row:
+    """Make a long history, read it, and lose and regain the disk with it."""
+    count = order.pick(400_000, 30_000)
+    folder = order.folder / "state"
+    flags = (*POLL, "--instance.name", "vmss_0", "--journal.path", str(folder))
+    with Simulator(QUIET) as simulator, Crew(order.folder / "logs") as crew:
+        exporter = crew.start(simulator.url, *flags)
+        around = Round(simulator, exporter, {"A": "A", "B": "B"})
+        around.steps({"A": "Scheduled"})
+        exporter.kill()
+        fill(folder / "journal.sqlite", count)
+        order.say(f"{count} transitions")
+        began = time.monotonic()
+        around.exporter = exporter = crew.start(simulator.url, *flags)
+        ready = time.monotonic() - began
+        exporter.shows("all of it", lambda now: now.transitions() == {"detected": count + 1})
+        memory = streamed(simulator.url, folder, count + 1)
+        order.say(f"{memory:.0f} MiB")
+        removed, away = polls_beside(simulator, exporter, folder / "journal.sqlite", around)
+        exporter.shows("one more", lambda now: now.transitions() == {"detected": count + 2})
+    assert memory < MEMORY_MIB, f"a follower took {memory:.0f} MiB"
+    assert max(removed, away) < GAP_SECONDS, (removed, away)
+    return Row(
+        "history",
+        f"{count:,} transitions in the journal: an exporter starts, a follower reads all of them, the files are "
+        "removed, the disk is locked and free again",
+        f"{ready:.1f} s to the first `/metrics`; the follower took at most {memory:.0f} MiB; at most {removed:.1f} s "
+        f"between two polls while the files were written again, {away:.1f} s when the disk came back (poll interval "
+        f"{POLL_SECONDS:g} s), nothing lost",
+    )
