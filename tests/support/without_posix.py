@@ -105,6 +105,23 @@ def _refusing(original: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def _accepting(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Fail as Windows does when the client has reset the connection before it is accepted."""
+
+    async def accept(*args: Any) -> Any:  # noqa: ANN401 - handed on as it comes
+        client, address = await original(*args)
+        try:
+            client.getpeername()
+        except OSError:
+            client.close()
+            error = OSError(22, "The specified network name is no longer available")
+            error.winerror = 64  # type: ignore[attr-defined,unused-ignore] # there on Windows only
+            raise error from None
+        return client, address
+
+    return accept
+
+
 def _is_ours(names: Mapping[str, Any] | None) -> bool:
     return str((names or {}).get("__name__", "")).startswith(f"{PROJECT}.")
 
@@ -113,6 +130,8 @@ def take_away() -> None:
     """Change the world for every module of this project that is imported from now on."""
     for name in ("add_signal_handler", "remove_signal_handler", *READINESS):
         setattr(asyncio.SelectorEventLoop, name, _refusing(getattr(asyncio.SelectorEventLoop, name)))
+    loop: Any = asyncio.SelectorEventLoop
+    loop.sock_accept = _accepting(loop.sock_accept)
     builtins.__import__ = _importing(builtins.__import__)
     sys.addaudithook(_not_there)
 

@@ -13,26 +13,25 @@ from azure_scheduled_events_exporter.web.status_page import page, page_headers
 OPEN_PATHS = ("/-/healthy", "/-/ready")
 """Answered without a password: probes have none, and the answers say only whether IMDS is read."""
 
-_RENDERED_SECONDS = 1.0  # how old a page or JSON may be while the snapshot is the same
+_RENDERED_SECONDS = 1.0  # how old a page or JSON may be
 _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
 
 
 class _Rendered:
-    """A handler that renders once a snapshot and once a second, however many clients ask."""
+    """A handler that renders at most once a second, however many clients ask and however often the snapshot changes."""
 
     def __init__(self, read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]) -> None:
         self._read = read
         self._render = render
-        self._snapshot: Snapshot | None = None
-        self._at = 0.0
+        self._at = float("-inf")  # monotonic, so that setting the clock does not matter
         self._response = Response(503, b"", _TEXT)
 
     def __call__(self, _: Request) -> Response:
-        snapshot, now = self._read(), time.time()
-        if snapshot is not self._snapshot or not 0 <= now - self._at < _RENDERED_SECONDS:
-            self._response = self._render(snapshot, now)
-            self._snapshot, self._at = snapshot, now
+        now = time.monotonic()
+        if now - self._at >= _RENDERED_SECONDS:
+            self._response = self._render(self._read(), time.time())
+            self._at = now
         return self._response
 
 

@@ -76,7 +76,7 @@ def test_a_document_that_is_partly_unreadable(
     entries = [event(), {**event(), "EventId": ""}, None]
     simulator.serve_body(json.dumps({"DocumentIncarnation": 7, "Events": entries}).encode())
     with Gate(simulator.url) as gate:
-        policy = ("--approval.policy", "documented-all")
+        policy = ("--approval.policy", "documented")
         exporter = start_exporter(gate.url, *POLL, "--journal.path", str(state), *policy)
         exporter.shows("the approval", lambda scrape: scrape.total("event_approved") == 1)
         exporter.kill()

@@ -3,9 +3,12 @@
 import json
 import re
 import signal
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -136,6 +139,22 @@ def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / NAME / "journal.sqlite")) as journal:
         boots = set(re.findall(r"booted-\d+", "\n".join(journal.iterdump())))
     assert 1 <= len(boots) <= 2  # a boot on the border of two half minutes has two names
+
+
+def test_clients_that_reset_before_they_are_accepted(simulator: Simulator, run: Run) -> None:
+    """Clients that connect and reset at once cost nobody else time, and no line of log."""
+    exporter = run("run", "--imds.endpoint", simulator.url, "--web.listen-address", "127.0.0.1:0")
+    url = address(exporter)
+    logged = len(exporter.log)
+    exporter.process.send_signal(signal.SIGSTOP)
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    exporter.process.send_signal(signal.SIGCONT)
+    began = time.monotonic()
+    assert fetch(f"{url}/metrics").status == 200
+    assert time.monotonic() - began < 2.5  # a pause after each of them took 5 s
+    assert "cannot accept" not in exporter.log[logged:]
 
 
 def test_commands(simulator: Simulator, tmp_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""What hostile clients cost the others, through the wire, on the running exporter."""
+
+import base64
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.programs import Exporter, fetch
+
+POLL = ("--poll.interval", "250ms", "--instance.name", "vmss_0")
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0"),), ())
+REQUEST_SECONDS = 10.0
+"""In which a client has to send a request."""
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """Return a simulator of a VM to which nothing happens."""
+    with Simulator(QUIET) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    """Return a stack of what is to end with the test."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def connected(stack: ExitStack, exporter: Exporter, data: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+    """Return a connection from ``source`` that has sent ``data``."""
+    client = stack.enter_context(socket.create_connection(("127.0.0.1", exporter.port), source_address=(source, 0)))
+    client.sendall(data)
+    return client
+
+
+def test_slow_password_checks_end_no_deadline(
+    simulator: Simulator, stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """While HEAD requests with wrong passwords wait for bcrypt at cost 14, silent clients are closed in time."""
+    config = tmp_path / "web.yml"
+    hashed = (
+        bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode().replace("$2b$04$", "$2b$14$")
+    )  # nobody needs to know it
+    config.write_text(f"basic_auth_users: {{scraper: {hashed}}}\n")
+    exporter = start_exporter(simulator.url, *POLL, "--web.config.file", str(config))
+    heads = []
+    for number in range(32):
+        wrong = base64.b64encode(f"scraper:{number}".encode()).decode()
+        request = f"HEAD /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Basic {wrong}\r\n\r\n"
+        heads.append(connected(stack, exporter, request.encode(), f"127.0.0.{2 + number % 8}"))
+    begun = time.monotonic()
+    while time.monotonic() < begun + 2:
+        assert fetch(f"{exporter.url}/-/healthy").status == 200
+    silent = connected(stack, exporter)
+    silent.settimeout(3 * REQUEST_SECONDS)
+    connected_at = time.monotonic()
+    assert silent.recv(1) == b""
+    assert time.monotonic() - connected_at < 2 * REQUEST_SECONDS
+    for client in heads:
+        client.settimeout(3 * REQUEST_SECONDS)
+        status, _, rest = client.recv(65536).partition(b"\r\n")
+        assert status.split()[1] in {b"401", b"503"}
+        assert rest.endswith(b"\r\n\r\n"), "a body for HEAD"
+    assert "Traceback" not in exporter.log
+
+
+def test_pages_are_rendered_once_a_second(simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
+    """However many clients ask, and however often it polls, the events as JSON change at most once a second."""
+    exporter = start_exporter(simulator.url, *POLL)
+    exporter.shows("polls", lambda scrape: scrape.total("polls_total") > 2)
+    began = time.monotonic()
+    seen = set()
+    while time.monotonic() < began + 3:
+        seen.add(json.dumps(json.loads(fetch(f"{exporter.url}/api/v1/events").body)["polls"]))
+    assert 2 <= len(seen) <= 1 + (time.monotonic() - began)
