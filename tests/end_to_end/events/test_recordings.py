@@ -3,19 +3,31 @@
 import json
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, load, shipped
+from azure_scheduled_events_exporter.simulator.scenario import PLACEMENT_GROUP
+from support.events.machine import Machine, MachineClock
+from support.monitoring.collector import Collector
 from support.paths import PAYLOADS
-from support.programs import COMMAND, Exporter, environment, eventually, fetch
+from support.programs import COMMAND, Exporter, environment, eventually
+from trials.truth import told
 
 FAST = ("--poll.interval", "100ms")
-LENGTH = 12.0  # seconds that a scenario takes here
+QUIET = Scenario("quiet", "Nothing happens yet.", PLACEMENT_GROUP, ())
+LEFT = ("cancelled", "lost")
+LENGTH = 10.0  # seconds that a scenario takes here
 Start = Callable[..., Exporter]
-Told = list[tuple[str, ...]]
+Lives = dict[str, tuple[tuple[str, ...], str]]
 BODIES = [path.read_bytes() for path in sorted(PAYLOADS.glob("*.json")) if not path.name.startswith(("error", "inst"))]
 EMPTY = b'{"DocumentIncarnation": 999, "Events": []}'
+TIMES = (
+    *("announced_at", "notice", "started_for", "approval_delay", "cancelled_at", "rescheduled_at"),
+    *("new_notice", "second_impact_after", "rebooted_at"),
+)
 
 
 def history(journal: Path, *flags: str) -> str:
@@ -24,92 +36,98 @@ def history(journal: Path, *flags: str) -> str:
     return subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
 
 
-def told(exporter: Exporter) -> Told:
-    """Return the transitions that the exporter has counted: type, source, scope, transition."""
-    counted = exporter.scrape().series("transitions_total")
-    names = ("event_type", "event_source", "scope", "transition")
-    return sorted(tuple(labels[name] for name in names) for labels, value in counted for _ in range(int(value)))
+def lives(journal: Path) -> Lives:
+    """Return the transitions of each event in the journal, and its outcome."""
+    transitions: dict[str, tuple[str, ...]] = {}
+    for event_id, transition in told(journal):
+        transitions[event_id] = (*transitions.get(event_id, ()), transition)
+    outcomes = {life["event_id"]: str(life["outcome"]) for life in json.loads(history(journal, "--json"))}
+    return {event_id: (each, outcomes[event_id]) for event_id, each in transitions.items()}
 
 
-def event_ids(exporter: Exporter) -> set[str]:
-    """Return the EventIds that the exporter has seen end."""
-    return {life["event_id"] for life in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["history"]}
+def at_once(scenarios: Sequence[Scenario]) -> Scenario:
+    """Return one scenario in which the events of all come side by side, each scenario as fast as takes LENGTH."""
+    events = []
+    for scenario in scenarios:
+        ends = (event.cancelled_at or event.not_before + event.started_for for event in scenario.events)
+        pace = max(ends) / LENGTH
+        for event in scenario.events:
+            times = {name: getattr(event, name) for name in TIMES}
+            faster = {name: seconds / pace for name, seconds in times.items() if seconds is not None}
+            events.append(replace(event, **faster))
+    return Scenario("all", "Every scenario at once.", PLACEMENT_GROUP, tuple(events))
 
 
-def pace(scenario: Scenario) -> float:
-    """Return the speed at which ``scenario`` takes LENGTH seconds."""
-    ends = (event.cancelled_at or event.not_before + event.started_for for event in scenario.events)
-    return min(10_000.0, max(1.0, max(ends) / LENGTH))
+class Run:
+    """An exporter with a journal and a collector of its own, at a simulator in which nothing happens yet."""
+
+    def __init__(self, folder: Path, start: Start, stack: ExitStack) -> None:
+        self.journal = folder
+        self.collector = stack.enter_context(Collector())
+        self.simulator = stack.enter_context(Simulator(QUIET, requests_per_second=1000))
+        flags = ("--journal.path", str(folder), "--otlp.endpoint", self.collector.url, "--tracing.scope", "all")
+        self.exporter = start(self.simulator.url, *FAST, *flags, "--instance.name", "vmss_0")
+        self.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+
+    def ends(self, count: int) -> Lives:
+        """Return the lives of all events once ``count`` are over and all spans are delivered."""
+        self.exporter.shows(
+            f"{count} ends", lambda now: sum(now.transitions().get(end, 0) for end in ("completed", *LEFT)) >= count
+        )
+        self.exporter.shows("all spans", lambda now: now.value("spans_queued") == 0 and not now.series("event_info"))
+        return lives(self.journal)
+
+    @property
+    def spans(self) -> set[tuple[str, str, str, str]]:
+        """Trace id, span id, parent and name of every span that the collector has."""
+        return {(each.trace_id, each.span_id, each.parent_id, each.name) for each in self.collector.spans().values()}
 
 
-def replayed(start: Start, recordings: Sequence[Path], lengths: Sequence[Told]) -> list[Told]:
-    """Play the recordings side by side; return the transitions of each once there are as many as in the original."""
-    simulators = [Simulator(load(path), requests_per_second=1000) for path in recordings]
-    try:
-        for simulator in simulators:
-            simulator.start()
-        exporters = [start(simulator.url, *FAST) for simulator in simulators]
-        for exporter, expected in zip(exporters, lengths, strict=True):
-            eventually(lambda one=exporter, all_=expected: len(told(one)) >= len(all_), f"{expected}", 60)  # type: ignore[misc]  # bound now
-        return [told(exporter) for exporter in exporters]
-    finally:
-        for simulator in simulators:
-            simulator.stop()
+def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> None:
+    """A recording of all scenarios replays to the same transitions, outcomes and spans, with the same trace ids."""
+    plain, redacted = tmp_path / "plain.json", tmp_path / "redacted.json"
+    scenario = at_once(shipped())
+    with ExitStack() as stack:
+        first, second, third = (Run(tmp_path / name, start_exporter, stack) for name in ("first", "second", "third"))
+        first.simulator.play(scenario)
+        original = first.ends(len(scenario.events))
+        assert {outcome for _, outcome in original.values()} >= {"completed", "cancelled"}
+        history(first.journal, "--record", str(plain))
+        history(first.journal, "--record", str(redacted), "--redact")
+        hidden = [*original, *first.simulator.vms, "127.0.0.1"]
+        assert [word for word in original if word not in plain.read_text()] == []
+        assert [word for word in hidden if word.lower() in redacted.read_text().lower()] == []
+        second.simulator.play(plain)
+        third.simulator.play(redacted)
+        assert second.ends(len(original)) == original
+        assert sorted(third.ends(len(original)).values()) == sorted(original.values())
+        assert {trace for trace, *_ in first.spans} == {trace_id(event_id) for event_id in original}
+        assert second.spans == first.spans
+        assert sorted(name for *_, name in third.spans) == sorted(name for *_, name in first.spans)
 
 
-def test_recordings_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> None:
-    """Recordings of all scenarios, and their redactions, give the transitions of the originals and hide their names."""
-    scenarios = shipped()
-    simulators = [Simulator(replace(each, events=(), faults=()), requests_per_second=1000) for each in scenarios]
-    journals = [tmp_path / each.name for each in scenarios]
-    for simulator in simulators:
-        simulator.start()
-    try:
-        exporters = [
-            start_exporter(simulator.url, *FAST, "--journal.path", str(journal))
-            for simulator, journal in zip(simulators, journals, strict=True)
-        ]
-        for simulator, scenario in zip(simulators, scenarios, strict=True):
-            simulator.play(scenario, pace(scenario))
-        for exporter in exporters:
-            exporter.shows("an event", lambda scrape: scrape.transitions())
-            exporter.shows("the end of all events", lambda scrape: not scrape.series("event_info"))
-        originals = [told(exporter) for exporter in exporters]
-        secret = [{*event_ids(one), *simulator.vms} for one, simulator in zip(exporters, simulators, strict=True)]
-    finally:
-        for simulator in simulators:
-            simulator.stop()
-    plain = [journal.with_suffix(".json") for journal in journals]
-    redacted = [journal.with_suffix(".redacted.json") for journal in journals]
-    for journal, one, other, words in zip(journals, plain, redacted, secret, strict=True):
-        history(journal, "--record", str(one))
-        history(journal, "--record", str(other), "--redact")
-        assert all(word in one.read_text() for word in words if "-" in word)
-        assert [word for word in words if word.lower() in other.read_text().lower()] == []
-    assert replayed(start_exporter, [*plain, *redacted], originals * 2) == originals * 2
-
-
-def test_recording_of_all_payloads(start_exporter: Start, tmp_path: Path) -> None:
-    """A recording of all known bodies has each as it came, and replays to the same transitions and EventIds."""
-    journal, recording = tmp_path / "state", tmp_path / "payloads.json"
-    with Simulator(requests_per_second=1000) as simulator:
-        simulator.serve_body(EMPTY)
-        exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(journal), "--instance.name", "WestNO_0")
-        for body in BODIES:
-            for served in (body, EMPTY):
-                changes = exporter.scrape().total("polls_total")
-                simulator.serve_body(served)
-                exporter.shows("two more polls", lambda scrape, n=changes: scrape.total("polls_total") > n + 1)  # type: ignore[misc]  # bound now
-        original, ids = told(exporter), event_ids(exporter)
-    exporter.terminate()
-    history(journal, "--record", str(recording))
-    kept = [each["body"].encode() for each in json.loads(recording.read_text())["documents"]]
-    assert [body for body in BODIES if body not in kept] == []
-    with Simulator(load(recording), requests_per_second=1000) as simulator:
-        again = start_exporter(simulator.url, *FAST, "--instance.name", "WestNO_0")
-        eventually(lambda: len(told(again)) >= len(original), f"{len(original)} transitions")
-        assert told(again) == original
-        assert event_ids(again) == ids
+def test_recording_of_all_payloads(tmp_path: Path) -> None:
+    """A recording of all known bodies has each as it came, and replays to the same transitions of the same EventIds."""
+    recording = tmp_path / "payloads.json"
+    served = [EMPTY, *(each for body in BODIES for each in (body, EMPTY))]
+    with ExitStack() as stack:
+        imds = stack.enter_context(Simulator(requests_per_second=100_000))
+        machine = Machine(imds, tmp_path / "state", stack, name="WestNO_0")
+        for second, body in enumerate(served):
+            imds.serve_body(body)
+            machine.looks(second)
+        original = machine.account
+        machine.restarts()
+        history(tmp_path / "state", "--record", str(recording))
+        kept = [each["body"].encode() for each in json.loads(recording.read_text())["documents"]]
+        assert [body for body in BODIES if body not in kept] == []
+        clock = MachineClock()
+        player = Simulator(load(recording), requests_per_second=100_000, clock=lambda: clock.wall)
+        again = Machine(stack.enter_context(player), tmp_path / "again", stack, name="WestNO_0", clock=clock)
+        for second in range(len(served)):
+            again.looks(second)
+        assert len(original) > len(BODIES)
+        assert again.account == original
 
 
 def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -> None:
