@@ -25,6 +25,7 @@ _MODULES = {
     "kills": "kills",
     "collector": "collector",
     "approvals": "approvals",
+    "turns": "turns",
     "disk": "storage.disk",
     "journal": "storage.journal",
     "history": "storage.history",

@@ -22,7 +22,7 @@ _ORDER = ["detected", "rescheduled", "approved", "started", "completed", "cancel
 
 @dataclass
 class Truth:
-    """What the simulator says about one event."""
+    """What the simulator says about one event; IMPACT and REBOOTED are no states, so nothing is reported of them."""
 
     moments: dict[What, float] = field(default_factory=dict)
 
@@ -123,5 +123,7 @@ def check_event(event_id: str, known: set[str], truth: Truth, polls: Polls) -> N
         assert What.COMPLETED in truth.moments, what
     if "cancelled" in known:
         assert What.CANCELLED in truth.moments, what
+    if What.REBOOTED in truth.moments:  # by the VM's owner, long before NotBefore
+        assert not {"started", "completed"} & known, what
     if "rescheduled" in known:
         assert What.RESCHEDULED in truth.moments, what

@@ -76,6 +76,7 @@ ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
         (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
         (State.SCHEDULED, Absence.UNWATCHED): Transition.LOST,
         (State.SCHEDULED, Absence.OVERDUE): Transition.LOST,
+        # A status that Azure does not document may have meant anything: that it had started, or that it was called off.
         (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
         (State.OTHER, Absence.UNWATCHED): Transition.LOST,

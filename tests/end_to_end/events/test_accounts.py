@@ -318,12 +318,14 @@ def test_patience_after_a_day(vm: BootingVm) -> None:
 
 
 def test_a_status_that_nobody_knows(imds: Simulator, start_exporter: Start) -> None:
-    """An event with a status that nobody knows is pending, and not started."""
+    """An event with a status that nobody knows is pending, not started, and lost when it leaves."""
     exporter = start_exporter(imds.url, *FAST)
     imds.set_document([event("Deferred")])
     scrape = seen(exporter, detected=1)
     assert scrape.total("pending", event_type="Reboot", scope="self") == 1
     assert scrape.total("started") == 0
+    imds.set_document([])
+    seen(exporter, detected=1, lost=1)
 
 
 def test_every_reschedule_is_in_the_trace(imds: Simulator, start_exporter: Start) -> None:

@@ -16,3 +16,8 @@ def test_collector() -> None:
 def test_approvals() -> None:
     """Whenever it is killed, an approval is neither forgotten nor asked for again."""
     assert "each approved" in row("approvals")
+
+
+def test_turns() -> None:
+    """Another VM approves in its turn, with one request, once the exporter of the event's own VM has ended."""
+    assert "with 1 POST" in row("turns")

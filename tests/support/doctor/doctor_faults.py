@@ -368,7 +368,7 @@ FAULTS = (
         beyond(_labelled_target),
         "warning",
     ),
-    Fault("scraped seldom", "scrape-interval", "5s", scraping(scrape_interval="10s"), "warning"),
+    Fault("scraped seldom", "scrape-interval", "5s", scraping(scrape_interval="6s"), "warning"),
     Fault(
         "scraped twice",
         "target",
