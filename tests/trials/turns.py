@@ -12,7 +12,7 @@ VMS = tuple(VirtualMachine(name, scale_set="vmss") for name in NAMES)
 QUIET = Scenario("quiet", "Nothing happens by itself.", VMS, ())
 SHORT = """\
 rules:
-  - {name: all, match: {event_source: User, scope: [self, peer]}, action: approve, leader_only: true, takeover: 4s}
+  - {name: all, match: {event_source: User, scope: [self, peer]}, action: approve, leader_only: true, takeover: 2s}
 """
 LONGEST_TURN_SECONDS = 120.0
 BUSY_SECONDS = 15.0  # by which a busy machine may come late
@@ -20,7 +20,7 @@ BUSY_SECONDS = 15.0  # by which a busy machine may come late
 
 def user_event(order: Order) -> Scenario:
     """Return a User event of the first VM; it begins before the other VM has its turn."""
-    delay, lasting = order.pick(20.0, 2.0), order.pick(10.0, 2.0)
+    delay, lasting = order.pick(20.0, 0.5), order.pick(10.0, 2.0)
     requested = PlannedEvent(
         "Reboot", NAMES[:1], source="User", announced_at=0.0, approval_delay=delay, started_for=lasting
     )
@@ -71,7 +71,7 @@ def run(order: Order) -> Row:
         assert [each.vm for each in simulator.record if each.what is What.APPROVED] == list(NAMES)
     return Row(
         "turns",
-        f"two exporters with {'turns of 4 s' if order.short else '`documented-all`'}, the first SIGKILLed, then a User "
+        f"two exporters with {'turns of 2 s' if order.short else '`documented-all`'}, the first SIGKILLed, then a User "
         "event of the first VM",
         f"before, the first approved its own event with one POST; then the second approved after {at - seen:.1f} s, in "
         f"its turn of {turn:.1f} s, with {sent} POST",
