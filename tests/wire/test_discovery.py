@@ -282,7 +282,7 @@ def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog:
     assert caplog.messages == [
         f"skipping lease file {tmp_path}/a.leases: it names 127.0.0.1 in option 245, which is this machine itself",
         "asking for DHCP option 245, try 1 of 1",
-        "metadata service at 168.63.129.16, from DHCP option 245 of server 127.0.0.1",
+        "metadata service at 168.63.129.16, from DHCP option 245 of DHCP server 127.0.0.1",
     ]
 
 

@@ -1,6 +1,6 @@
-"""Policy files: from YAML to rules, refusing what is wrong in them and any rule that could never decide.
+"""Reads policy files: turns YAML into rules, and refuses errors and rules that can never decide.
 
-Knows the keys and what contradicts what; what a rule then means is ``approval.policy``'s.
+Checks keys and contradictions; ``approval.policy`` applies the rules.
 """
 
 import math
@@ -19,14 +19,13 @@ def load(path: Path) -> Policy:
     """Return the policy in the YAML file at ``path``.
 
     Raises:
-        UsageError: with file, line and reason: it cannot be read, has an unknown key, an impossible value, or a rule
-            that can never decide anything.
+        UsageError: the file cannot be read, has an unknown key or an impossible value, or a rule that can never decide.
     """
     return read(yaml_file.load(path), str(path))
 
 
 def read(top: Section, name: str) -> Policy:
-    """Return the policy that stands in ``top``. Raises as :func:`load` does."""
+    """Return the policy in the mapping ``top``. Raises as :func:`load` does."""
     dry_run = top.flag("dry_run", default=False)
     sections = top.sections("rules")
     top.finish()
@@ -53,10 +52,10 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
     action = Action(section.choice("action", tuple(Action)))
     for key in ("after", "leader_only", "takeover", "dry_run"):
         if action is Action.HOLD and key in section:
-            raise section.error("says when or how to approve, but this rule holds: remove one", key)
+            raise section.error("has no meaning with 'action: hold': remove this key, or write 'action: approve'", key)
     leader_only = section.flag("leader_only", default=False) if "leader_only" in section else None
     if leader_only is False and "takeover" in section:
-        raise section.error("has no meaning without leader_only: remove one", "takeover")
+        raise section.error("has no meaning with 'leader_only: false': remove one of the two", "takeover")
     rule = Rule(
         name=section.text("name", f"rule {number}"),
         match=_match(match) if match else Match(),
@@ -70,7 +69,7 @@ def _rule(section: Section, number: int, *, dry_run: bool) -> Rule:
     section.known("leader_only")
     section.finish()
     if not rule.name:
-        raise section.error("is empty: the log names the rule that decided", "name")
+        raise section.error("is empty: give the rule a name; the log and the status page show it", "name")
     if rule.takeover == 0:
         raise section.error("must be more than 0, or all VMs would approve at once", "takeover")
     return rule
@@ -91,7 +90,7 @@ def _match(section: Section) -> Match:
     section.finish()
     for key, found, least in (("duration", match.duration, 0), ("resources", match.resources, match.fewest_resources)):
         if found is not None and found.below is not None and found.below <= least:
-            raise section.error("matches nothing: no event that this rule is about has so little", key)
+            raise section.error("matches nothing: no event of this rule has a value below this bound", key)
     return match
 
 
@@ -134,18 +133,18 @@ def _range(section: Section, key: str, *, durations: bool) -> Range | None:
 
 
 _Box = tuple[frozenset[object], ...]
-"""Some values of each thing that a rule can match on; all events with any combination of them."""
+"""A set of events: all combinations of the given values of each key of ``match``."""
 
 
 def covered(match: Match, earlier: Sequence[Match]) -> bool:
-    """Return whether every event that ``match`` is about is one that some of ``earlier`` is about as well."""
+    """Return whether ``earlier`` together match every event that ``match`` matches."""
     matches = [match, *earlier]
     taken = [box for one in earlier for box in _boxes(one, matches)]
     return not any(_is_left(box, taken) for box in _boxes(match, matches))
 
 
 def _takers(rule: Rule, earlier: Sequence[Rule]) -> list[Rule]:
-    """The rules that leave nothing to ``rule``, alone or else together; none if it can decide."""
+    """Return the rules that match, alone or together, every event of ``rule``; none if ``rule`` can decide."""
     for one in earlier:
         if covered(rule.match, [one.match]):
             return [one]
@@ -160,7 +159,7 @@ def _takers(rule: Rule, earlier: Sequence[Rule]) -> list[Rule]:
 
 
 def _boxes(match: Match, matches: Sequence[Match]) -> list[_Box]:
-    """What ``match`` is about, for each scope. A number stands for all up to the next bound in any of ``matches``."""
+    """Return what ``match`` matches, for each scope. A number represents all up to the next bound in ``matches``."""
 
     def bounds(ranges: Iterable[Range | None]) -> set[float]:
         return {bound for each in ranges if each for bound in (each.at_least, each.below) if bound is not None}
@@ -183,13 +182,13 @@ def _boxes(match: Match, matches: Sequence[Match]) -> list[_Box]:
 
 
 def _is_left(box: _Box, taken: Sequence[_Box]) -> bool:
-    """Whether any event of ``box`` is in none of ``taken``."""
+    """Return whether any event of ``box`` is in none of ``taken``."""
     if not all(box):
         return False
     for position, other in enumerate(taken):
         if not all(mine & theirs for mine, theirs in zip(box, other, strict=True)):
             continue
-        for axis, theirs in enumerate(other):  # what sticks out on one side after the other, and the rest is taken
+        for axis, theirs in enumerate(other):  # check the part outside on one side after the other; the rest is covered
             outside = box[axis] - theirs
             if outside and _is_left((*box[:axis], outside, *box[axis + 1 :]), taken[position + 1 :]):
                 return True

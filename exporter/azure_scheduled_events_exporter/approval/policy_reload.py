@@ -12,7 +12,7 @@ _Stamp = tuple[int, int, int]
 
 
 class ReloadingPolicy:
-    """The policy that is in effect. :meth:`current` looks at the file, which costs one ``stat``."""
+    """The policy in effect. :meth:`current` checks the file with one ``stat``."""
 
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
         self._policy = policy
@@ -48,7 +48,7 @@ class ReloadingPolicy:
             self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(self._policy.rules)))
 
     def _look(self) -> _Stamp | None:
-        """What tells that the file has changed; None if it cannot be found."""
+        """Return the stamp by which a change of the file is detected; None if the file cannot be found."""
         if self._path is None:
             return None
         try:

@@ -1,6 +1,6 @@
-"""Approvals on their way: what is due, what was refused and when to try again, and why an event is not approved.
+"""Schedules approvals: what is due, when to retry after a refusal, and why an event is not approved.
 
-Keeps the memory that a policy must not have. Decides nothing about events (``approval.policy``) and sends nothing
+Keeps the state that a policy must not have. Decides nothing about events (``approval.policy``) and sends nothing
 (``polling.poller`` does).
 """
 
@@ -26,7 +26,7 @@ _LAST_RETRY_SECONDS = 60.0
 
 
 class ApprovalOutcome(StrEnum):
-    """How IMDS took a request to approve events; ``dry_run`` is an event that a rule would have approved."""
+    """The outcome of a request to approve events; ``dry_run`` counts events that a rule would have approved."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -78,7 +78,7 @@ class _Retry:
 
 
 class ApprovalScheduler:
-    """What ``policy`` and operators want approved, with a pause that doubles after each failure of an event.
+    """Collects what ``policy`` and operators want approved; after each failure of an event, its backoff doubles.
 
     Attributes:
         statuses: why events are not approved, by EventId; approved, started and unknown events are left out.
@@ -100,7 +100,7 @@ class ApprovalScheduler:
     def due(
         self, known: Lifecycles, vm_name: str | None, requests: Iterable[ApprovalRequest], now: Timestamp
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what to approve in one request now, and the results of operators' requests that need none."""
+        """Return what to approve in one request now, and results for operators' requests that are not sent to IMDS."""
         self._reload()
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
@@ -125,14 +125,14 @@ class ApprovalScheduler:
         return self._together(list(due.values())), results
 
     def accepted(self, approved: Sequence[Due]) -> None:
-        """Take note that IMDS has accepted a request for these."""
+        """Count an accepted request, and forget the failures of its events."""
         self.counts[ApprovalOutcome.ACCEPTED] += 1
         for one in approved:
             self._retries.pop(one.life.event_id, None)
             self.statuses.pop(one.life.event_id, None)
 
     def failed(self, attempted: Sequence[Due], now: Timestamp, *, is_refusal: bool, throttled: bool = False) -> None:
-        """Take note that IMDS refused a request for these, if only for now (``throttled``), or that no answer came."""
+        """Count a request that IMDS refused or did not answer, and schedule the retry; ``throttled`` means a 429."""
         self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
         for one in attempted:
             before = self._retries.get(one.life.event_id)
@@ -140,7 +140,7 @@ class ApprovalScheduler:
             self._retries[one.life.event_id] = _Retry(now.monotonic + pause, now.wall + pause, pause, throttled)
 
     def _reload(self) -> None:
-        """Take the policy file's rules if it has changed; what they decide is then logged again."""
+        """Apply the rules of a changed policy file; their decisions are logged again."""
         policy = self._reloading.current()
         if policy is not self._policy:
             self._policy = policy
@@ -152,7 +152,7 @@ class ApprovalScheduler:
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
 
     def _rule(self, life: Lifecycle, vm_name: str | None, now: Timestamp) -> str | None:
-        """The rule that approves ``life`` now, if any; says why if none does."""
+        """Return the name of the rule that approves ``life`` now, if any; record the reason if none does."""
         decision = self._policy.decide(life, vm_name, now)
         retry = self._retries.get(life.event_id)
         reason, kind = self._reason(life, decision, retry)
@@ -167,7 +167,7 @@ class ApprovalScheduler:
         return decision.rule if is_sent and retry is not None and now.monotonic >= retry.at else None
 
     def _reason(self, life: Lifecycle, decision: Decision, retry: _Retry | None) -> tuple[str, str]:
-        """Why ``life`` is not approved, for people, and what of that is news when it changes."""
+        """Return why ``life`` is not approved, for people, and the part whose change is logged."""
         rule = f"rule '{decision.rule}'"
         if not decision.rule:
             return self._without_rule(life)
@@ -200,7 +200,7 @@ class ApprovalScheduler:
         return f"{reason}; without approval it begins at NotBefore", reason
 
     def _log_once(self, life: Lifecycle, decision: Decision, reason: str, kind: str) -> bool:
-        """Log why an event is not approved, when that is news; return whether it is."""
+        """Log why an event is not approved, if that has changed; return whether it has."""
         if self._logged.get(life.event_id) == kind or self._policy is OFF:
             return False
         self._logged[life.event_id] = kind
@@ -215,18 +215,18 @@ class ApprovalScheduler:
         return True
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:
-        """Whether an operator's request may be sent: it skips the policy's backoff, except after a 429."""
+        """Return whether an operator's request may be sent: it skips the policy's backoff, except after a 429."""
         retry = self._retries.get(life.event_id)
         return retry is None or not retry.throttled or now.monotonic >= retry.at - retry.pause + _FIRST_RETRY_SECONDS
 
     def _together(self, due: list[Due]) -> list[Due]:
-        """All of them in one request; but what was refused goes alone, since one bad id may spoil it for all."""
+        """Return all, or a single one that was refused before: IMDS may refuse a whole request for one bad id."""
         fresh = [one for one in due if one.request is not None or one.life.event_id not in self._retries]
         return fresh or due[:1]
 
 
 def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
-    """Why an operator's request is not sent; ``""`` if it is."""
+    """Return why an operator's request is not sent; ``""`` if it is sent."""
     if life is None:
         return "not current: IMDS shows no such event"
     if life.state is State.STARTED:
@@ -240,7 +240,7 @@ def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
 
 
 def request_facts(due: Sequence[Due], **more: object) -> dict[str, Mapping[str, object]]:
-    """Return the audit of a request for the log: who, what rule, which events, which VMs."""
+    """Return the log fields of a request: operator or rule, events, and VMs."""
     return facts(
         event_ids=",".join(one.life.event_id for one in due),
         approved_by=",".join(sorted({str(one.approver) for one in due})),

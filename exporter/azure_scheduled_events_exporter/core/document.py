@@ -1,7 +1,7 @@
-"""What IMDS says: a body of bytes in, a :class:`Document` of :class:`ScheduledEvent` out.
+"""Parses the body of an answer into a :class:`Document` of :class:`ScheduledEvent`.
 
-Pure parsing. It knows no clock, network, disk or log, and nothing of what a document means for the life of an
-event (``core.lifecycle``). No body whatever may crash it, and none may make it forget an event that it could read.
+Pure: uses no clock, network, disk or log. What a document means for the life of an event is decided in
+``core.observation``. No body may crash the parser, and an unreadable entry must not hide a readable event.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
@@ -46,7 +46,7 @@ class EventSource(StrEnum):
 
 
 class Scope(StrEnum):
-    """Whether an event touches this VM: decided by its Resources alone."""
+    """Whether an event affects this VM, which only its Resources decide."""
 
     SELF = "self"
     PEER = "peer"
@@ -59,7 +59,7 @@ class ScheduledEvent:
 
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty.
-        sent_id: as sent, to name it to Azure in Azure's own spelling; ``""`` when the event came without one.
+        sent_id: as sent, for requests to Azure; ``""`` if the event came without one.
         event_type: one of ``event_types.EventType``, or whatever Azure sent; ``""`` when absent.
         status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
@@ -87,7 +87,7 @@ class ScheduledEvent:
         return next((name.lstrip("_") for name in self.resources if comparable_name(name) == own), "") if own else ""
 
     def scope(self, vm_name: str | None) -> Scope:
-        """Return whether this event touches the VM called ``vm_name`` (None while its name is not known)."""
+        """Return whether this event affects the VM called ``vm_name`` (None while its name is unknown)."""
         if not vm_name:
             return Scope.UNKNOWN
         own = comparable_name(vm_name)
@@ -124,10 +124,10 @@ class Document:
         incarnation: DocumentIncarnation; None when absent (an empty body carries none). It changes with the
             events but may skip, fall or start over: compare with ``!=`` only.
         events: each EventId once, in the order of the body.
-        unreadable: a line for each entry of Events that is no event. While there is one, an event that is
-            missing may only be hidden by it, so nothing may be concluded from its absence.
-        remarks: a line for each oddity that cost no event, such as an unreadable NotBefore.
-        is_empty_body: whether the body was empty, which says less than an empty list of Events.
+        unreadable: a line for each entry of Events that cannot be read. Such an entry may be an event that seems to be
+            missing, so no event may end because it is absent from this document.
+        remarks: a line for each unexpected value in a readable event, such as an unreadable NotBefore.
+        is_empty_body: whether the body was empty, which is weaker evidence than an empty list of Events.
     """
 
     incarnation: int | None = None
@@ -141,15 +141,15 @@ _EARLIEST_YEAR = 1970
 
 
 def comparable_name(name: str) -> str:
-    """Return ``name`` so that two spellings of one VM are equal.
+    """Return ``name`` in a form in which two spellings of one VM are equal.
 
-    Azure's names have no case, and api-version 2017-03-01 puts an underscore in front of them.
+    Azure compares names without regard to case, and api-version 2017-03-01 prefixes them with an underscore.
     """
     return name.lstrip("_").casefold()
 
 
 def parse_document(body: bytes) -> Document:
-    """Return what ``body``, the body of a 200, says.
+    """Parse ``body``, the body of a 200.
 
     An empty body is a document without events: some nodes never answer anything else when nothing is planned.
 
@@ -216,7 +216,7 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
         remarks.extend(f"event {event.event_id}: {oddity}" for oddity in oddities)
         known = events.get(event.event_id)
         if known is not None:
-            remarks.append(f"event {event.event_id} stands more than once in one document")
+            remarks.append(f"event {event.event_id} appears more than once in one document")
             event = _merge(known, event)
         events[event.event_id] = event
     incarnation = _integer(content.get("DocumentIncarnation"))
@@ -255,7 +255,7 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 
 
 def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
-    """One event out of two entries with its EventId: Started wins, and no VM is forgotten."""
+    """Merge two entries with one EventId: Started takes precedence, and all VMs of both are kept."""
     leading, other = (second, first) if second.status == EventStatus.STARTED else (first, second)
     names: dict[str, str] = {}
     for name in first.resources + second.resources:  # in this order: the first one is the leader
@@ -291,7 +291,7 @@ _CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if ch
 
 
 def clean_text(value: object) -> str:
-    """Text that every exposition, log and database takes: no lone surrogates, no control characters."""
+    """Return text that any exposition, log or database accepts: no lone surrogates, no control characters."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode().translate(_CONTROLS)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -300,7 +300,7 @@ def clean_text(value: object) -> str:
 
 
 def _canonical(text: str, known: type[StrEnum]) -> str:
-    """The documented spelling of a documented value; any other text as it is."""
+    """Return the documented spelling of a documented value, and any other text unchanged."""
     return next((str(member) for member in known if member.value.casefold() == text.casefold()), text)
 
 
@@ -334,6 +334,6 @@ def _refuse_constant(name: str) -> None:
 
 
 def _excerpt(material: str | bytes, length: int = 60) -> str:
-    """The beginning of foreign material, printable, in quotes."""
+    """Return the beginning of text from outside, printable and in quotes."""
     text = material.decode("utf-8", "replace") if isinstance(material, bytes) else material
     return ascii(text if len(text) <= length else text[: length - 3] + "...")

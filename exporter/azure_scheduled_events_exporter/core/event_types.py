@@ -1,4 +1,4 @@
-"""The documented event types: what each does to a VM, and what everything else derives from that.
+"""The table of documented event types: what each does to a VM, and the defaults that follow from it.
 
 One table. The status page, the alert rules and runbooks, the dashboards' colors, the simulator, the drill, the first
 series of counters and the rules of ``core.lifecycle`` read it, so a new type of Azure's is added here and nowhere else.
@@ -17,13 +17,13 @@ class EventFacts(NamedTuple):
     """One row of the table; times in seconds.
 
     Attributes:
-        meaning: what the event does, for people; ``{}`` stands for the VM or VMs.
+        meaning: what the event does, for people; ``{}`` is replaced by the VM or VMs.
         participle: the same in a few words, to follow "will be" or "is being".
         loss: what is lost and what is kept.
         reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the event.
         deletes: whether the VM is not expected back.
         documented_notice: the least notice that Microsoft documents; None if it documents none.
-        usual_notice: what people see, for the simulator and the drill.
+        usual_notice: the notice that Azure usually gives, for the simulator and the drill.
         usual_started: how long the event usually stays Started, for the simulator and the drill.
         severity: the default severity of its alert.
         severity_reason: why.
@@ -147,7 +147,7 @@ class EventType(StrEnum):
 
 
 NO_INTERRUPTION = "Azure announces no interruption (DurationInSeconds 0)."
-"""What DurationInSeconds 0 means, in place of what the type usually does."""
+"""The meaning of an event with DurationInSeconds 0, used instead of the type's meaning."""
 
 
 EVENT_FACTS: Mapping[str, EventFacts] = MappingProxyType({str(each): each.facts for each in EventType})

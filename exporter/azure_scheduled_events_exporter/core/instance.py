@@ -13,10 +13,10 @@ from .document import clean_text
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What the metadata service says of this VM; all values as sent, ``""`` where it says nothing.
+    """This VM as the metadata service describes it; all values as sent, ``""`` for missing ones.
 
     Attributes:
-        vm_name: ``compute.name``: the name as it stands in Resources, which may differ from the host name.
+        vm_name: ``compute.name``: the name that Resources use, which may differ from the host name.
         vm_id: the VM's unique id; resource_id: its Azure Resource Manager id.
         scale_set: name of the scale set that it belongs to.
         host_name: ``osProfile.computerName``.
@@ -52,10 +52,10 @@ _FIELDS = {
 
 
 def parse_instance(body: bytes) -> Instance:
-    """Return who the VM is, by the body of a 200.
+    """Return this VM's identity, parsed from the body of a 200.
 
     Raises:
-        ExporterError: not JSON, or without ``compute.name``, which alone tells which events are this VM's.
+        ExporterError: not JSON, or without ``compute.name``, which is needed to recognize this VM's events.
     """
     try:
         content = json.loads(body)

@@ -1,7 +1,7 @@
-"""What is known about an event from its first appearance to its end.
+"""The record of an event from its first appearance to its end.
 
 Data only: states, transitions, and the immutable record of one event's life. ``core.observation`` decides what a
-document changes, ``core.requests`` what an approval changes. This module knows no clock, network, disk or log.
+document changes, ``core.requests`` what an approval changes. This module uses no clock, network, disk or log.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,14 +12,14 @@ from .document import ScheduledEvent, Scope
 from .timestamp import Timestamp
 
 REMEMBERED_ENDS = 500
-"""How many ended events are remembered, so that one that returns goes on with its old life."""
+"""How many ended events are kept in memory, so that an event that returns keeps its history."""
 
 REMEMBERED_MOVES = 50
 """How many reschedules and returns of one event are remembered for its trace."""
 
 
 class State(StrEnum):
-    """Where a current event stands."""
+    """The state of a current event."""
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
@@ -40,7 +40,7 @@ class Transition(StrEnum):
 
 
 class Approver(StrEnum):
-    """Who let the event begin; ``deadline`` means nobody: NotBefore came."""
+    """Who approved the event; ``deadline`` means that nobody did and it began at NotBefore."""
 
     EXPORTER = "exporter"
     OPERATOR = "operator"
@@ -64,26 +64,26 @@ class Lifecycle:
 
     Attributes:
         event: as the newest document shows it.
-        state: where it stands; never goes back from Started.
-        scope: whether it touches this VM, by the newest knowledge of this VM's name.
+        state: its state; a Started event never becomes Scheduled again.
+        scope: whether it affects this VM, by the newest known name of this VM.
         first_seen: when a document first showed it.
         not_before: the last NotBefore that could be read, seconds since the epoch.
-        notice_seconds: the warning really given: first seen to NotBefore, 0 if it had started by then;
+        notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
             None if no NotBefore was known.
         requested_by: who requested an approval from here whose result is not known: set before the request, cleared by
             a refusal. If the event then starts early, the request was accepted. requested_at: when it was first sent.
-        approved_by: who let it begin, once that is known; approved_at: when.
+        approved_by: who approved it, once that is known; approved_at: when.
         approved_not_before: NotBefore when the approval from here was accepted.
         started_at: when it was first seen Started, or when this VM booted if only that proves it.
         proven_by_boot: whether only a boot of this VM shows that it started.
         outcome: how it ended: completed, cancelled or lost; ended_at: when that was seen.
         wrong_end: the end that was counted before the event returned; None if it never returned.
         moves: its reschedules and returns, oldest first.
-        vm_name: this VM's name when the event was last observed, so that a restart need not wait for it; None while
-            unknown.
-        own_name: this VM's name as Resources spelled it when they first named it; ``""`` as long as they never did.
+        vm_name: this VM's name when the event was last observed, so that after a restart it is known immediately; None
+            if unknown.
+        own_name: this VM's name as Resources spelled it when they first named it; ``""`` until then.
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None if nobody measured
-            from its start on, as for events of other VMs. pauses: how many pauses there were, noise aside.
+            from its start on, as for events of other VMs. pauses: how many pauses of 0.1 s or more there were.
     """
 
     event: ScheduledEvent
@@ -132,12 +132,12 @@ class Lifecycle:
 
     @property
     def is_open_to_approval(self) -> bool:
-        """Whether an approval could still change anything."""
+        """Whether the event is waiting, so that an approval would start it."""
         return self.state is not State.STARTED and (self.approved_by is None or self.is_postponed)
 
     @property
     def counted_end(self) -> Transition | None:
-        """The end that says most about what histograms have counted of the event: a lost one counted nothing."""
+        """The end that histograms have counted, if any. A ``lost`` end adds nothing to histograms."""
         return self.wrong_end if self.outcome is Transition.LOST and self.wrong_end else self.outcome
 
     def moved(self, transition: Transition, at: Timestamp, previous: float | None) -> "Lifecycle":
@@ -148,7 +148,7 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One transition, with the whole life as it stands right after it."""
+    """One transition, with the lifecycle of the event directly after it."""
 
     transition: Transition
     lifecycle: Lifecycle
@@ -157,11 +157,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Lifecycles:
-    """All that is known about events by EventId: the current ones, and the last ones that ended, oldest end first."""
+    """The known events by EventId: the current ones, and the last ones that ended, oldest end first."""
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     ended: Mapping[str, Lifecycle] = field(default_factory=dict)
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
-        """Return what is known with these current lives in place of the old ones."""
+        """Return a copy in which these current lifecycles replace those with the same EventId."""
         return replace(self, current={**self.current, **{life.event_id: life for life in lives}})

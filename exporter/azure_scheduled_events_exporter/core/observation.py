@@ -1,13 +1,13 @@
-"""What a new document changes about the events that are known.
+"""Compares a new document with the known events and derives their transitions.
 
-A pure function, :func:`observe`, and two tables that are the specification. It knows no clock (the moment is
-handed in), no network, disk, metric or log, and decides nothing about approvals.
+A pure function, :func:`observe`, and two tables that are the specification. It uses no clock (the time is an argument),
+network, disk, metric or log, and decides nothing about approvals.
 
 Theory of operation. IMDS shows states, never changes, and it shows no end: a finished event leaves the document. So a
 change is the difference between what was known and what the document says: :data:`PRESENT` for an event that is in
 the document, :data:`ABSENT` for one that is not. What absence means depends on what else is known (:class:`Absence`).
 Every transition happens once in an event's life and in the order of :class:`Transition`; only NotBefore may move again
-and again. An event that is in the document again after its end was wrongly concluded: it returns, and its life goes on.
+and again. If an event is in the document again after its end, the end was wrong. The event becomes current again.
 
 Source of the rules: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
 """
@@ -32,14 +32,14 @@ from .pause import NOISE_SECONDS, Evidence, Pause
 from .timestamp import Timestamp
 
 APPROVAL_MARGIN_SECONDS = 5.0
-"""A start earlier than this before NotBefore proves an approval: the platform itself never begins early."""
+"""An event that starts earlier than this before NotBefore was approved: without approval, Azure never starts early."""
 
 WATCHED_WITHIN_SECONDS = 60.0
-"""If more time lies between two documents, nobody was watching: an event can have started and gone unseen."""
+"""If two documents are further apart, an event can have started and ended unseen in between."""
 
 
 class Absence(StrEnum):
-    """What is known about an event that is missing from the document. The first that applies counts."""
+    """Why an event may be missing from the document. The first case that applies is used."""
 
     EARLY = "NotBefore is still to come, and somebody was watching"
     REBOOTED = "this VM has booted since, and the event can have done that"
@@ -64,7 +64,7 @@ PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]
         (State.OTHER, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
         (State.OTHER, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
         (State.OTHER, State.OTHER): (State.OTHER, (Transition.RESCHEDULED,)),
-        (State.STARTED, State.SCHEDULED): (State.STARTED, ()),  # an older document, late: nothing un-starts
+        (State.STARTED, State.SCHEDULED): (State.STARTED, ()),  # an outdated document: Started stays Started
         (State.STARTED, State.STARTED): (State.STARTED, ()),  # also a second impact of the same event
         (State.STARTED, State.OTHER): (State.STARTED, ()),
     }
@@ -88,15 +88,15 @@ ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ObservationContext:
-    """What else is known when a document is observed.
+    """What the observation of a document depends on, besides the document.
 
     Attributes:
         now: the moment of the observation.
-        vm_name: this VM's name as it stands in Resources; None while not known.
-        watched: whether the last document before this one is so recent that no start can have been missed;
+        vm_name: this VM's name as Resources spell it; None while unknown.
+        watched: whether the previous document is so recent that no start can have been missed;
             False for the first document of a run.
         booted_at: when this VM last booted; None if that cannot be known.
-        pause: the longest one of this VM since the last document; None if nobody measured.
+        pause: the longest pause of this VM since the last document; None if it was not measured.
     """
 
     now: Timestamp
@@ -109,9 +109,9 @@ class ObservationContext:
 def observe(
     known: Lifecycles, document: Document, context: ObservationContext
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Return what is known after ``document``, and the changes that it brought, in the order they count.
+    """Return the known events after ``document``, and the changes, in the order in which they are counted.
 
-    The same document again changes nothing. Nothing raises, whatever the document says.
+    The same document again changes nothing. Never raises, whatever the content of the document.
     """
     known = record_pause(known, context.pause)
     current: dict[str, Lifecycle] = {}
@@ -140,7 +140,7 @@ def observe(
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
-    """Return what is known after ``pause`` of the events that were Started; ``known`` itself if that is nothing new."""
+    """Return ``known`` with ``pause`` added to the Started events; ``known`` itself if nothing changes."""
     started = [life for life in known.current.values() if life.state is State.STARTED] if pause else []
     longer = [(life, _paused(life, pause, begins=False)) for life in started]
     news = [after for before, after in longer if after is not before]
@@ -148,9 +148,9 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
 
 
 def merge_recovered(known: Lifecycles, found: Lifecycles) -> Lifecycles:
-    """Return ``known`` with what ``found`` has: the record of a journal that ``known`` was merged into meanwhile.
+    """Return ``known`` merged with ``found``, the lifecycles of a journal that ``known`` has been merged into.
 
-    The journal knows longer, so it wins: when an event was first seen, its approval, how it ended.
+    The journal has the older record, so its values take precedence: first seen, the approval, the end.
     """
     current = {event_id: life for event_id, life in found.current.items() if event_id not in known.ended}
     return Lifecycles({**known.current, **current}, {**known.ended, **found.ended})
@@ -167,7 +167,7 @@ def _state(event: ScheduledEvent) -> State:
 
 
 def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:
-    """An event that is in the document again after its end: what only that end said of it is taken back."""
+    """Make an ended event current again. Remove the values that only the wrong end set."""
     life = replace(ended, outcome=None, ended_at=None, wrong_end=ended.counted_end)
     if ended.proven_by_boot:
         life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
@@ -182,7 +182,7 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
 def _seen(
     before: Lifecycle | None, event: ScheduledEvent, context: ObservationContext
 ) -> tuple[Lifecycle, list[Change]]:
-    """An event that is in the document."""
+    """Apply :data:`PRESENT` to an event that is in the document."""
     state, transitions = PRESENT[before.state if before else None, _state(event)]
     vm_name = context.vm_name or (before.vm_name if before else None)
     scope = event.scope(vm_name)
@@ -207,13 +207,13 @@ def _seen(
 
 
 def _spelled_as_before(event: ScheduledEvent, before: ScheduledEvent) -> ScheduledEvent:
-    """Return ``event`` with the names that are known already in their first spelling, by which spans have their ids."""
+    """Return ``event`` with each known name in its first spelling, because span ids are derived from it."""
     known = {comparable_name(name): name for name in before.resources}
     return replace(event, resources=tuple(known.get(comparable_name(name), name) for name in event.resources))
 
 
 def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, now: Timestamp) -> Lifecycle | None:
-    """Return ``life`` after ``transition``, or None when the facts do not show it."""
+    """Return ``life`` after ``transition``, or None if the transition did not happen."""
     match transition:
         case Transition.RESCHEDULED:
             if before is None or before.not_before in {None, life.not_before}:
@@ -240,7 +240,8 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 
 
 def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
-    # First of all: an event that leaves while somebody watches was there after the last boot, so it did not cause it.
+    # Checked first: an event that leaves while polls succeed was still there after the last boot, so it did not cause
+    # it.
     if context.watched and life.not_before is not None and context.now.wall < life.not_before:
         return Absence.EARLY
     if life.state is not State.STARTED and _boot_proves(life, context.booted_at):
@@ -251,7 +252,7 @@ def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
 
 
 def _boot_proves(life: Lifecycle, booted_at: Timestamp | None) -> bool:
-    """Return whether the last boot of this VM shows that the event happened: it can have begun by then."""
+    """Return whether the last boot of this VM proves that the event happened: it can have begun by then."""
     if booted_at is None or life.scope is not Scope.SELF or not is_reboot(life.event.event_type):
         return False
     if not booted_at.is_another_boot_after(life.first_seen):
@@ -274,7 +275,7 @@ def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:
 
 
 def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
-    """An event that has left the document."""
+    """Apply :data:`ABSENT` to an event that has left the document."""
     outcome = ABSENT[life.state, _absence(life, context)]
     changes: list[Change] = []
     if outcome is Transition.COMPLETED and life.started_at is None and context.booted_at is not None:
@@ -284,7 +285,7 @@ def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
 
 
 def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext) -> tuple[Lifecycle, list[Change]]:
-    """An event of which only a boot of this VM shows that it began; who approved it follows from when that was."""
+    """Mark an event as started at this VM's boot, if only the boot proves it; the time decides who approved it."""
     life = _paused(replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False)
     if life.approved_by is not None:
         return life, []
@@ -299,7 +300,7 @@ def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext
 
 
 def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
-    """Return ``life`` with ``pause`` taken into account; ``life`` itself if that says nothing new.
+    """Return ``life`` with ``pause`` added; ``life`` itself if nothing changes.
 
     A life whose start nobody watched stays unmeasured, because its pause may have been before anybody measured. Only a
     boot is so long that nothing else matters.

@@ -1,17 +1,17 @@
-"""How long this VM stood still: from what its clocks say to a pause.
+"""Computes from clock readings how long this VM was paused.
 
 Pure: ``polling.clock`` reads the clocks, ``polling.pause_detector`` decides when, and ``core.lifecycle`` decides which
 events a pause belongs to.
 
-Theory of operation. Whoever stands still cannot time it. But a program that means to look at the clocks again at a
-certain moment, and does so late, was kept from running. Which clock shows by how much depends on what stood still:
+Theory of operation. A paused program cannot time the pause. But if a program plans to read the clocks at a certain time
+and reads them later, it was paused. Which clock shows the length depends on what was paused:
 
-- only this process (stopped, or no CPU for it): all clocks went on, the monotonic one too;
-- the VM, suspended: the monotonic clock stood still as well, the one since boot went on;
-- the VM, frozen from outside: its clocks may all have stood still, until time synchronization sets the wall clock
-  right, seconds later. That step forward is as long as the pause.
+- only this process (stopped, or without CPU time): all clocks advanced, including the monotonic clock;
+- the VM, suspended: the monotonic clock stopped, the clock since boot advanced;
+- the VM, frozen from outside: all its clocks may have stopped. Seconds later, time synchronization corrects the wall
+  clock. That step forward is as long as the pause.
 
-So the clock that got furthest tells. Over a reboot only the wall clock goes on.
+So the clock that advanced most gives the length. Across a reboot, only the wall clock advances.
 """
 
 from dataclasses import dataclass
@@ -22,32 +22,32 @@ NOISE_SECONDS = 0.1
 """A shorter gap is noise of a busy machine, not a pause."""
 
 WALL_TRUSTED_SECONDS = 900.0
-"""A longer step of the wall clock alone is no pause, but a clock that was set: no Freeze takes a quarter of an hour."""
+"""A longer step of only the wall clock is not a pause: the clock was set. No Freeze takes 15 minutes."""
 
 
 class Evidence(Enum):
-    """What a pause is known by."""
+    """How a pause was measured."""
 
-    WHOLE = auto()  # this process watched all the time that it speaks of
-    PART = auto()  # some of that time went unwatched: there may have been a longer one
+    WHOLE = auto()  # this process watched during the whole period
+    PART = auto()  # part of the period was not watched: there may have been a longer pause
     BOOT = auto()  # the VM has booted in between
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """How many seconds this VM stood still at most in a certain time, to the millisecond, and how that is known."""
+    """The longest pause of this VM in a period, in seconds to the millisecond, and how it was measured."""
 
     seconds: float
     evidence: Evidence
 
 
 class ClockSample(NamedTuple):
-    """What the clocks of this machine say at one moment, in seconds. A tuple, since every poll makes some.
+    """The clocks of this machine at one moment, in seconds. A tuple, because every poll creates several.
 
     Attributes:
         wall: since the epoch; may be set at any time.
-        monotonic: may stand still while the machine is suspended or frozen.
-        since_boot: goes on while the machine is suspended; equals ``monotonic`` where there is no such clock.
+        monotonic: may stop while the machine is suspended or frozen.
+        since_boot: advances while the machine is suspended; equals ``monotonic`` if there is no such clock.
         boot_id: which boot the last two belong to; ``""`` when not known.
     """
 
@@ -57,14 +57,14 @@ class ClockSample(NamedTuple):
     boot_id: str = ""
 
     def after(self, seconds: float) -> "ClockSample":
-        """Return what the clocks will say ``seconds`` later if nothing stands still."""
+        """Return the clocks ``seconds`` later if nothing is paused."""
         return ClockSample(self.wall + seconds, self.monotonic + seconds, self.since_boot + seconds, self.boot_id)
 
 
 def gap(due: ClockSample, now: ClockSample) -> float:
-    """Return by how many seconds ``now`` is later than ``due``, by the clock that got furthest; 0 if it is not.
+    """Return by how many seconds ``now`` is later than ``due``, by the clock that advanced most; 0 if it is not later.
 
-    A wall clock that is set back is passed over, and so is one that is set forward by more than
+    The wall clock is ignored if it was set back, or set forward by more than
     :data:`WALL_TRUSTED_SECONDS`.
     """
     late = max(0.0, now.monotonic - due.monotonic, now.since_boot - due.since_boot)
@@ -73,10 +73,10 @@ def gap(due: ClockSample, now: ClockSample) -> float:
 
 
 def between_runs(last: ClockSample, first: ClockSample) -> Pause | None:
-    """Return the pause between the ``last`` sign of life of one process and the ``first`` one of the next.
+    """Return the pause between the ``last`` clock sample of one process and the ``first`` one of the next.
 
-    None if nobody can know: after a reboot only the wall clock tells, and it has gone back. Within one boot the time
-    that no process ran is none: only what stood still for the clocks themselves counts.
+    None if it cannot be known: the VM rebooted and the wall clock went back. Within one boot, time without a running
+    process is not a pause: only a gap between the clocks counts.
     """
     if _is_another_boot(last, first):
         return Pause(round(first.wall - last.wall, 3), Evidence.BOOT) if first.wall > last.wall else None

@@ -1,4 +1,4 @@
-"""How events, lives and transitions look as JSON, for scripts.
+"""Converts events, lifecycles and transitions to JSON records for scripts.
 
 Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come.
 """
@@ -12,7 +12,7 @@ Record = dict[str, object]
 
 
 def current_record(life: Lifecycle, now: float) -> Record:
-    """Return a current event as it stands at ``now``, wall-clock seconds."""
+    """Return the record of a current event at ``now``, wall-clock seconds."""
     event = life.event
     counting = event.not_before if life.state is not State.STARTED else None
     return {
@@ -27,7 +27,7 @@ def current_record(life: Lifecycle, now: float) -> Record:
 
 
 def life_record(life: Lifecycle) -> Record:
-    """Return a whole life, as far as it is known."""
+    """Return the record of an event from first seen to its end; None for values that are unknown or still to come."""
     return {
         **_of_event(life),
         "state": str(life.state),
@@ -46,7 +46,7 @@ def life_record(life: Lifecycle) -> Record:
 
 
 def change_record(change: Change) -> Record:
-    """Return a transition, with the life as it stood right after it."""
+    """Return the record of a transition, with the lifecycle directly after it."""
     return {"transition": str(change.transition), "at": iso_time(change.at.wall), **life_record(change.lifecycle)}
 
 

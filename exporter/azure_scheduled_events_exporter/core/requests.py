@@ -1,4 +1,4 @@
-"""What an approval from here changes about an event: requested, refused, accepted.
+"""Updates events when this exporter requests an approval, and when IMDS refuses or accepts it.
 
 Pure. Sends nothing (``polling.poller``) and does not decide what to approve (``approval.policy``).
 """
@@ -11,7 +11,7 @@ from .timestamp import Timestamp
 
 
 def mark_requested(known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Timestamp) -> Lifecycles:
-    """Return what is known once ``approver`` is about to request that IMDS lets these events begin."""
+    """Return the known events with an approval by ``approver`` marked as requested. Call it before the request."""
     return known.updated(
         replace(life, requested_by=approver, requested_at=life.requested_at or now)
         for life in _open_to_approval(known, event_ids)
@@ -19,7 +19,7 @@ def mark_requested(known: Lifecycles, event_ids: Collection[str], approver: Appr
 
 
 def mark_refused(known: Lifecycles, event_ids: Collection[str]) -> Lifecycles:
-    """Return what is known once IMDS has refused to let these events begin: no request is under way."""
+    """Return the known events after IMDS refused to approve these: no request is under way."""
     return known.updated(
         replace(life, requested_by=None, requested_at=None) for life in _open_to_approval(known, event_ids)
     )
@@ -28,9 +28,9 @@ def mark_refused(known: Lifecycles, event_ids: Collection[str]) -> Lifecycles:
 def mark_approved(
     known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Timestamp
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Return what is known once IMDS has accepted an approval of these events, and the changes.
+    """Return the known events after IMDS accepted an approval of these, and the changes.
 
-    An approval is a transition once in an event's life. A second one, after NotBefore moved further away, is none.
+    The first approval of an event is a transition. A second one, after NotBefore moved further away, is not.
     """
     lives, changes = [], []
     for before in _open_to_approval(known, event_ids):

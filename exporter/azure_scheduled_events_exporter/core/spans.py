@@ -1,8 +1,8 @@
-"""The trace of an event: which spans a transition completes, as plain facts.
+"""The trace of an event: returns the spans that a transition completes, as plain data.
 
-Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id follows from the EventId, a VM's name and
-the span's name, so that all VMs that see an event build one trace without talking to each other, and a span sent
-twice is the same span.
+Pure: no OpenTelemetry, no clock, no delivery (``tracing.delivery``). Every id is derived from the EventId, a VM's name
+and the span's name. So all VMs that see an event build one trace without communication, and a span that is sent twice
+has the same id.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from .timestamp import Timestamp, iso_time
 ROOT = "scheduled_event"
 """The span of the whole life; the other names are detected, scheduled, approval and started."""
 
-_PAUSED = frozenset({"started", ROOT})  # the spans in whose time this VM may have stood still
+_PAUSED = frozenset({"started", ROOT})  # the spans during which this VM may have been paused
 _PREFIX = "azure.scheduled_event."
 _GUID_LENGTH = 36  # with dashes; uuid.UUID reads other spellings too, but Azure has just one
 AttributeValue = str | float | tuple[str, ...]
@@ -25,7 +25,7 @@ AttributeValue = str | float | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class SpanEvent:
-    """A moment within a span: its name, when it was (seconds since the epoch), and what it says."""
+    """An event within a span: its name, its time (seconds since the epoch), and its attributes."""
 
     name: str
     at: float
@@ -70,8 +70,8 @@ def span_id(event_id: str, vm_name: str, span_name: str) -> str:
 
 
 def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
-    """Return whether this VM sends spans of ``life``: without its own name it could not say whose they are."""
-    is_ours = life.scope is Scope.SELF or bool(life.own_name)  # what was begun is ended, if Resources change meanwhile
+    """Return whether this VM sends spans of ``life``. Until its own name is known, it sends none."""
+    is_ours = life.scope is Scope.SELF or bool(life.own_name)  # if Resources change, a begun trace is completed
     return bool(life.vm_name) and (is_ours or peers_too)
 
 
@@ -93,12 +93,12 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
 
 
 def detected(life: Lifecycle) -> SpanFacts:
-    """Return the span that is sent at once, so that the trace exists before the VM goes away."""
+    """Return the span that is sent immediately, so that the trace exists before the VM goes away."""
     return _span(life, "detected", life.first_seen, life.first_seen)
 
 
 def so_far(before: Lifecycle, life: Lifecycle) -> tuple[SpanFacts, ...]:
-    """Return the spans of ``life`` that were complete ``before`` this VM knew its own name, and so could send none."""
+    """Return the spans of ``life`` that were completed ``before`` this VM's name was known and could not be sent."""
     named = replace(before, vm_name=life.vm_name)
     spans = [detected(named), *_until_started(named)]
     if before.approved_at is not None and before.approved_by is not Approver.DEADLINE:
@@ -107,7 +107,7 @@ def so_far(before: Lifecycle, life: Lifecycle) -> tuple[SpanFacts, ...]:
 
 
 def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, ...]:
-    """Return the open spans of ``lives`` as they stand at ``now``, for an exporter that ends in mid event."""
+    """Return the open spans of ``lives``, ended at ``now``, for an exporter that is stopped during an event."""
     return tuple(span for life in lives for span in _open(life, now))
 
 
@@ -121,14 +121,14 @@ def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
 
 
 def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
-    """The whole life, and the phase that it is in."""
+    """Return the root span and the span of the current phase, both ended now."""
     name, since = ("scheduled", life.first_seen) if life.started_at is None else ("started", life.started_at)
     return (_span(life, name, since, until), _span(life, ROOT, life.first_seen, until))
 
 
 def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanFacts:
     event = life.event
-    # The other VMs find this span's id by the spelling in Resources.
+    # Other VMs compute this span's id from the spelling in Resources.
     own = life.own_name or event.spelling(life.vm_name) or (life.vm_name or "").lstrip("_")
     leader = event.resources[0].lstrip("_") if event.resources else own
     if name != ROOT:
@@ -148,7 +148,7 @@ def _span(life: Lifecycle, name: str, start: Timestamp, end: Timestamp) -> SpanF
 
 
 def _span_event(move: Move) -> SpanEvent:
-    """A reschedule or return as an event of the root span, with NotBefore before and after it."""
+    """Return a reschedule or a return as an event of the root span, with NotBefore before and after."""
     times = {"not_before": move.not_before, "previous_not_before": move.previous_not_before}
     attributes = {f"{_PREFIX}{name}": iso_time(seconds) for name, seconds in times.items() if seconds is not None}
     return SpanEvent(str(move.transition), move.at.wall, attributes)

@@ -1,7 +1,7 @@
-"""What all transitions add up to: the counters and histograms of history.
+"""The counters and histograms of all transitions.
 
-A pure fold over ``core.lifecycle.Change``, so that a restart can rebuild it from the journal. It knows no metric
-library and nothing of polls.
+A pure fold over ``core.lifecycle.Change``, so that a restart can rebuild it from the journal. Must not depend on a
+metric library or on polls.
 """
 
 from bisect import bisect_left
@@ -17,8 +17,8 @@ _Key = TypeVar("_Key")
 TransitionKey = tuple[str, str, str, str]
 """event_type, event_source, scope, transition"""
 
-# Every bound is a line that somebody decides by: no warning at all, the documented notices (30 s, 5, 10, 15 min),
-# and days for a predicted failure. Their number keeps all histograms of history under 400 series.
+# Every bound is a limit that matters to users: no notice, the documented notices (30 s, 5, 10, 15 min), and days for
+# a predicted failure. Their number keeps all histograms of history under 400 series.
 NOTICE_BOUNDS = (0.0, 10.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0, 86400.0)
 LATENCY_BOUNDS = (1.0, 5.0, 30.0, 300.0, 900.0, 3600.0)
 PHASE_BOUNDS = (5.0, 30.0, 60.0, 300.0, 600.0, 900.0, 3600.0)
@@ -28,7 +28,7 @@ PAUSE_BOUNDS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 120.0, 900.0)
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often values fell under each bound; ``counts`` has one more entry than ``bounds``, for the rest."""
+    """The number of values in each bucket; ``counts`` has one more entry than ``bounds``, for larger values."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -36,7 +36,7 @@ class Histogram:
 
     @classmethod
     def empty(cls, bounds: tuple[float, ...]) -> "Histogram":
-        """Return a histogram over ``bounds`` (ascending) that has seen nothing."""
+        """Return a histogram over ``bounds`` (ascending) without values."""
         return cls(bounds, (0,) * (len(bounds) + 1))
 
     def observe(self, value: float) -> "Histogram":
@@ -46,7 +46,7 @@ class Histogram:
         return replace(self, counts=counts, total=self.total + value)
 
     def over(self, bounds: tuple[float, ...]) -> "Histogram":
-        """Return the histogram over other ``bounds``: what lay under one that is no more counts under the next one."""
+        """Return the histogram with other ``bounds``: values of a removed bucket count in the next larger one."""
         if bounds == self.bounds:
             return self
         counts = [0] * (len(bounds) + 1)
@@ -56,7 +56,7 @@ class Histogram:
 
 
 def _initial_transitions() -> dict[TransitionKey, int]:
-    """Return the series that exist from the start: a counter that begins at 1 hides its first increase.
+    """Return the series that exist from the start as 0: ``increase()`` misses a counter's step from nothing to 1.
 
     Each type with each transition, but only of the type's usual source: every series costs each VM of a fleet. Those of
     another source exist once an event of it was seen (:meth:`Statistics.plus`).
@@ -70,11 +70,11 @@ def _initial_transitions() -> dict[TransitionKey, int]:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one transition adds to history, measured when it happened; times in seconds, None for what it does not tell.
+    """What one transition adds to the statistics; times in seconds, None for values that it does not give.
 
     Attributes:
-        notice: the warning really given.
-        latency: from first seen to approved; by whom stands in ``approved_by``.
+        notice: the notice given.
+        latency: from first seen to approved; ``approved_by`` has the approver.
         scheduled: length of the phase Scheduled, if it ended here; started: of the phase Started.
         pause: seconds of this VM's longest pause, if the event ended here; pauses: how many there were.
     """
@@ -93,7 +93,7 @@ class Measurement:
 
 
 def measure(change: Change) -> Measurement:
-    """Return what ``change`` adds to history."""
+    """Return what ``change`` adds to the statistics."""
     life = change.lifecycle
     latency = None
     if _settles_approval(change) and life.approved_at is not None:
@@ -118,11 +118,11 @@ def measure(change: Change) -> Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counters and histograms of history. Immutable: :meth:`plus` returns the next one.
+    """Counters and histograms of all transitions. Immutable: :meth:`plus` returns a new object.
 
     Attributes:
         transitions: how often each happened, by :data:`TransitionKey`.
-        notice: seconds of warning, by event type.
+        notice: seconds of notice, by event type.
         approval_latency: seconds from first seen to approved, by event type and approver.
         phases: seconds spent Scheduled and Started, by event type and phase.
         pauses: seconds of this VM's longest pause while an event of it was Started, by event type.
@@ -139,8 +139,8 @@ class Statistics:
     def plus(self, measured: Iterable[Measurement]) -> "Statistics":
         """Return the statistics with ``measured`` counted too.
 
-        Histograms take events of this VM, and approvals that were given here, so that a sum over a fleet counts each
-        event once on each VM that it touches.
+        Histograms count events of this VM, and approvals from this VM, so that a sum over a fleet counts each event
+        once for each VM that it affects.
         """
         transitions, pause_counts = dict(self.transitions), dict(self.pause_counts)
         notice, latency = _Sums(self.notice, NOTICE_BOUNDS), _Sums(self.approval_latency, LATENCY_BOUNDS)
@@ -150,7 +150,7 @@ class Statistics:
             key = (one.event_type, one.source, one.scope, one.transition)
             transitions[key] = transitions.get(key, 0) + 1
             is_own = one.scope == Scope.SELF
-            if is_own and key[:3] not in own:  # what may come next is there as 0 before it comes
+            if is_own and key[:3] not in own:  # series of possible next transitions exist as 0 before they happen
                 own.add(key[:3])
                 for transition in Transition:
                     transitions.setdefault((*key[:3], str(transition)), 0)
@@ -179,7 +179,7 @@ class _Sums(Generic[_Key]):
         self._totals: dict[_Key, float] = {}
 
     def observe(self, key: _Key, value: float | None) -> None:
-        """Count ``value``; None is none."""
+        """Count ``value``, unless it is None."""
         if value is None:
             return
         counts = self._counts.get(key)
@@ -200,7 +200,7 @@ class _Sums(Generic[_Key]):
 def phase_durations(change: Change) -> list[tuple[str, float]]:
     """Return the phases that ended with ``change``, with the seconds they lasted; each phase of an event once.
 
-    A lost event ends none: when its phase ended is what nobody saw. A phase that ended with a wrong end, before the
+    A lost event ends no phase, because its end was not observed. A phase that ended with a wrong end, before the
     event returned, is not measured again.
     """
     life = change.lifecycle
@@ -220,7 +220,7 @@ def phase_durations(change: Change) -> list[tuple[str, float]]:
 
 
 def _settles_approval(change: Change) -> bool:
-    """An approval is a transition of its own, but a deadline shows only in the start that it allowed."""
+    """Return whether ``change`` decides who approved the event: the approval itself, or a start at NotBefore."""
     life = change.lifecycle
     if life.approved_by is not Approver.DEADLINE:
         return change.transition is Transition.APPROVED

@@ -1,7 +1,7 @@
-"""A moment, in the two ways a computer knows one.
+"""A point in time, by the wall clock and by the monotonic clock.
 
-The wall clock of a VM lags after a pause and is then set right, so it says when something happened but not how
-long it took. The monotonic clock says how long, but means nothing in another boot.
+After a pause, the wall clock of a VM lags and is corrected later, so it shows when something happened but not how long
+it took. The monotonic clock measures durations, but only within one boot.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class Timestamp:
     Attributes:
         wall: seconds since the epoch (UTC), by this machine's clock.
         monotonic: seconds of the boot ``boot_id``'s monotonic clock.
-        boot_id: which boot that clock belongs to; ``""`` when the moment is known by the wall clock only.
+        boot_id: which boot that clock belongs to; ``""`` if only the wall clock is known.
     """
 
     wall: float
@@ -42,7 +42,7 @@ class Timestamp:
 
 
 def iso_time(seconds: float) -> str:
-    """Return seconds since the epoch as people and programs read them: ``2022-04-11T22:26:58Z``.
+    """Return seconds since the epoch in ISO 8601: ``2022-04-11T22:26:58Z``.
 
     Parts of a second are cut off. A time beyond the calendar's years stays a number.
     """

@@ -1,4 +1,4 @@
-"""What the checks look at, and what earlier checks have learned for later ones. Checks nothing itself."""
+"""The data that checks share: the installation, and results of earlier checks. Checks nothing itself."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Subject:
         environment: the variables that the exporter runs with.
         files: the environment files that were read.
         exporter_url: the base address of the exporter that runs here.
-        instance: what the metadata service said of this VM; None until it has.
+        instance: this VM in the instance metadata; None until it has been read.
         document: the current Scheduled Events; None until they have been read.
     """
 

@@ -1,8 +1,8 @@
 """Access control by the web configuration file, which is read at the start and again whenever it has changed.
 
-An invalid file changes nothing: the last valid one stays in effect, and the error is logged once. Files are read in a
-thread of their own, which also checks passwords; everything else here runs on the event loop. It must not know what is
-served, or the life of a connection (``http_server.server``, ``http_server.connection``).
+If the file is invalid, the last valid one stays in effect, and the error is logged once. A separate thread reads files
+and checks passwords; everything else here runs on the event loop. Must not depend on routes or on the phases of a
+connection (``http_server.server``, ``http_server.connection``).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .tls import Tls
 
 _PAUSE = 1.0  # seconds between two checks of the files
-_SOON = 7 * 86400.0  # seconds before its expiry in which a certificate is worth a warning
+_SOON = 7 * 86400.0  # seconds before its expiry from which on a certificate causes a warning
 _Stamps = Mapping[Path, tuple[int, int, int] | None]
 
 
@@ -53,7 +53,7 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What was read: the file's content, TLS made from it, and the files' stamps just before."""
+    """The result of reading: the file's content, the TLS context made from it, and the files' stamps just before."""
 
     config: WebConfig
     tls: "Tls | None"
@@ -104,7 +104,7 @@ class WebAccess:
         return self._users.judge(request.headers.get("authorization", ""), client)
 
     async def watch(self, retire: Callable[[bool], None]) -> None:
-        """Follow the file for ever; call ``retire`` when open connections use TLS settings of before.
+        """Watch the file until cancelled; call ``retire`` if open connections use previous TLS settings.
 
         Its argument is True if clients that were trusted before may not be trusted now.
         """
@@ -131,7 +131,7 @@ class WebAccess:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _look(self) -> _Reading | None:
-        """Read the files if they have changed, but not while they change: a key may follow its certificate."""
+        """Read the files if they have changed and are stable: a key may be written after its certificate."""
         now = _stamps(self._files)
         if now == self._seen:
             return None
@@ -154,7 +154,7 @@ class WebAccess:
         return _Reading(config, server_tls(config.tls), stamps)
 
     def _apply(self, reading: _Reading) -> bool:
-        """Put ``reading`` into effect; return whether TLS has changed."""
+        """Apply ``reading``; return whether TLS has changed."""
         before = self._reading
         same_tls = _tls_settings(before) == _tls_settings(reading)
         self._replace(reading.config, before.config)  # only this can fail, and then nothing has changed
@@ -205,7 +205,7 @@ class WebAccess:
         )
 
     def _warn_of_expiry(self) -> None:
-        """Warn once about a certificate that has expired or soon will."""
+        """Log a warning once about a certificate that has expired or expires soon."""
         settings, ends = self._reading.config.tls, self.tls.ends if self.tls else None
         left = ends - time.time() if ends is not None else _SOON
         if settings is None or ends is None or left >= _SOON:
@@ -218,7 +218,7 @@ class WebAccess:
 
 
 def check(path: Path) -> None:
-    """Check the file and the certificates that it names as a start by this user would.
+    """Check the file and its certificates in the same way as the start of the exporter by this user.
 
     Raises:
         UsageError: they cannot be used.
@@ -231,13 +231,13 @@ def check(path: Path) -> None:
 
 
 def _tls_settings(reading: _Reading) -> object:
-    """Return what makes two readings the same TLS: the settings, and the stamps of the files."""
+    """Return the values that change if TLS must be replaced: the settings, and the stamps of the files."""
     tls = reading.config.tls
     return tls and (tls, [reading.stamps.get(file) for file in tls.files])
 
 
 def _trust(reading: _Reading) -> object:
-    """Return what decides which clients are trusted: everything but the server's own certificate and key."""
+    """Return the settings that decide which clients are trusted: all but the server's own certificate and key."""
     tls = reading.config.tls
     if tls is None:
         return None

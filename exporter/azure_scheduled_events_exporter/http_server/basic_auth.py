@@ -1,16 +1,16 @@
 """Basic authentication: reads credentials, checks passwords, and remembers the results.
 
-bcrypt is slow on purpose, so it runs in the pool that is handed in, one check at a time, and never on the event loop.
+bcrypt is slow on purpose, so it runs in the given thread pool, one check at a time, and never on the event loop.
 A verified password is answered from memory: a flood of wrong passwords cannot lock out a scraper that has been
 verified. It delays a new one only by the checks of other clients: each client may have a few checks waiting, clients
 take turns, and a full queue drops a check of the client that has the most.
 
-What is remembered is keyed by a hash, under a key of this process, over user, stored hash and password, each with its
-length before it: no two different triples share a key (the toolkit's GHSA-4v48-4q5m-8vx4), and nobody can aim at an
-entry. Right and wrong passwords are kept apart, so wrong ones never displace a right one. An unknown user costs as much
-time as every known one.
+Results are stored under a hash, with a secret of this process, over user, stored hash and password, each preceded by
+its length. So different triples have different keys (the toolkit's GHSA-4v48-4q5m-8vx4), and a client cannot choose a
+key. Right and wrong passwords are stored separately, so wrong ones never displace a right one. A check takes the same
+time for unknown and known users.
 
-It must not know connections, files or TLS.
+Must not depend on connections, files or TLS.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def credentials(authorization: str) -> tuple[bytes, bytes] | None:
 
 
 def unguessable_hash(cost: int) -> bytes:
-    """Return a bcrypt hash of ``cost`` without a known password: it takes the time and never matches."""
+    """Return a random bcrypt hash of ``cost``: a check takes the usual time and never matches."""
     salt, tail = ("".join(secrets.choice(_ALPHABET) for _ in range(length)) for length in (21, 31))
     return f"$2b${cost:02d}${salt}.{tail}".encode()  # the last character of a salt has two bits only
 
@@ -75,7 +75,7 @@ class _Check:
 class BasicAuth:
     """Checks requests on one event loop.
 
-    ``users`` are names and bcrypt hashes; ``matches(password, hash)`` compares and blocks, so it is run in ``pool``.
+    ``users`` are names and bcrypt hashes. ``matches(password, hash)`` blocks, so it runs in ``pool``.
     """
 
     def __init__(
@@ -161,11 +161,11 @@ class BasicAuth:
             work.add_done_callback(partial(self._done, check))
 
     def _turn(self, check: _Check) -> int:
-        """Return how many checks the client of ``check`` has had lately; the one with the fewest is next."""
+        """Return how many recent checks the client of ``check`` has had; the client with the fewest is next."""
         return min((self._turns.get(who, 0) for _, who in check.waiters), default=0)
 
     def _compare(self, check: _Check) -> bool:
-        """Return whether the password is right, after the time of the costliest hash; runs in the pool."""
+        """Return whether the password is right, always after the time of the costliest hash; runs in the pool."""
         password = check.password[:_LONGEST]
         right = self._matches(password, check.hashed)
         for cost in range(_cost(check.hashed), self._cost):  # 2^4 + 2^4 + 2^5 + ... + 2^11 = 2^12
@@ -201,7 +201,7 @@ def refused() -> Response:
 
 
 def network(client: str) -> str:
-    """Return what counts as one client: an IPv4 address, or the /64 of an IPv6 one, which one host can fill."""
+    """Return what counts as one client: an IPv4 address, or an IPv6 /64 network, which one host can own."""
     client = client.removeprefix("::ffff:").partition("%")[0]
     try:
         return socket.inet_pton(socket.AF_INET6, client)[:8].hex() if ":" in client else client

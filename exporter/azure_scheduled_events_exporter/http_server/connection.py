@@ -22,7 +22,7 @@ from .messages import Request, Response, head, parse_request, plain
 if TYPE_CHECKING:
     from .tls import Tls
 
-_PIECE = 16 * 1024  # bytes of a body handed to the transport at once: what a client that never reads costs
+_PIECE = 16 * 1024  # bytes of a body written to the transport at once: the memory that a client that never reads costs
 _HEADER_END = re.compile(rb"\n\r?\n")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")  # before a request; RFC 9112, 2.2 says to ignore them
 _FIRST_PRINTABLE = 0x21  # a request cannot begin with a byte below it; the first byte of a TLS handshake is 0x16
@@ -39,7 +39,7 @@ class Limits:
     idle_seconds: float = 120.0  # between two requests: Prometheus scrapes once a minute and misses one
     check_seconds: float = 10.0  # for a password check: Prometheus' default scrape timeout
     linger_seconds: float = 1.0  # after a response with input unread: closing at once would destroy the response
-    grace_seconds: float = 0.5  # by which a response in progress is preferred when a connection has to be closed
+    grace_seconds: float = 0.5  # by which a response in progress is preferred if a connection must be closed
     connections: int = 512  # half of the usual limit of 1024 descriptors; fewer if RLIMIT_NOFILE is lower
     header_bytes: int = 16 * 1024  # more than any scraper, proxy or browser sends
     header_lines: int = 100  # parsing takes time per line: 16 KiB of short lines would take 20 times as long
@@ -48,7 +48,7 @@ class Limits:
 
 
 class Phase(Enum):
-    """What a connection is doing."""
+    """The phase of a connection."""
 
     WAITING = auto()  # for the first byte of a request
     RECEIVING = auto()  # part of a request header has arrived
@@ -58,7 +58,7 @@ class Phase(Enum):
 
 
 class AccessControl(Protocol):
-    """Who may connect, and how. Its values may change at any time and apply from then on."""
+    """Decides who may connect, and how. Its values may change at any time."""
 
     tls: "Tls | None"  # for new connections
 
@@ -70,7 +70,7 @@ class AccessControl(Protocol):
         """Return None to allow the request, or the refusal; a future of either if that takes time."""
 
     async def watch(self, retire: Callable[[bool], None]) -> None:
-        """Follow changes until cancelled; call ``retire`` when open connections must not go on as they are.
+        """Watch for changes until cancelled; call ``retire`` if open connections must not stay as they are.
 
         Its argument is True if their clients may no longer be trusted.
         """
@@ -81,17 +81,17 @@ class AccessControl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What all connections of one server share.
+    """State that all connections of one server share.
 
     Attributes:
         limits: what one client may cost.
-        loop: where everything runs.
+        loop: the event loop of all connections.
         inbox: the buffer into which every connection reads.
         access: who may connect.
         respond: returns head and body for a request, given a refusal, if there is one, and whether to close afterwards.
-        unread: called when a client does not read its response as fast as it is written.
-        moved: called when a connection has made progress.
-        leave: called when a connection has ended.
+        unread: called if a client does not read its response as fast as it is written.
+        moved: called after a connection has made progress.
+        leave: called after a connection has ended.
         failed: called with an exception that nothing else handled.
     """
 
@@ -130,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
         state: what all connections share.
         phase: what the connection is doing.
         progress: loop time of the last progress: accepted, request completed, or a piece of the response taken.
-        deadline: loop time at which the phase must have ended.
+        deadline: loop time by which the phase must end.
         body: the response body while part of it is unsent.
         opening: the task that opens the connection, while it runs.
     """
@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @_contained
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; it reports as soon as it has to buffer a byte for a slow reader."""
+        """Store the transport and set it to report as soon as it buffers a byte for a slow reader."""
         self._transport = cast("asyncio.Transport", transport)  # what asyncio gives for TCP and TLS
         self._transport.set_write_buffer_limits(high=1)  # 0 would leave its TLS transport paused for ever
         self._connected = True
@@ -205,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @_contained
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what has arrived. A request's first byte starts its deadline; later ones do not extend it."""
+        """Process received bytes. A request's first byte starts its deadline; later ones do not extend it."""
         if self.phase is not Phase.CLOSING:
             self._received += self.state.inbox[:nbytes]
             self._proceed()
@@ -227,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @_contained
     def pause_writing(self) -> None:
-        """Hand over no further piece: the client does not read as fast as we write."""
+        """Stop writing pieces: the client does not read as fast as the server writes."""
         self._blocked = True
         if self.body and not self._counted:
             self._counted = True
@@ -235,7 +235,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @_contained
     def resume_writing(self) -> None:
-        """Go on with the next piece a turn later: within this call asyncio would repeat a shutdown, and fail."""
+        """Write the next piece in the next turn: within this call, asyncio would repeat a shutdown and fail."""
         self._blocked = False
         self._moved()
         self.state.loop.call_soon(self._write_on)
@@ -253,9 +253,9 @@ class Connection(asyncio.BufferedProtocol):
 
     @_contained
     def retire(self, distrust: bool) -> None:  # noqa: FBT001 - AccessControl's signature
-        """End after the request that is due; an idle connection that has been served ends now.
+        """Close after the current request; close an idle connection that has been served now.
 
-        With ``distrust`` no request is answered that is not being answered already.
+        With ``distrust``, only a response that has already begun is completed.
         """
         if self.phase is Phase.WRITING:
             self._closing = True
@@ -344,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(refusal, asyncio.Future):
             self.phase, self._check = Phase.CHECKING, refusal
             self.deadline = self.progress + self.state.limits.check_seconds
-            self._received += request.method.encode()  # so that a refusal knows it
+            self._received += request.method.encode()  # so that _refuse() can use it
             self._transport.pause_reading()  # the next request has to wait for this one
             refusal.add_done_callback(partial(self._checked, request))
         else:
@@ -367,14 +367,14 @@ class Connection(asyncio.BufferedProtocol):
         self._send(head, b"" if request.method == "HEAD" else body)
 
     def _refuse(self, status: int) -> None:
-        """Send an error and close. Without a parsed request, its first bytes tell whether it is HEAD."""
+        """Send an error and close. Without a parsed request, its first bytes show whether it is HEAD."""
         response = plain(status)
         self._unread = self._closing = True
         is_head = self._received.partition(b" ")[0] == b"HEAD"
         self._send(head(response, self.state.access.headers, close=True), b"" if is_head else response.body)
 
     def _send(self, head: h11.Response, body: bytes) -> None:
-        """Write as much as the client takes; the rest follows when it reads."""
+        """Write until the client stops reading; the rest follows when it reads again."""
         if head.status_code in {204, 304}:
             body = b""
         data = self._http.send(head)
@@ -388,13 +388,13 @@ class Connection(asyncio.BufferedProtocol):
         self._moved()
         self.deadline = self.progress + self.state.limits.write_seconds
         self.body, self._sent, self._counted = body, min(_PIECE, len(body)), False
-        self._transport.pause_reading()  # else pipelined requests would fill our memory meanwhile
+        self._transport.pause_reading()  # otherwise pipelined requests would fill the memory
         self._transport.write(data + body[:_PIECE])
         self._write_on()
 
     @_contained
     def _write_on(self) -> None:
-        """Write the next piece. One a turn: others get theirs, and a transport that is lost can report it."""
+        """Write the next piece, one per turn, so that others get theirs and a lost transport can report it."""
         if self.phase is not Phase.WRITING or self._blocked:
             return
         if self._sent < len(self.body):

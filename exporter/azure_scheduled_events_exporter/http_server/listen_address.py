@@ -1,4 +1,4 @@
-"""Where to listen: the address as Prometheus and Go write it, and one socket for it."""
+"""Parses the listen address as Prometheus and Go write it, and opens its socket."""
 
 import errno
 import re
@@ -13,7 +13,7 @@ _HOST = re.compile(r"[0-9A-Za-z_.-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen; an empty host stands for all interfaces, port 0 for any free port."""
+    """A listen address; an empty host means all interfaces, port 0 any free port."""
 
     host: str
     port: int

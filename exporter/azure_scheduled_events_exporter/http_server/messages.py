@@ -1,6 +1,6 @@
-"""A request as a handler sees it, and the response that it returns.
+"""The request that a handler gets, and the response that it returns.
 
-Pure: knows the messages of HTTP, but no socket, deadline, path or user.
+Pure: only HTTP messages; no sockets, deadlines, paths or users.
 """
 
 import re

@@ -1,9 +1,10 @@
 """The exporter's HTTP/1.1 server: accepts connections, enforces limits across them, and routes requests to handlers.
 
-Paths, handlers and access control are handed in; it must not know metrics, IMDS or events. A handler runs on the event
-loop's thread, so it must not block. One connection is ``connection``'s; none waits for the TLS handshake of another.
+Paths, handlers and access control are arguments; must not depend on metrics, IMDS or events. A handler runs on the
+event
+loop's thread, so it must not block. ``connection`` handles one connection; none waits for the TLS handshake of another.
 One sweep closes connections past their deadline. At the limit of connections, the one without progress for longest
-makes room, so whoever sends a request is answered, however many others do not.
+is closed, so a client that sends a request gets an answer, even if many others send nothing.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _INBOX = 16 * 1024  # bytes read at once; every connection reads into the same buffer
 _SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would take megabytes
-_ACCEPT_SHARE = 8  # of all connections, one in so many may be accepted before open ones get their turn
+_ACCEPT_SHARE = 8  # at most 1/8 of the connection limit is accepted before open connections get their turn
 _ACCEPT_PAUSE = 0.1  # seconds until the next try after accept has failed
 _EVICTION_PAUSE = 0.005  # the same after a connection was closed for its descriptor
 _REPEAT_SECONDS = 60.0  # in which the same error is logged once
@@ -41,7 +42,7 @@ Handler = Callable[[Request], Response]
 
 
 class AllowAll:
-    """Plain HTTP for everybody, as without a web configuration."""
+    """Plain HTTP without authentication, used without a web configuration."""
 
     tls: "Tls | None" = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -136,7 +137,7 @@ class Server:
             await asyncio.sleep(0)
 
     async def _accept(self, listener: socket.socket, state: ServerState) -> None:
-        """Accept connections for ever. A failing accept costs a pause, never the server."""
+        """Accept connections until cancelled. After a failed accept, wait and retry."""
         while True:
             for _ in range(max(1, self._most // _ACCEPT_SHARE)):
                 try:
@@ -158,7 +159,7 @@ class Server:
     def _open(self, client: socket.socket, state: ServerState) -> None:
         if len(self._connections) >= self._most:
             self._make_room()
-        with suppress(OSError):  # asyncio sets TCP_NODELAY only on sockets that name TCP: without, a piece waits 40 ms
+        with suppress(OSError):  # asyncio sets it only on sockets created with IPPROTO_TCP; else a piece waits 40 ms
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         tls = self._access.tls
@@ -177,7 +178,7 @@ class Server:
             self._opening.discard(task)
             connection.opening = None
             if task.cancelled() or task.exception() is not None:
-                self._log.debug("a connection could not be opened: %r", task)
+                self._log.debug("an incoming connection could not be accepted: %r", task)
                 client.close()
                 self._left(connection)
 
@@ -189,11 +190,11 @@ class Server:
             self._sweep = state.loop.call_later(self._sweep_seconds(), self._expire, state.loop)
 
     def _make_room(self) -> bool:
-        """Close the connection without progress for longest; return whether there was one."""
+        """Close the connection that has made no progress for longest; return False if there are no connections."""
         oldest = next(iter(self._connections), None)
         if oldest is None:
             return False
-        if oldest.is_busy:  # then one that is not may be up to the grace younger
+        if oldest.is_busy:  # prefer an idle connection that is younger by at most the grace
             latest = oldest.progress + self._limits.grace_seconds
             younger = itertools.takewhile(lambda one: one.progress < latest, self._connections)
             oldest = next((one for one in younger if not one.is_busy), oldest)
@@ -201,7 +202,7 @@ class Server:
         return True
 
     def _moved(self, connection: Connection) -> None:
-        """Keep the order: this connection has made progress just now."""
+        """Move a connection that has made progress to the end of the order."""
         if connection in self._connections:
             del self._connections[connection]
             self._connections[connection] = None
@@ -210,7 +211,7 @@ class Server:
         self._connections.pop(connection, None)
 
     def _limit_unsent(self) -> None:
-        """Keep the responses that clients do not read within their limit: those without progress for longest go."""
+        """Enforce the limit of unread responses: close the connections that have made no progress for longest."""
         held = [one for one in self._connections if one.body]
         readers = Counter(id(one.body) for one in held)
         total = sum({id(one.body): len(one.body) for one in held}.values())
@@ -225,7 +226,7 @@ class Server:
             one.abort()
 
     def _retire(self, distrust: bool) -> None:  # noqa: FBT001 - AccessControl's signature
-        """Make every client reconnect, so that the TLS settings of now apply to it."""
+        """Make every client reconnect, so that the current TLS settings apply to it."""
         for connection in tuple(self._connections):
             connection.retire(distrust)
 
@@ -248,7 +249,7 @@ class Server:
         self._sweep = loop.call_later(self._sweep_seconds(), self._expire, loop) if self._connections else None
 
     def _respond(self, request: Request, refusal: Response | None, close: bool) -> tuple[h11.Response, bytes]:  # noqa: FBT001 - ServerState's signature
-        """Return head and body for ``request``; whatever its handler does, there is a response."""
+        """Return head and body for ``request``, also if its handler fails."""
         handler, extra = self._routes.get(request.path), self._access.headers
         if refusal is not None:
             response = refusal
@@ -270,7 +271,7 @@ class Server:
         return head(response, extra, close=close), response.body
 
     def _log_handler(self, path: str, error: Exception) -> None:
-        """Log a handler when it begins to fail, or fails in another way, not at every request."""
+        """Log a failing handler when it begins to fail or the error changes, not at every request."""
         if self._failing.get(path) is not type(error):
             self._log.error("answering %s failed: %r", path, error, exc_info=error)
         self._failing[path] = type(error)
@@ -279,7 +280,7 @@ class Server:
         self._log_once(f"connection closed after an internal error: {type(error).__name__}", error=error)
 
     def _log_once(self, message: str, reason: str = "", error: Exception | None = None) -> None:
-        """Log an error, but not again within a minute: clients may be able to repeat it."""
+        """Log an error at most once a minute, because clients may be able to repeat it."""
         now = asyncio.get_running_loop().time()
         if now >= self._logged.get(message, 0.0):
             self._logged[message] = now + _REPEAT_SECONDS
@@ -299,5 +300,5 @@ def connection_limit(wanted: int) -> int:
 
 
 def client_left(error: OSError) -> bool:
-    """Return whether accept failed because the client had already closed: the next client must not wait for that."""
+    """Return whether accept failed because the client had already closed; then the next accept must not wait."""
     return isinstance(error, ConnectionError) or getattr(error, "winerror", None) == _NETWORK_NAME_DELETED

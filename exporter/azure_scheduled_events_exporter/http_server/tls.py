@@ -1,6 +1,6 @@
 """Make the server's SSLContext from settings; every error names the key that caused it.
 
-This module reads certificates and calls OpenSSL. It does not know HTTP or when to reload (``access`` does).
+This module reads certificates and calls OpenSSL. Must not depend on HTTP or decide when to reload (``access`` does).
 """
 
 import os
@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 from .web_config import ClientAuth, Pem, TlsSettings
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_LARGEST = 1 << 20  # bytes of a PEM file: a bundle of all the world's CAs has a quarter of it
+_LARGEST = 1 << 20  # bytes of a PEM file: four times a bundle of all public CAs
 _BUFFER = 16 * 1024  # bytes of one TLS record
 _KINDS = ("DNS", "email", "IP Address", "URI")  # of names, those that the toolkit compares
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
@@ -42,7 +42,7 @@ class Tls:
     ends: float | None = None
 
     def knows(self, channel: ssl.SSLObject) -> bool:
-        """Return whether the client's certificate has one of the accepted names."""
+        """Return whether the client's certificate contains one of the accepted names."""
         if not self.client_names:
             return True
         try:
@@ -54,10 +54,10 @@ class Tls:
 
 
 def server_tls(settings: TlsSettings) -> Tls:
-    """Return TLS as ``settings`` describe it, after checking every certificate.
+    """Return the TLS objects for ``settings``, after checking every certificate.
 
     Raises:
-        UsageError: a file cannot be read or used, or OpenSSL cannot do what is asked.
+        UsageError: a file cannot be read or used, or OpenSSL does not support a setting.
     """
     # asyncio gives every TLS connection a buffer of 256 KiB: 512 idle clients would cost 128 MiB. It has no parameter.
     sslproto.SSLProtocol.max_size = _BUFFER
@@ -104,7 +104,7 @@ def _end_of(context: ssl.SSLContext, chain: str) -> float | None:
     """Return when the certificate of ``context`` expires (Unix seconds), or None.
 
     The ssl module shows a certificate's fields to a client only, so this makes a handshake in memory. The client
-    trusts each certificate of ``chain``, whoever signed it and however old it is.
+    trusts each certificate of ``chain``, regardless of its issuer and dates.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
@@ -118,14 +118,14 @@ def _end_of(context: ssl.SSLContext, chain: str) -> float | None:
             with suppress(ssl.SSLWantReadError):
                 side.do_handshake()
         return float(ssl.cert_time_to_seconds(str((asking.getpeercert() or {})["notAfter"])))
-    except (ssl.SSLError, ValueError, KeyError):  # one that no client would take, whatever the time
+    except (ssl.SSLError, ValueError, KeyError):  # a certificate that clients refuse at any time
         return None
 
 
 def _load_client_ca(context: ssl.SSLContext, client_ca: Pem, wanted: ClientAuth) -> None:
     context.load_verify_locations(cadata=_certificates(client_ca))
     context.verify_mode = ssl.CERT_REQUIRED if wanted is ClientAuth.REQUIRED else ssl.CERT_OPTIONAL
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go: what stands there is trusted, root or not
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go: each one in the file is trusted, root or not
 
 
 def _choose_curves(context: ssl.SSLContext, settings: TlsSettings) -> None:
@@ -159,7 +159,7 @@ def _choose_suites(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _agrees(context: ssl.SSLContext, suites: str) -> bool:
-    """Whether a TLS 1.2 client that offers ``suites`` can connect: tried by a handshake in memory."""
+    """Return whether a TLS 1.2 client that offers ``suites`` can connect, by a handshake in memory."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname, client.verify_mode = False, ssl.CERT_NONE  # no secret is sent: the handshake ends before
     client.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -177,7 +177,7 @@ def _agrees(context: ssl.SSLContext, suites: str) -> bool:
 
 
 def _certificates(pem: Pem) -> str:
-    """The PEM text of certificates, each of which OpenSSL can decode."""
+    """Return the PEM text of certificates after checking that OpenSSL can decode each one."""
     text = _read(pem)
     if "-----BEGIN CERTIFICATE-----" not in text:
         raise UsageError(f"{_name(pem)} holds no certificate in PEM form")
@@ -207,9 +207,10 @@ def _name(pem: Pem) -> str:
 
 @contextmanager
 def _file(pem: Pem) -> Iterator[str]:
-    """Yield a path from which OpenSSL can load it: Python loads keys from files only.
+    """Yield a path of the PEM text, because Python loads keys only from files.
 
-    An inline key goes to memory that is no file system's, where Linux has that; else to a file of ours alone.
+    An inline key is written to an anonymous memory file on Linux, elsewhere to a temporary file that only this user can
+    read.
     """
     if pem.path is not None:
         yield str(pem.path)

@@ -138,7 +138,7 @@ def load(path: Path) -> WebConfig:
     top = yaml_file.load(path)
     _only(top, _TOP)
     if not any(True for _ in top):
-        # A file that was emptied by accident must not open the door.
+        # A file that was emptied by accident must not disable authentication.
         raise top.error(f"has no settings: write {', '.join(_TOP[:-1])} or {_TOP[-1]}, or do without the file")
     tls = _section(top, "tls_server_config", "names no certificate: write cert_file and key_file, or remove it")
     http = top.section("http_server_config")
@@ -153,7 +153,7 @@ def load(path: Path) -> WebConfig:
 
 
 def _only(section: Section, known: Iterable[str]) -> None:
-    """Refuse the first key that is not ``known``, with the one that was probably meant."""
+    """Refuse the first key that is not ``known``; suggest the one that was probably meant."""
     known = tuple(known)
     for key in section:
         if key not in known:
@@ -172,7 +172,7 @@ def _one_of(section: Section, key: str, text: str, known: Iterable[str]) -> str:
 
 
 def _section(top: Section, key: str, if_empty: str) -> Section | None:
-    """The section at ``key``; one without content would open what it was written to close."""
+    """Return the section at ``key``; refuse an empty one, which would disable the intended protection."""
     if top.is_text(key) and not top.text(key):
         raise top.error(if_empty, key)
     section = top.section(key)
@@ -221,7 +221,7 @@ def _tls(section: Section, folder: Path) -> TlsSettings:
 
 
 def _pem(section: Section, key: str, folder: Path) -> Pem | None:
-    """The PEM text of ``key`` or the file of ``key_file``; blank counts as absent, as it does in the toolkit."""
+    """Return the PEM text of ``key`` or the file of ``key_file``; blank counts as absent, as in the toolkit."""
     inline, file = section.text(key, ""), section.text(f"{key}_file", "")
     if inline and file:
         raise section.error(f"stands beside {key}_file: keep one", key)
@@ -266,14 +266,14 @@ def _list(section: Section, key: str) -> tuple[str, ...]:
 
 
 def _cipher_suites(section: Section, low: str) -> tuple[str, ...]:
-    """OpenSSL's names of the suites for TLS 1.2; those of TLS 1.3 cannot be chosen, in Go neither."""
+    """Return OpenSSL's names of the cipher suites for TLS 1.2. Those of TLS 1.3 cannot be chosen, as in Go."""
     key = "cipher_suites"
     names = _list(section, key)
     for name in names:
         _one_of(section, key, name, (*TLS12_SUITES, *TLS13_SUITES))
     chosen = tuple(TLS12_SUITES[name] for name in names if name in TLS12_SUITES)
     if names and not chosen and low == "TLS12":
-        raise section.error("names no suite of TLS 1.2: name one, or write min_version: TLS13", key)
+        raise section.error("names no cipher suite of TLS 1.2: name one, or write min_version: TLS13", key)
     return chosen
 
 

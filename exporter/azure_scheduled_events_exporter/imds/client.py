@@ -1,7 +1,7 @@
-"""The HTTP client of the Instance Metadata Service: one request in, one body or one :class:`ImdsError` out.
+"""The HTTP client of the Instance Metadata Service: a request returns a body or raises :class:`ImdsError`.
 
-Knows HTTP and its limits. Must not know what a body means, or decide what happens next. Every request has one deadline
-for all of it, so that a server that sends byte by byte cannot hold a poll, and every body is read up to a limit.
+Must not interpret a body or decide what happens next. Every request has one deadline in total, so that a server that
+sends byte by byte cannot block a poll, and every body has a size limit.
 """
 
 import contextlib
@@ -60,10 +60,10 @@ class ImdsClient:
         self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
         self._date_at = 0.0
         self.headers: Mapping[str, str] = {}  # of the last answer
-        self.reached = False  # whether any request has had an answer, whatever it said
+        self.reached = False  # whether any request has had an answer, of any status
         self._events_url = f"{self._endpoint}/metadata/scheduledevents?api-version={api_version}"
         instance_url = f"{self._endpoint}/metadata/instance?api-version={INSTANCE_API_VERSION}"
-        # Prepared once: a third of what a poll costs.
+        # Prepared once, because this takes a third of the CPU time of a poll.
         self._get_events = requests.Request("GET", self._events_url, _HEADERS).prepare()
         self._get_instance = requests.Request("GET", instance_url, _HEADERS).prepare()
 
@@ -71,7 +71,7 @@ class ImdsClient:
         """Return the body of a 200, or None for a 304 (unchanged).
 
         Raises:
-            ImdsError: anything else, within ``timeout`` seconds and a moment.
+            ImdsError: any other result, at the latest shortly after ``timeout`` seconds.
             Stopped: :meth:`stop` was called.
         """
         return self._send(self._get_events, timeout)
@@ -84,7 +84,7 @@ class ImdsClient:
         return body
 
     def approve(self, event_ids: Sequence[str], timeout: float) -> None:
-        """Let these events begin before NotBefore, for all VMs in their Resources. IMDS takes all of them or none.
+        """Approve these events, so that they begin now on all VMs in their Resources. IMDS accepts all or none.
 
         Raises:
             ImdsError: IMDS did not accept; ``status`` is 0 when it did not answer either.
@@ -95,14 +95,14 @@ class ImdsClient:
             raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 to an approval", status=304)
 
     def server_time(self) -> float | None:
-        """Return the time by IMDS' own clock, Unix seconds, from the Date header of its last answer; None without."""
+        """Return the time by IMDS' own clock, Unix seconds, from the Date header of its last answer, or None."""
         try:
             return parsedate_to_datetime(self._date).timestamp() + time.monotonic() - self._date_at
         except (ValueError, TypeError, OverflowError):
             return None
 
     def stop(self) -> None:
-        """End the request that is under way, and refuse every later one."""
+        """Cancel the current request, and refuse every later one."""
         self._deadline.stop()
 
     def _send(self, request: requests.PreparedRequest, timeout: float) -> bytes | None:
@@ -117,17 +117,17 @@ class ImdsClient:
             ) as response:
                 body = self._read(response)
                 self.headers = response.headers
-        except (OSError, ValueError) as error:  # requests raises subclasses of both
+        except (OSError, ValueError) as error:  # requests raises subclasses of both of them
             raise self._failure(error, timeout) from None
         finally:
             self._rate_limiter.arrived(slot, time.monotonic())
         return self._judge(response.status_code, body)
 
     def _read(self, response: requests.Response) -> bytes | None:
-        """Return the whole body, or None when it is larger than the limit.
+        """Return the whole body, or None if it is larger than the limit.
 
         Raises:
-            ImdsError: the answer was cut off in a way that the libraries take for a whole one.
+            ImdsError: the answer was cut off in a way that the libraries treat as complete.
         """
         cut_off = ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", "the answer was cut off")
         if self._deadline.peer_closed:
@@ -168,7 +168,7 @@ class ImdsClient:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and what led to it, outermost first."""
+    """Yield the error and its causes, outermost first."""
     for _ in range(10):  # the libraries wrap three or four times
         if error is None:
             return
@@ -187,7 +187,7 @@ def _whole_body(response: requests.Response) -> bytes | None:
 
 
 def _error_text(body: bytes) -> str:
-    """Return what an error body says: the ``error`` of a JSON object, or the beginning of any other text."""
+    """Return the message of an error body: the ``error`` of a JSON object, or the beginning of any other text."""
     text = body[:4096].decode("utf-8", "replace")
     try:
         content = json.loads(text)
@@ -199,7 +199,7 @@ def _error_text(body: bytes) -> str:
 
 
 class _Deadline:
-    """The time by which the current request must be over, and the way to end it from another thread."""
+    """The time by which the current request must end, and a way to end it from another thread."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -247,7 +247,7 @@ class _DeadlineSocket(socket.socket):
 
 
 class _DeadlineAdapter(requests.adapters.HTTPAdapter):
-    """Sends over connections whose sockets keep the deadline."""
+    """A requests transport adapter whose connections enforce the deadline for the whole request."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1)
@@ -261,7 +261,7 @@ class _DeadlineAdapter(requests.adapters.HTTPAdapter):
 
 
 def _with_deadline(connection_class: Any, deadline: _Deadline) -> Any:  # noqa: ANN401 - a class that requests chose
-    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, with sockets that keep ``deadline``."""
+    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, whose sockets enforce ``deadline``."""
 
     class Connection(connection_class):  # type: ignore[misc]
         def connect(self) -> None:
@@ -281,4 +281,4 @@ class _ImdsSession(requests.Session):
         self.mount("http://", _DeadlineAdapter(deadline))
 
     def get_redirect_target(self, resp: requests.Response) -> None:
-        """Find no target: the session reads the whole body of a redirect even if it does not follow it."""
+        """Return None: otherwise the session would read the whole body of a redirect, even if it does not follow it."""

@@ -1,7 +1,8 @@
-"""DHCP as discovery needs it: broadcast one DHCPDISCOVER and read option 245 of the answer.
+"""Broadcasts a DHCPDISCOVER and reads option 245 of the answer.
 
-:func:`build_discover`, :func:`parse_answer` and :func:`endpoint_address` are pure; below them a socket is opened.
-Must not change the VM's network settings or its lease, or speak HTTP.
+:func:`build_discover`, :func:`parse_answer` and :func:`endpoint_address` are pure; the functions below them open a
+socket.
+Must not change the VM's network settings or its lease, or use HTTP.
 """
 
 import contextlib
@@ -30,7 +31,7 @@ _BROADCAST_ANSWER = 0x8000  # so that the answer reaches every socket on port 68
 _SMALLEST = 300  # relays drop shorter messages: BOOTP's fixed size, RFC 1542, section 2.1
 _PAD, _OVERLOAD, _MESSAGE_TYPE, _PARAMETERS, _END = 0, 52, 53, 55, 255
 
-_SLICE_SECONDS = 0.2  # how soon a wait for an answer notices that it should end
+_SLICE_SECONDS = 0.2  # how often a wait for an answer checks whether to stop
 _FLAG = "--imds.endpoint discover"
 _ALTERNATIVE = "or give the address itself, such as --imds.endpoint http://168.63.129.16"
 
@@ -68,7 +69,7 @@ def parse_answer(message: bytes, *, xid: int, mac: bytes) -> dict[int, bytes]:
     (option 52) are included.
 
     Raises:
-        ValueError: ``message`` is not a whole answer to that request; the message says what is wrong with it.
+        ValueError: ``message`` is not a complete answer to that request; the error describes why.
     """
     if len(message) < _HEADER.size:
         raise ValueError("too short for a DHCP message")
@@ -104,8 +105,8 @@ def endpoint_address(options: Mapping[int, bytes], *, allow_loopback: bool = Fal
     """Return the address that option 245 names.
 
     Raises:
-        ValueError: it names none, or one that no metadata service can have; the message completes a sentence
-            that begins with the answer.
+        ValueError: it has none, or one that no metadata service can have; the error completes a sentence that begins
+            with "the answer".
     """
     value = options.get(ENDPOINT_OPTION)
     if value is None:
@@ -132,7 +133,7 @@ def default_interface(route_table: str) -> str | None:
 
 
 def hardware_address(route_table: Path = Path("/proc/net/route"), interfaces: Path = Path("/sys/class/net")) -> bytes:
-    """Return the MAC address (6 bytes) of the interface with the default route, where Linux tells; else any.
+    """Return the MAC address (6 bytes) of the interface with the default route on Linux; elsewhere any.
 
     Raises:
         ExporterError: this machine has no interface with a MAC address.
@@ -145,7 +146,7 @@ def hardware_address(route_table: Path = Path("/proc/net/route"), interfaces: Pa
     import uuid  # noqa: PLC0415 - rarely needed, and it may start programs to find out
 
     node = uuid.getnode()
-    if node >> 40 & 1:  # made up at random for want of a real one (RFC 4122, section 4.5)
+    if node >> 40 & 1:  # a random number instead of a MAC address (RFC 4122, section 4.5)
         raise ExporterError(
             f"{_FLAG}: this machine has no network interface with a MAC address: connect one, {_ALTERNATIVE}"
         )
@@ -169,7 +170,7 @@ def ask_dhcp(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One run of the exchange; one ``xid`` for all tries, so that a late answer still counts."""
+    """One run of the exchange; all tries use one ``xid``, so that a late answer still counts."""
 
     exchange: Exchange
     wait: Callable[[float], bool]
@@ -187,7 +188,7 @@ class _Search:
                 try:
                     dhcp.sendto(build_discover(self.xid, self.mac), self.exchange.destination)
                     address = self._answer(dhcp)
-                except OSError as error:  # the network may only be coming up: the next try tells
+                except OSError as error:  # the network may not be up yet: try again
                     reason = f"no DHCP request could be sent to {self.exchange.destination[0]} ({error.strerror})"
                     continue
                 if address is not None:
@@ -202,10 +203,10 @@ class _Search:
             raise Stopped
 
     def _answer(self, dhcp: socket.socket) -> IPv4Address | None:
-        """Wait for one try's answer; None when nothing came that answers our request.
+        """Wait for the answer to one try; return None if no answer to this request came.
 
-        An answer without a usable option 245 does not end the wait, since another server's may follow; it
-        does end the tries, since the same server would say the same again.
+        An answer without a usable option 245 does not end the wait, because another server may answer; it does end the
+        tries, because the same server would send the same answer again.
         """
         useless = None
         end = time.monotonic() + self.exchange.answer_seconds
@@ -215,14 +216,14 @@ class _Search:
             try:
                 message, (sender, _) = dhcp.recvfrom(65535)
                 options = parse_answer(message, xid=self.xid, mac=self.mac)
-            except (TimeoutError, ConnectionResetError, ValueError):  # a reset: Windows tells of a closed port
+            except (TimeoutError, ConnectionResetError, ValueError):  # a reset: Windows reports a closed port
                 continue
             try:
                 address = endpoint_address(options, allow_loopback=self.allow_loopback)
             except ValueError as error:
                 useless = f"{_FLAG}: the answer of DHCP server {sender} {error}"
                 continue
-            _LOGGER.info("metadata service at %s, from DHCP option 245 of server %s", address, sender)
+            _LOGGER.info("metadata service at %s, from DHCP option 245 of DHCP server %s", address, sender)
             return address
         if useless is not None:
             raise ExporterError(f"{useless}: is this an Azure VM? Leave out {_FLAG}, {_ALTERNATIVE}")
@@ -230,7 +231,7 @@ class _Search:
 
 
 def _bound(address: tuple[str, int]) -> socket.socket:
-    """Return a socket on ``address`` that may broadcast, shared with a DHCP client where the client agrees."""
+    """Return a socket on ``address`` that may broadcast; it shares the port with a DHCP client that allows it."""
     dhcp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         dhcp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
@@ -240,7 +241,8 @@ def _bound(address: tuple[str, int]) -> socket.socket:
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not hasattr(socket, "SO_REUSEPORT"):
                 raise
-            # Only now: it shares among sockets that all set it, and may take what was meant for the other one.
+            # Only as a second try: the port is shared with sockets that set the option too, and this one may receive
+            # their packets.
             dhcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             dhcp.bind(address)
     except OSError as error:

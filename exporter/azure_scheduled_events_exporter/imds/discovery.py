@@ -3,8 +3,8 @@
 Such a VM (cloud service, classic) does not have the service at the usual address; Azure's DHCP server names it
 in option 245. Lease files of a DHCP client are read first; without a result, one DHCPDISCOVER is broadcast.
 
-Must not speak HTTP or decide when to look: it answers one call. Nothing in a DHCP answer is signed;
-docs/discovery.md says what is trusted and why.
+Must not use HTTP or decide when to look: it runs once per call. Nothing in a DHCP answer is signed;
+docs/discovery.md describes what is trusted and why.
 """
 
 import logging
@@ -33,8 +33,8 @@ def discover(
     ``lease_files`` are glob patterns, ``mac`` is found when it is not given, ``now`` gives Unix seconds.
 
     Raises:
-        Stopped: ``wait`` said so.
-        ExporterError: the address cannot be found; the message says why and what to do.
+        Stopped: ``wait`` returned True.
+        ExporterError: the address cannot be found; the message has the reason and what to do.
     """
     address = _on_disk(lease_files, now(), allow_loopback=allow_loopback)
     if address is None:
@@ -54,6 +54,6 @@ def _on_disk(lease_files: Iterable[str], now: float, *, allow_loopback: bool) ->
         except ValueError as error:
             _LOGGER.warning("skipping lease file %s: it %s", path, error)
         else:
-            _LOGGER.info("metadata service at %s, from DHCP option 245 in %s", address, path)
+            _LOGGER.info("metadata service at %s, from DHCP option 245 in lease file %s", address, path)
             return address
     return None

@@ -1,6 +1,6 @@
 """DHCP option 245 in the lease files of systemd-networkd and dhclient.
 
-:func:`address_from_lease` is pure; the functions below it read files. Must not decide whether an address can be used.
+:func:`address_from_lease` is pure; the functions below it read files. Must not decide whether an address is valid.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ def address_from_lease(text: str, now: float) -> bytes | None:
 
     A dhclient file holds every lease since the client's start: the last one that has the option and has not
     expired at ``now`` (Unix seconds) wins. systemd-networkd removes its file with the lease. ``text`` holds
-    one character per byte (Latin-1); what is malformed is passed over.
+    one character per byte (Latin-1); malformed parts are skipped.
     """
     networkd = _NETWORKD_OPTION.findall(text)
     if networkd:
@@ -51,7 +51,7 @@ def _dhclient_leases(text: str) -> Iterator[dict[str, list[str]]]:
     lease: dict[str, list[str]] | None = None
     for mark in _LEASE_TOKEN.findall(text):
         if mark == "{":
-            if words[-1:] == ["lease"]:  # also where dhclient was ended in the middle of the one before
+            if words[-1:] == ["lease"]:  # also if dhclient was killed while writing the previous one
                 depth, lease = 0, {}
             depth, words = depth + 1, []
         elif mark == "}":
@@ -91,7 +91,7 @@ def _expiry(words: list[str]) -> float:
             return int(words[1])
         return datetime.strptime(" ".join((*words[1:3], "+0000")), "%Y/%m/%d %H:%M:%S %z").timestamp()
     except (IndexError, ValueError):
-        return float("-inf")  # a time that cannot be read is no reason to trust the lease
+        return float("-inf")  # a lease whose time cannot be read is not trusted
 
 
 def newest_first(patterns: Iterable[str]) -> list[Path]:

@@ -1,6 +1,6 @@
 """The limit on requests to IMDS that all parts of the process share.
 
-Pure: times are handed in, in seconds of the monotonic clock.
+Pure: times are arguments, in seconds of the monotonic clock.
 
 IMDS answers 429 to more than 5 requests a second from one VM, all its clients together.
 """
@@ -10,7 +10,7 @@ from collections import deque
 
 
 class RateLimiter:
-    """At most ``limit`` requests in any ``window`` seconds, whoever sends them. Thread-safe."""
+    """Allows at most ``limit`` requests in any ``window`` seconds, from all threads together. Thread-safe."""
 
     def __init__(self, limit: int = 4, window: float = 1.1) -> None:
         self._window = window
@@ -18,7 +18,7 @@ class RateLimiter:
         self._lock = threading.Lock()
 
     def reserve(self, now: float) -> float:
-        """Take the next free place; return when it is, ``now`` or later. The caller waits until then."""
+        """Reserve the next free slot; return its time, ``now`` or later. The caller waits until then."""
         with self._lock:
             place = max(now, self._sent[-1]) if self._sent else now
             if len(self._sent) == self._sent.maxlen:
@@ -27,9 +27,9 @@ class RateLimiter:
             return place
 
     def arrived(self, place: float, now: float) -> None:
-        """Count the request of ``place`` from ``now`` on, when it has surely arrived.
+        """Move the slot ``place`` to ``now``, when its request has arrived for certain.
 
-        IMDS counts arrivals: of two requests sent a second apart, the first may have been held up on its way.
+        IMDS counts arrivals: of two requests that are sent a second apart, the first may be delayed on its way.
         """
         with self._lock:
             if place in self._sent:

@@ -1,12 +1,12 @@
-"""Values as JSON text and back, tied to their classes by the names of the fields.
+"""Converts values to JSON text and back, by the field names of their classes.
 
-A class that is written here needs no code of its own: every field is stored under its name and read back by its type
-hint. A field that is added later needs a default, which is what older text then means; a field that is renamed or
-removed needs a migration in ``journal.store``.
+A class needs no code of its own to be stored: every field is stored under its name and read back by its type hint. A
+field that is added later needs a default, which is used for older text; a field that is renamed or removed needs a
+migration in ``journal.schema``.
 
-Two failures are kept apart. ``DamagedTextError`` means that the text is not JSON, so something else than this
+There are two kinds of failure. ``DamagedTextError`` means that the text is not JSON, so something other than this
 module wrote to the file. ``CodecError`` means that the text is intact and this module or the class is wrong. Only
-the first one is a reason to set a journal aside.
+``DamagedTextError`` is a reason to set a journal aside.
 """
 
 import json
@@ -143,7 +143,7 @@ def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 @cache
 def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint has no type of its own
-    """Return what turns parsed JSON into a value of the type ``hint``."""
+    """Return a function that converts parsed JSON to a value of the type ``hint``."""
     if is_dataclass(hint) or hasattr(hint, "_fields"):
         return _fields_decoder(hint)
     origin, arguments = get_origin(hint), get_args(hint)
@@ -161,7 +161,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint h
 
 
 _RENAMED: Mapping[type, Mapping[str, str]] = {Lifecycle: {"asked_by": "requested_by", "told": ""}}
-"""Fields that journals before schema 4 have, and what they are called now; ``""`` for those that are gone."""
+"""Fields of journals before schema 4, with their current names; ``""`` for removed ones."""
 
 
 def _fields_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a dataclass or named tuple

@@ -1,4 +1,4 @@
-"""The documents that the metadata service sent, as they came: a table of the journal, bounded by age and size.
+"""Stores the documents of the metadata service, unchanged: a table of the journal, limited in age and size.
 
 Knows SQL over one connection. Files and failures are ``journal.files``' and ``journal.journal``'s.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 LARGEST: Final = 10 << 20
-"""Bytes of all bodies together; beyond that the oldest documents are removed."""
+"""Maximum size of all bodies together, in bytes; above it, the oldest documents are removed."""
 
 TABLE: Final = """
     CREATE TABLE documents (
@@ -39,7 +39,7 @@ _TOO_OLD: Final = """
 class Documents:
     """The table ``documents`` of the journal behind ``connection``. All methods raise sqlite3.Error.
 
-    Readers beside an exporter of an older version find no table, and so no documents.
+    While an exporter of an older version runs, readers find no table and return no documents.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -47,7 +47,7 @@ class Documents:
         self._size: int | None = None  # bytes of all bodies, None until counted; one process writes them
 
     def keep(self, document: RecordedDocument) -> None:
-        """Add ``document``, unless its body is that of the newest one; make room for it if need be."""
+        """Add ``document``, unless its body is that of the newest one; remove old documents if necessary."""
         size, self._size = self._size, None
         with self._db:
             newest = self._db.execute("SELECT body FROM documents ORDER BY number DESC LIMIT 1").fetchone()
@@ -64,7 +64,7 @@ class Documents:
         self._size = size
 
     def prune(self, before: float) -> None:
-        """Remove the documents that came before ``before`` (Unix seconds), but never the newest."""
+        """Remove the documents from before ``before`` (Unix seconds), but never the newest."""
         self._size = None
         with self._db:
             self._db.execute(_PRUNE, (before,))

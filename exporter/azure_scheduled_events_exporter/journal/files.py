@@ -1,7 +1,7 @@
-"""The journal's files: where they are, who may open them for what, and whether they are to blame for a failure.
+"""Locates, opens and locks the journal's files, and decides whether a failure is their fault.
 
-Knows files, locks and SQLite's ways to open one. What to do about trouble is decided in ``journal.journal``, what is
-in the file in ``journal.store``.
+Handles files, locks, and opening SQLite databases. ``journal.journal`` decides how to handle failures;
+``journal.store`` reads and writes the tables.
 """
 
 import contextlib
@@ -25,14 +25,14 @@ MEMORY = "memory"
 """The value of ``--journal.path`` for a journal without a file."""
 
 _LOGS = ("-wal", "-shm")
-"""SQLite's files beside a database in WAL mode: what stands in them may not be in the database yet."""
+"""SQLite's files beside a database in WAL mode. Their content may not be in the database yet."""
 
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
 class FileIdentity(NamedTuple):
-    """What tells a file from another one that has its name: the same as long as it is not removed or replaced."""
+    """Identifies a file, so that a file that was removed or replaced is detected."""
 
     device: int
     inode: int
@@ -46,11 +46,11 @@ Identities = tuple[FileIdentity | None, ...]
 def file_path(path: Path) -> Path:
     """Return the journal's file for ``--journal.path``: a file, or a folder to put it in.
 
-    Symbolic links are followed, so that two paths to one journal are one journal, with one lock.
+    Symbolic links are followed, so that different paths to one journal use the same lock.
     """
     try:
         is_folder = path.is_dir() or (not path.suffix and not path.is_file())
-    except OSError:  # out of reach, which opening it will report
+    except OSError:  # not reachable: opening it reports the error
         is_folder = not path.suffix
     return Path(os.path.realpath(path / FILE_NAME if is_folder else path))
 
@@ -80,7 +80,7 @@ def identities(path: Path) -> Identities:
 def read_only(path: Path, *, immutable: bool = False) -> Store:
     """Return the journal at ``path`` for reading beside a running exporter.
 
-    With ``immutable``, for a journal that nobody writes, SQLite makes no files of its own beside it.
+    With ``immutable``, for a journal that no process writes, SQLite creates no files beside it.
 
     Raises:
         ExporterError: there is none, or it cannot be read.
@@ -146,11 +146,11 @@ def on_disk(path: Path) -> Store:
     """Open the journal's file, or create one; the caller holds :func:`only_writer` already.
 
     Raises:
-        sqlite3.Error: it cannot be used; :func:`is_damage` tells whether its content is to blame.
+        sqlite3.Error: it cannot be used; :func:`is_damage` returns whether its content is damaged.
         OSError: it cannot be reached.
         CodecError: the schema and the classes that are written differ.
     """
-    # SQLite gives its other files the mode of this one: what happens to VMs is nobody else's business.
+    # SQLite gives its other files the same mode. Other users must not read the events of this VM.
     _create(path)
     connection = sqlite3.connect(path, timeout=1, check_same_thread=False)
     with _closed_on_failure(connection):
@@ -158,14 +158,14 @@ def on_disk(path: Path) -> Store:
         _check_sound(connection)
         # Not before it is known to be ours: this writes to the file.
         connection.execute("PRAGMA journal_mode = WAL")
-        # NORMAL loses acknowledged transitions in a power cut, and an event may be one.
+        # NORMAL can lose committed transitions in a power failure, and an event can be a power failure.
         connection.execute("PRAGMA synchronous = FULL")
         return Store(connection)
 
 
 @contextlib.contextmanager
 def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
-    """Close the connection if the block fails; otherwise whoever receives it does."""
+    """Close the connection if the block fails; otherwise the caller closes it."""
     try:
         yield
     except BaseException:
@@ -194,7 +194,7 @@ def _check_ours(connection: sqlite3.Connection) -> int:
 class WriterLock:
     """The lock that makes this process the journal's only writer; the system releases it when the process ends.
 
-    SQLite locks files on every platform, so its own lock on a file beside the journal is what is used.
+    Uses SQLite's lock on a file beside the journal, because it works on every platform.
     """
 
     def __init__(self, path: Path) -> None:
@@ -205,7 +205,7 @@ class WriterLock:
         """
         self._path = _lock_path(path)
         _create(self._path)
-        # Waits a moment: is_written() looks at the lock for an instant.
+        # Waits a moment, because is_written() holds the lock briefly.
         self._connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
         try:
             self._connection.execute("BEGIN EXCLUSIVE")
@@ -219,15 +219,15 @@ class WriterLock:
         self._identity = identity(self._path)
 
     def holds(self) -> bool:
-        """Return whether the file that is locked is still the one that another exporter would lock.
+        """Return whether the locked file is still the one at its path, which another exporter would lock.
 
         Raises:
-            OSError: that cannot be seen.
+            OSError: the path cannot be read.
         """
         return self._identity is not None and identity(self._path) == self._identity
 
     def release(self) -> None:
-        """Let others write the journal."""
+        """Release the lock, so that another process can write the journal."""
         with contextlib.suppress(sqlite3.Error):
             self._connection.close()
 
@@ -247,11 +247,11 @@ def _lock_path(path: Path) -> Path:
 
 
 def _create(path: Path) -> None:
-    """Create the file if it is not there, for the owner of the folder: root must not lock a service out of its own."""
+    """Create the file if missing, owned by the folder's owner: a service must be able to use what root created."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        # Opened once, so that a file that may not be written is reported as such.
+        # Open it once, so that missing write permission is reported as such.
         os.close(os.open(path, os.O_RDWR))
         return
     try:
@@ -263,8 +263,9 @@ def _create(path: Path) -> None:
 
 
 def is_read_only(path: Path) -> bool:
-    """Return whether nobody can write where ``path`` is."""
-    # A file system that the kernel made read-only after an error does not always say so: it refuses a new file.
+    """Return whether the file system of ``path`` is read-only."""
+    # If the kernel made a file system read-only after an error, the mount flags may not show it, so try to create a
+    # file.
     probe = path.with_name(path.name + ".probe")
     try:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
@@ -275,19 +276,19 @@ def is_read_only(path: Path) -> bool:
 
 
 def replace_with(path: Path, new: Path) -> Path | None:
-    """Put the file ``new`` in the place of the journal; return where what was there has been set aside, if anything.
+    """Put the file ``new`` in the place of the journal; return the new name of the file that was there, if any.
 
     Raises:
         OSError: it cannot be renamed.
     """
-    # The logs first: beside another file than their own they would be taken for its log.
+    # The logs first: beside another database, SQLite would use them as its log.
     aside = set_aside(path) if any(identities(path)) else None
     new.replace(path)
     return aside
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a journal with its logs, so that nothing of it is lost; return its new name.
+    """Rename a journal with its logs, so that no data is lost; return its new name.
 
     Raises:
         OSError: it cannot be renamed.
@@ -300,7 +301,7 @@ def set_aside(path: Path) -> Path:
 
 
 def _free_name(path: Path) -> Path:
-    """A name for a file that is set aside, by the time, that no other one has."""
+    """Return an unused name with the time, for a file that is set aside."""
     stem = f"{path.name}.set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     more = itertools.chain([""], map(".{}".format, itertools.count(2)))
     names = (path.with_name(stem + suffix) for suffix in more)
@@ -308,7 +309,7 @@ def _free_name(path: Path) -> Path:
 
 
 def is_damage(error: Exception) -> bool:
-    """Return whether the file's content is to blame; if not, the disk is, and may come back."""
+    """Return whether the file's content is damaged; otherwise the disk failed, and may work again later."""
     if isinstance(error, sqlite3.Error):
         return isinstance(error, NotUsableError) or _code(error) in _DAMAGED
     return isinstance(error, DamagedTextError)
@@ -320,5 +321,5 @@ def _code(error: sqlite3.Error) -> int:
 
 
 def reason(error: Exception) -> str:
-    """Return what went wrong, without Python's own decoration."""
+    """Return the message of ``error`` without Python's error numbers and file names."""
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -1,17 +1,17 @@
-"""The journal: transitions are on disk before they are reported.
+"""Writes transitions to disk before they are reported.
 
-Decides what to do when the disk fails; files are ``journal.files``'s, tables ``journal.store``'s, and how two records
-of one event are joined ``journal.recovery``'s. Writing never waits for a lock and raises only for a bug: an exporter
-whose disk fails goes on in memory, reports it, and returns to the disk when it can.
+Decides what to do if the disk fails. ``journal.files`` handles files, ``journal.store`` tables, and
+``journal.recovery`` merges two records of one event. Writing never waits for a lock and raises only for a bug: if the
+disk fails, the exporter continues in memory, reports it, and returns to the disk as soon as it works.
 
-What can happen to the file, and what follows:
+Failures of the file, and their handling:
 
 - it is removed or replaced while it is open: a copy of the open file is put in its place; nothing is lost;
-- its content is damaged: it is set aside, and a new file goes on with the same sums, current events and numbers;
-- the disk does not take writes: entries are kept in memory and merged when it does;
-- it belongs to another VM (an image was captured): it is set aside, and this VM begins with nothing.
+- its content is damaged: it is set aside, and a new file continues with the same sums, current events and numbers;
+- the disk accepts no writes: entries are kept in memory and merged when it works again;
+- it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
 
-The lock on the journal is kept all that time, so that no second exporter takes it.
+The journal stays locked all the time, so that no second exporter can write it.
 """
 
 import contextlib
@@ -52,9 +52,9 @@ _RETRY_SECONDS = 5.0
 _PRUNE_SECONDS = 3600.0
 _PRUNE_MEMORY_SECONDS = 60.0
 _KEPT_IN_MEMORY = 1000
-"""Transitions that a journal without a file remembers one by one; its sums count them all."""
+"""Maximum number of transitions that a journal in memory keeps; its sums count all."""
 _FAILURES = (sqlite3.Error, OSError, DamagedTextError)
-"""What a file or a disk can make of a read or a write."""
+"""Errors of reads and writes that a file or a disk can cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +66,13 @@ class JournalState:
 
 
 class Journal:
-    """Where transitions, events and undelivered spans are kept. Thread-safe.
+    """Stores transitions, events and undelivered spans. Thread-safe.
 
     Args:
         path: of the file, or of a folder to put it in; None keeps everything in memory.
         retention: seconds after which ended events are removed.
-        log: where trouble is reported.
-        known: what a journal in memory begins with.
+        log: where failures are logged.
+        known: the initial events of a journal in memory.
 
     Raises:
         JournalInUseError: another process writes it.
@@ -90,7 +90,7 @@ class Journal:
         self._errors = 0
         self._tried: float | None = None
         self._trouble_reported = False
-        # What the disk held after the last write to it; None as long as it was never read.
+        # The content of the disk after the last write; None until it is read.
         self._on_disk: Restored | None = None
         self._epoch = ""
         self._last_number = 0
@@ -107,11 +107,11 @@ class Journal:
 
     @property
     def state(self) -> JournalState:
-        """Whether transitions are on disk now, and how often that failed."""
+        """Whether transitions are on disk now, and the number of failures."""
         return JournalState(self._disk is not None, self._errors)
 
     def restore(self) -> Restored:
-        """Return what the journal knows of the time before."""
+        """Return the events and statistics in the journal."""
         with self._lock:
             try:
                 restored = self._store.restore()
@@ -127,10 +127,10 @@ class Journal:
             return restored
 
     def record(self, entry: Entry, statistics: Statistics, known: Lifecycles) -> None:
-        """Write ``entry``; ``statistics`` and ``known`` are the whole state after it, for a new file.
+        """Write ``entry``; ``statistics`` and ``known`` are the complete state after it, in case a new file is needed.
 
         Raises:
-            CodecError: a bug; nothing is written, and the file is left as it is.
+            CodecError: a bug; nothing is written, and the file is unchanged.
         """
         with self._lock:
             if self._disk is None:
@@ -147,7 +147,7 @@ class Journal:
                 self._on_disk = Restored(known, statistics, (*recent, *ended)[-RECENT:])
 
     def check_file(self) -> None:
-        """Notice that the file or one of its logs was removed or replaced, and put a copy of the open one there."""
+        """Put a copy of the open file at its path if the file or one of its logs was removed or replaced."""
         with self._lock:
             if self._disk is None or self._path is None:
                 return
@@ -162,7 +162,7 @@ class Journal:
                 self._failed(error)
 
     def claim(self, vm_id: str) -> bool:
-        """Take note of this VM's id; return whether the journal was another VM's and a new one was begun."""
+        """Set this VM's id; return whether the journal was another VM's and a new one was begun."""
         with self._lock:
             if not vm_id or vm_id == self._vm_id:
                 return False
@@ -182,7 +182,7 @@ class Journal:
 
     @property
     def awaits_vm_id(self) -> bool:
-        """Whether the journal names the VM that it belongs to, and this VM's id is not known yet."""
+        """Whether the journal has a VM id but this VM's id is not known yet."""
         with self._lock:
             try:
                 return not self._vm_id and self._disk is not None and bool(self._disk.vm_id())
@@ -190,7 +190,7 @@ class Journal:
                 return False
 
     def try_disk_again(self, now: Timestamp) -> Restored | None:
-        """Return to the disk if it is time to try and it works; return what it then holds, else None."""
+        """Return to the disk if a retry is due and succeeds; then return the content of the disk, else None."""
         with self._lock:
             if self._path is None or self._disk is not None:
                 return None
@@ -213,9 +213,9 @@ class Journal:
             return restored
 
     def prune(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
-        """Remove what is older than the retention, once an hour; entries that wait for the disk stay.
+        """Remove entries older than the retention, once an hour; entries that wait for the disk stay.
 
-        Nothing is removed by a clock that nobody has confirmed: one that is 100 days ahead would empty the journal.
+        Nothing is removed unless ``clock_confirmed``: a clock that is 100 days ahead would empty the journal.
         """
         with self._lock:
             if self._path is not None and self._disk is None:
@@ -269,7 +269,7 @@ class Journal:
             return self._store.request_approval(events, operator, created, expires)
 
     def open_requests(self) -> list[ApprovalRequest]:
-        """Return the approval requests that have no result; none while the disk is out of reach."""
+        """Return the approval requests without a result; none while the disk does not work."""
         with self._lock:
             try:
                 return self._store.open_requests()
@@ -277,7 +277,7 @@ class Journal:
                 return []
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
-        """Mark approval requests as being sent (None: not sent); return those that still stand."""
+        """Mark approval requests as sent (None: as not sent); return those that are not withdrawn."""
         with self._lock:
             try:
                 return self._store.mark_sent(numbers, wall)
@@ -286,7 +286,7 @@ class Journal:
                 return set()
 
     def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """End approval requests without a result, so that nobody sends them (again)."""
+        """Write ``result`` to approval requests that have none, so that the exporter does not send them."""
         with self._lock:
             try:
                 self._store.withdraw(numbers, result, sent_too=sent_too)
@@ -302,17 +302,17 @@ class Journal:
                 self._meet(error)
 
     def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results that there are for these approval requests."""
+        """Return the results of those approval requests that have one."""
         with self._lock:
             return self._store.results(numbers)
 
     def transitions(self, after: int, limit: int = PAGE) -> list[tuple[int, Record]]:
-        """Return transitions behind number ``after``, each with its number, the oldest first."""
+        """Return the transitions after number ``after``, each with its number, the oldest first."""
         with self._lock:
             return self._store.transitions(after, limit)
 
     def keep_document(self, document: RecordedDocument) -> None:
-        """Keep a document as it came. Disk only: nobody could read it elsewhere."""
+        """Store a document unchanged. Only on disk: a document in memory could not be read by any command."""
         with self._lock:
             if self._disk is None:
                 return
@@ -322,7 +322,7 @@ class Journal:
                 self._meet(error)
 
     def record_heartbeat(self, sample: ClockSample | None) -> None:
-        """Write what the clocks say now, so that the next run can measure a pause; None removes it. Disk only."""
+        """Write a clock sample, so that the next run can measure a pause; None removes it. Only on disk."""
         with self._lock:
             if self._disk is None:
                 return
@@ -332,7 +332,7 @@ class Journal:
                 self._meet(error)
 
     def last_heartbeat(self) -> ClockSample | None:
-        """Return the last heartbeat of the run before this one; None if there is none that can be read."""
+        """Return the last heartbeat of the previous run; None if there is no readable one."""
         with self._lock:
             try:
                 return self._store.last_heartbeat()
@@ -357,7 +357,7 @@ class Journal:
                 self._meet(error)
 
     def close(self) -> None:
-        """Close the file and let others write it."""
+        """Close the file and release its lock."""
         with self._lock:
             self._drop_disk()
             self._release()
@@ -374,7 +374,7 @@ class Journal:
             self._failed(error)
 
     def _open(self) -> Store:
-        """Open the file for writing; a damaged or foreign one is set aside and a new one begun."""
+        """Open the file for writing; a damaged file, or one of another program, is set aside and a new one begun."""
         path = self._take_lock()
         try:
             self._use(on_disk(path))
@@ -386,7 +386,7 @@ class Journal:
         return self._disk
 
     def _take_lock(self) -> Path:
-        """Be the only writer, also if the file of the lock was removed meanwhile; return the journal's path."""
+        """Take the lock, also if its file was removed in the meantime; return the journal's path."""
         assert self._path is not None  # noqa: S101 - callers have looked
         if not self._path.parent.exists():
             self._path.parent.mkdir(parents=True, mode=0o700)
@@ -396,20 +396,20 @@ class Journal:
         return self._path
 
     def _use(self, disk: Store) -> None:
-        """Take ``disk`` for the open journal."""
+        """Use ``disk`` as the open journal."""
         assert self._path is not None  # noqa: S101 - there is a file
         self._disk = disk
-        disk.spans_queued()  # opens the logs, so that they have identities
+        disk.spans_queued()  # opens the logs, so that they can be identified
         self._identities = identities(self._path)
 
     def _included(self, restored: Restored) -> None:
-        """Take note that what is known here is what the disk holds."""
+        """Record that the state in memory and on disk is the same."""
         assert self._disk is not None  # noqa: S101 - just read
         self._on_disk = restored
         self._epoch, self._last_number = self._disk.epoch(), self._disk.last_number()
 
     def _regained(self) -> Restored:
-        """Open the disk, add what was kept in memory, and return what it then holds."""
+        """Open the disk, merge the entries from memory, and return the content of the disk."""
         disk = self._open()
         try:
             return self._merged(disk)
@@ -425,7 +425,7 @@ class Journal:
         if self._vm_id and owner and owner.casefold() != self._vm_id.casefold():
             disk = self._begin_own(owner)
         elif self._on_disk is not None and not self._goes_on(disk):
-            # Not what was open here, or an older copy of it: counters must not fall, and numbers must not repeat.
+            # Another journal, or an older copy: counters must not fall, and numbers must not repeat.
             if not disk.is_empty():
                 disk = self._set_aside("an older copy of the journal, or another one, is in its place")
             disk.begin_with(self._on_disk, _NOTHING, epoch=self._epoch, last_number=self._last_number)
@@ -438,11 +438,11 @@ class Journal:
         return restored
 
     def _goes_on(self, disk: Store) -> bool:
-        """Whether ``disk`` is the journal that was open here, with all that was written to it."""
+        """Return whether ``disk`` is the journal that was open here, with all entries written to it."""
         return disk.epoch() == self._epoch and disk.last_number() >= self._last_number
 
     def _put_back(self, *, linked: bool) -> None:
-        """Put a copy of the open file where the journal belongs; what is there now is set aside."""
+        """Put a copy of the open file at the journal's path; a file there is set aside."""
         assert self._disk is not None  # noqa: S101 - callers have looked
         path = self._take_lock()
         copy = path.with_name(path.name + ".new")
@@ -463,7 +463,7 @@ class Journal:
         self._use(on_disk(path))
         if linked:
             self._log.warning(
-                "journal file has a second name (hard link): copied, so that nobody else changes it",
+                "journal file has a hard link: replaced by a copy, so that no other program changes it",
                 extra=facts(path=path, set_aside=aside),
             )
             return
@@ -474,7 +474,7 @@ class Journal:
         )
 
     def _meet(self, error: Exception, entry: Entry = _NOTHING) -> None:
-        """Make the best of ``error``, met by writing ``entry``: a new file if the old one is damaged, else memory."""
+        """Handle ``error`` from writing ``entry``: begin a new file if the old one is damaged, else use memory."""
         if self._disk is None or not is_damage(error):
             self._failed(error)
             self._memory.record(entry)
@@ -492,7 +492,7 @@ class Journal:
             self._memory.record(entry)
 
     def _failed(self, error: Exception) -> None:
-        """Go on in memory."""
+        """Continue in memory."""
         self._errors += 1
         self._tried = None
         if not self._trouble_reported:
@@ -503,7 +503,7 @@ class Journal:
         self._release_if_read_only()
 
     def _new_file(self, error: Exception) -> Store:
-        """Rename a file that is damaged or not ours, so that nothing of it is lost, and return a new one."""
+        """Set aside a file that is damaged or of another program, and return a new one."""
         self._errors += 1
         return self._set_aside(reason(error))
 
@@ -520,7 +520,7 @@ class Journal:
         return disk
 
     def _begin_own(self, owner: str) -> Store:
-        """Begin a journal of this VM's own; that of the VM whose image this one was made from keeps its history."""
+        """Begin a new journal for this VM. The file with the history of the image's VM is set aside."""
         assert self._path is not None  # noqa: S101 - there is a file
         self._drop_disk()
         aside = set_aside(self._path)
@@ -541,7 +541,7 @@ class Journal:
         self._disk = None
 
     def _release_if_read_only(self) -> None:
-        """Where nobody can write, nobody needs to be kept from it, and the file system can be unmounted."""
+        """Release the lock on a read-only file system, where no process can write, so that it can be unmounted."""
         if self._path is not None and is_read_only(self._path):
             self._release()
 

@@ -1,11 +1,11 @@
-"""How two records of one event are joined, after a disk was out of reach and the exporter went on in memory. Pure.
+"""Merges two records of one event, after the disk failed and the exporter continued in memory. Pure.
 
-The rules: what the disk knows is older, so it wins: when the event was first seen, the notice it gave, its approval and
-its start. A transition that an event makes once is there once. An event ends once more than it returned, whatever each
-side calls the end. What only memory knows is added.
+The rules: the record on disk is older, so its values take precedence: first seen, notice, approval and start. A
+transition that an event makes once appears once. An event has one end more than it has returns, even if both records
+name different ends. Values that only memory has are added.
 
-Memory may have gone on from what the disk knows, or it may have begun without the disk. Then it detects an event that
-the disk has already; if the event had ended there, and still stands in the document, it has returned.
+The record in memory either continues the one on disk or began without it. In the second case, memory detects an event
+that is already on disk; if it had ended there and is still in the document, it has returned.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,7 +27,7 @@ Written = tuple[str, float]
 
 
 def merged_life(older: Lifecycle | None, newer: Lifecycle) -> Lifecycle:
-    """Return one life out of what the disk (``older``) and memory (``newer``) know of an event."""
+    """Return one lifecycle, merged from that on disk (``older``) and that in memory (``newer``)."""
     if older is None:
         return newer
     went_on = older.first_seen == newer.first_seen
@@ -41,7 +41,7 @@ def merged_life(older: Lifecycle | None, newer: Lifecycle) -> Lifecycle:
 
 
 def _begun_before(newer: Lifecycle, older: Lifecycle) -> Lifecycle:
-    """Return ``newer``, which was seen without knowledge of ``older``, as the rest of that life."""
+    """Return ``newer``, which began without ``older``, as its continuation."""
     known = replace(
         newer,
         first_seen=older.first_seen,
@@ -55,11 +55,11 @@ def _begun_before(newer: Lifecycle, older: Lifecycle) -> Lifecycle:
 
 
 def merged_rows(rows: Sequence[Row], older: Lifecycle | None, written: Collection[Written]) -> Iterator[Row]:
-    """Yield those of memory's ``rows`` about one event that the disk lacks, as they belong there.
+    """Yield those of memory's ``rows`` of one event that are missing on disk, adapted to the older record.
 
     Args:
         rows: transitions that were kept in memory, in order.
-        older: what the disk knows of the event; None if nothing.
+        older: the lifecycle on disk; None if there is none.
         written: the transitions of the event that are on disk.
     """
     have = {transition for transition, _ in written}
@@ -88,7 +88,7 @@ def merged_rows(rows: Sequence[Row], older: Lifecycle | None, written: Collectio
 
 
 def _dated(row: Row, older: Lifecycle) -> Row:
-    """Return the row with times that begin when the disk first saw the event."""
+    """Return the row with its durations measured from the first-seen time on disk."""
     record = decode_record(row["record"])
     record |= {"first_seen": iso_time(older.first_seen.wall), "notice_seconds": older.notice_seconds}
     record["transition"] = row["transition"]

@@ -1,6 +1,6 @@
 """The journal's tables in every version of their schema.
 
-Each entry leads from the version before it to its own; a journal of an older version goes through the rest.
+Each entry migrates from the previous version to its own; a journal of an older version runs all later entries.
 """
 
 from collections.abc import Mapping

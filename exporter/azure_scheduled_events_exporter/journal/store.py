@@ -1,12 +1,12 @@
-"""The journal's tables: SQL over one SQLite connection, on disk or in memory.
+"""Reads and writes the journal's tables: SQL over one SQLite connection, on disk or in memory.
 
-Knows rows and transactions. It must not know files, failures, or what to do about them (``journal.journal``).
+Handles rows and transactions. Must not handle files or failures (``journal.journal``).
 
-Each table and what is written to it:
+The tables and their content:
 
 ======================  ===================================================================================
 ``transitions``         one row for each transition: columns are :data:`TRANSITION_COLUMNS`, which are named
-                        after the fields of :class:`Measurement`; ``record`` is what followers read
+                        after the fields of :class:`Measurement`; ``record`` is JSON for ``events --follow``
 ``lives``               one row for each event: a :class:`Lifecycle` as JSON by ``journal.codec``
 ``spans``               :class:`SpanFacts` that wait for delivery, as JSON
 ``approval_requests``   the fields of :class:`ApprovalRequest`, when it was sent, and its result
@@ -48,10 +48,10 @@ from .recovery import Row, Written, merged_life, merged_rows
 from .schema import MIGRATIONS, SCHEMA_VERSION
 
 APPLICATION_ID = 0x41534545
-"""``ASEE``, to tell our SQLite files from those of other programs."""
+"""``ASEE``: marks the SQLite files of this exporter."""
 
 RECENT = 20
-"""How many ended events the exporter keeps at hand to show; the journal has them all."""
+"""How many ended events the exporter keeps in memory to show; the journal has all."""
 
 PAGE = 500
 """How many transitions are read at once."""
@@ -69,7 +69,7 @@ _DAY = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one observation adds: all of it is written, or nothing.
+    """What one observation adds; written in one transaction.
 
     Attributes:
         changes: transitions, in order.
@@ -91,8 +91,8 @@ class ApprovalRequest:
         event_id: upper case.
         operator: login name.
         created: Unix seconds.
-        not_before: the NotBefore that the operator saw; the request holds for no other. None if there was none.
-        expires: Unix seconds after which the operator waits no longer.
+        not_before: the NotBefore that the operator saw; the request is valid only for it. None if there was none.
+        expires: Unix seconds after which the request is not sent.
     """
 
     number: int
@@ -108,7 +108,7 @@ _REQUEST_COLUMNS = tuple(column.name for column in fields(ApprovalRequest))
 
 @dataclass(frozen=True, slots=True)
 class QueuedSpan:
-    """A span that waits for delivery; ``number`` changes when the span is replaced by a newer form of it."""
+    """A span that waits for delivery; ``number`` changes if a newer version replaces the span."""
 
     number: int
     span: SpanFacts
@@ -116,7 +116,7 @@ class QueuedSpan:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a journal knows of the time before; ``recent`` are the events that ended last, the newest last."""
+    """The content of a journal at start; ``recent`` are the events that ended last, the newest last."""
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     statistics: Statistics = field(default_factory=Statistics)
@@ -156,11 +156,11 @@ class Store:
             raise CodecError(f"bug: table transitions has no column {missing[0]}; journal.schema lacks a migration")
 
     def close(self) -> None:
-        """Close the connection; on disk that folds the write-ahead log into the file."""
+        """Close the connection. On disk, this merges the write-ahead log into the file."""
         self._db.close()
 
     def copy_to(self, path: str) -> None:
-        """Write everything to a new file, also if the file that is open has no name any more."""
+        """Write everything to a new file, also if the open file has been removed."""
         target = sqlite3.connect(path)
         try:
             target.execute("PRAGMA synchronous = FULL")
@@ -174,9 +174,9 @@ class Store:
             self._insert(entry)
 
     def restore(self, counted: Statistics | None = None, number: int = 0) -> Restored:
-        """Return the current events, how the last ones ended, and the sum of all transitions.
+        """Return the current events, the last ended events, and the statistics of all transitions.
 
-        With ``counted``, the sum of the transitions up to ``number``, only those behind it are read.
+        With ``counted``, the statistics of the transitions up to ``number``, only later transitions are read.
         """
         lives = self.ended_lives()
         ended = {life.event_id: life for life in lives}
@@ -202,7 +202,7 @@ class Store:
             yield decode(Lifecycle, row[0])
 
     def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
-        """Return at most ``limit`` transitions behind number ``after``, each with its number, the oldest first."""
+        """Return at most ``limit`` transitions after number ``after``, each with its number, the oldest first."""
         rows = self._db.execute(
             f"SELECT seq, {self._record} FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
         )
@@ -214,7 +214,7 @@ class Store:
         return int(row[0]) if row else 0
 
     def epoch(self) -> str:
-        """Return what tells this journal's numbers from those of another journal; ``""`` before schema 3."""
+        """Return the random id that identifies this journal's numbering; ``""`` before schema 3."""
         return self._property("epoch") if self.version > 2 else ""  # noqa: PLR2004 - the schema that has it
 
     def vm_id(self) -> str:
@@ -222,7 +222,7 @@ class Store:
         return self._property("vm_id")
 
     def set_vm_id(self, vm_id: str) -> None:
-        """Make this the journal of one VM."""
+        """Store the id of the VM that this journal belongs to."""
         self._set_property("vm_id", vm_id)
 
     def scrape_interval(self) -> float:
@@ -248,19 +248,19 @@ class Store:
             ]
 
     def open_requests(self) -> list[ApprovalRequest]:
-        """Return the requests that have no result."""
+        """Return the requests without a result."""
         columns = ", ".join(_REQUEST_COLUMNS)
         rows = self._db.execute(f"SELECT {columns} FROM approval_requests WHERE result IS NULL ORDER BY number")
         return [ApprovalRequest(**dict(zip(_REQUEST_COLUMNS, row, strict=True))) for row in rows]
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
-        """Take note that requests are about to be sent (None: were not); return those that are not withdrawn."""
+        """Mark requests as sent (None: as not sent); return those that are not withdrawn."""
         with self._db:
             update = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL RETURNING number"
             return {int(row[0]) for number in numbers for row in self._db.execute(update, (wall, number)).fetchall()}
 
     def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """End requests without a result, so that they are not sent (again); those that are being sent only if asked."""
+        """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
         condition = "" if sent_too else " AND sent IS NULL"
         update = f"UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL{condition}"
         with self._db:
@@ -273,13 +273,13 @@ class Store:
             self._db.executemany(update, [(result, number) for number, result in results.items()])
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results that there are for these requests."""
+        """Return the results of those requests that have one."""
         wanted = set(numbers)
         rows = self._db.execute("SELECT number, result FROM approval_requests WHERE result IS NOT NULL")
         return {number: result for number, result in rows if number in wanted}
 
     def prune(self, before: float) -> None:
-        """Remove what ended before ``before`` (Unix seconds), at most a day's worth; the sums keep counting it."""
+        """Remove what ended before ``before`` (Unix seconds), at most one day of it; the sums still count it."""
         with self._db:
             oldest = self._db.execute(
                 "SELECT min(wall) FROM "
@@ -307,12 +307,12 @@ class Store:
             self._db.execute(f"DELETE FROM lives WHERE ended IS NOT NULL AND event_id NOT IN ({left})")
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
-        """Return spans that wait for delivery, the newest first, since those are about to happen; -1 means all."""
+        """Return undelivered spans, the newest first, because they are the most urgent; -1 means all."""
         rows = self._db.execute("SELECT seq, span FROM spans ORDER BY seq DESC LIMIT ?", (limit,))
         return [QueuedSpan(seq, decode(SpanFacts, text)) for seq, text in rows]
 
     def remove_spans(self, settled: Iterable[QueuedSpan]) -> None:
-        """Remove spans that need no delivery any more, but not what has replaced one of them meanwhile."""
+        """Remove delivered spans, but not a newer version that has replaced one of them."""
         with self._db:
             self._db.executemany(
                 "DELETE FROM spans WHERE span_id = ? AND seq = ?",
@@ -324,7 +324,7 @@ class Store:
         return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
 
     def record_heartbeat(self, sample: ClockSample | None) -> None:
-        """Write what the clocks say now, so that the next run can measure a pause; None removes it."""
+        """Write a clock sample, so that the next run can measure a pause; None removes it."""
         with self._db:
             if sample is None:
                 self._db.execute("DELETE FROM heartbeat")
@@ -337,7 +337,7 @@ class Store:
         return decode(ClockSample, row[0]) if row else None
 
     def merge(self, other: "Store") -> None:
-        """Add what ``other`` kept while this store was out of reach, by the rules of ``journal.recovery``."""
+        """Add the entries that ``other`` kept while this store did not work, by the rules of ``journal.recovery``."""
         theirs = list(other.history())
         columns = ("seq", *TRANSITION_COLUMNS)
         rows: dict[str, list[Row]] = {}
@@ -363,14 +363,15 @@ class Store:
         return {life.event_id: life for life in (decode(Lifecycle, row[0]) for row in rows if row)}
 
     def is_empty(self) -> bool:
-        """Return whether nothing was ever written here."""
+        """Return whether nothing has been written yet."""
         tables = ("transitions", "lives", "sums")
         return not any(self._db.execute(f"SELECT EXISTS (SELECT 1 FROM {table})").fetchone()[0] for table in tables)
 
     def begin_with(self, whole: Restored, entry: Entry, *, epoch: str = "", last_number: int = 0) -> None:
-        """Begin with ``whole`` in place of a lost file, and then ``entry``, which ``whole`` does not count yet.
+        """Replace a lost file: write the complete state ``whole``, then ``entry``, which ``whole`` does not include.
 
-        Numbers go on behind ``last_number`` in the same ``epoch``, so that followers miss and repeat nothing.
+        Numbers continue after ``last_number`` in the same ``epoch``, so that ``events --follow`` misses and repeats
+        nothing.
         """
         with self._db:
             if epoch:

@@ -1,6 +1,6 @@
 """The machine's clocks: the wall clock, the monotonic clock, the one since boot, and which boot this is.
 
-Nothing else reads them for what happens to events: whoever needs a moment is handed a :class:`Clock`.
+Code that handles events reads the clocks only through a :class:`Clock` that it gets as an argument.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
-    """Tells moments; a test or a simulation may hand in another one than the machine's."""
+    """Returns the current time; a test or a simulation may pass another implementation."""
 
     def now(self) -> Timestamp:
-        """Return this moment."""
+        """Return the current time."""
 
     def booted_at(self) -> Timestamp | None:
         """Return when this machine booted; None where the system does not say.
@@ -29,7 +29,7 @@ class Clock(Protocol):
         """
 
     def reading(self) -> ClockSample:
-        """Return what each clock says at this moment."""
+        """Return the current values of all clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +37,22 @@ class SystemClock:
     """The clocks of this machine.
 
     Attributes:
-        boot_id: tells one boot from another; random on Linux, elsewhere made of the time of boot.
+        boot_id: identifies the boot; random on Linux, elsewhere derived from the time of boot.
     """
 
     boot_id: str
 
     def now(self) -> Timestamp:
-        """Return this moment."""
+        """Return the current time."""
         return Timestamp(time.time(), time.monotonic(), self.boot_id)
 
     def booted_at(self) -> Timestamp | None:
-        """Return when this machine booted, by the wall clock of now."""
+        """Return when this machine booted, computed from the current wall clock."""
         seconds = _seconds_since_boot()
         return None if seconds is None else Timestamp(time.time() - seconds, time.monotonic() - seconds, self.boot_id)
 
     def reading(self) -> ClockSample:
-        """Return what each clock says at this moment."""
+        """Return the current values of all clocks."""
         wall, monotonic, since_boot = time.time(), time.monotonic(), _seconds_since_boot()
         return ClockSample(wall, monotonic, monotonic if since_boot is None else since_boot, self.boot_id)
 

@@ -1,7 +1,7 @@
-"""When to believe an empty body of a 200: pure, times are handed in.
+"""Decides when to believe an empty body of a 200. Pure: times are arguments.
 
-Some nodes answer with an empty body whenever there is nothing to say, so it means "no events". But an empty body while
-events are current is more likely a fault than their end.
+Some nodes answer with an empty body if there are no events. But an empty body while events are current is more likely a
+fault than their end.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class EmptyBodies:
-    """Empty bodies in a row while events are current; failed polls in between say nothing."""
+    """Counts consecutive empty bodies while events are current; failed polls in between are ignored."""
 
     count: int = 0
     since: Timestamp | None = None
 
     def plus(self, now: Timestamp) -> "EmptyBodies":
-        """Return the row with one more empty body, ``now``."""
+        """Return the count with one more empty body, at ``now``."""
         return EmptyBodies(self.count + 1, self.since or now)
 
     def are_believed(self, now: Timestamp) -> bool:

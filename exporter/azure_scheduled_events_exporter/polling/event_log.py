@@ -1,4 +1,4 @@
-"""What is logged of polls and events, so that an operator can grep it.
+"""Logs polls and events for operators.
 
 One line per transition; a failure that lasts is logged when it begins, when its cause changes and when it ends.
 """
@@ -45,7 +45,7 @@ class EventLog:
     def poll_failed(
         self, reason: str, message: str, outcome: Outcome, began: Timestamp, *, with_traceback: bool = False
     ) -> None:
-        """Take note of a failed poll; ``reason`` is the same as long as the failure is."""
+        """Log a failed poll, unless it fails for the same ``reason`` as the one before."""
         self._failed_polls += 1
         if self._since is None:
             self._since = began
@@ -56,7 +56,7 @@ class EventLog:
         self._reason = reason
 
     def poll_succeeded(self, now: Timestamp) -> None:
-        """Take note of a poll that succeeded."""
+        """Log the first poll that succeeds after failures."""
         if self._since is not None:
             lasted = round(now.since(self._since), 3)
             self._log.info("IMDS answers again", extra=facts(failed_polls=self._failed_polls, seconds=lasted))
@@ -64,7 +64,7 @@ class EventLog:
 
 
 def change_facts(change: Change) -> dict[str, object]:
-    """Return what a log line says about ``change``: who, what, when, how much warning, who let it begin."""
+    """Return the fields of the log line for ``change``: VMs, event, times, notice, approver."""
     life = change.lifecycle
     said: dict[str, object] = {
         **event_values(life.event),

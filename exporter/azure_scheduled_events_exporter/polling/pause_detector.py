@@ -1,7 +1,7 @@
 """Detects pauses of this VM from late wake-ups of this process.
 
-Reads clocks and waits, both handed in. ``core.pause`` decides what a reading means, and ``polling.pause_tracker`` how
-often to sample.
+Reads clocks and waits; both are arguments. ``core.pause`` interprets a clock sample, and ``polling.pause_tracker``
+decides how often to sample.
 """
 
 import threading
@@ -13,15 +13,15 @@ from azure_scheduled_events_exporter.core.pause import ClockSample, gap
 from .clock import Clock
 
 TICK_SECONDS = 0.05
-"""A pause is known to within a tick; sampling twenty times a second costs a thousandth of a CPU."""
+"""Time between two samples. A pause is measured with this error; 20 samples a second cost a thousandth of a CPU."""
 STEP_SECONDS = 0.25
-"""A pause within a wait is masked by the rest of it, so while one may come, waits are split into such steps."""
+"""While a pause is likely, waits are split into such steps, because the rest of a wait masks a pause within it."""
 
 
 class SamplingMode(Enum):
     """How often to sample the clocks."""
 
-    REST = auto()  # at each wait between polls: two readings, no more
+    REST = auto()  # at each wait between polls: only two samples
     ALERT = auto()  # at each step of it
     CLOSE = auto()  # at each tick of a thread, also while a poll waits for an answer
 
@@ -46,7 +46,7 @@ class PauseDetector:
 
     @property
     def ticks(self) -> bool:
-        """Whether a thread samples at every tick, so that no time goes unwatched."""
+        """Whether a thread samples the clocks at every tick, so that no pause is missed."""
         return self._ticker is not None
 
     def wait(self, seconds: float) -> bool:
@@ -66,7 +66,7 @@ class PauseDetector:
                 return False
 
     def set_mode(self, mode: SamplingMode) -> None:
-        """Sample in ``mode`` from now on. One thread at a time may call."""
+        """Sample in ``mode`` from now on. Call from one thread at a time."""
         if mode is self._mode:
             return
         if self._mode is SamplingMode.REST:
@@ -78,7 +78,7 @@ class PauseDetector:
             self._ticker = threading.Thread(target=self._run, name="pause-detector", daemon=True)
             try:
                 self._ticker.start()
-            except RuntimeError:  # no more threads: the waits between polls must do
+            except RuntimeError:  # no thread could be started: only the waits between polls are sampled
                 self._mode, self._ticker = SamplingMode.ALERT, None
                 with self._lock:
                     self._next_tick = None
@@ -89,7 +89,8 @@ class PauseDetector:
             self._look()
             largest, self._largest = self._largest, 0.0
         if self._mode is not SamplingMode.REST and self._taken is not None:
-            # If one clock stopped and another did not, a comparison shows it afterwards too, whoever sampled meanwhile.
+            # If one clock stopped and another did not, a later comparison still shows it, even if another thread
+            # sampled in between.
             before, self._taken = self._taken, self._clock.reading()
             largest = max(largest, gap(before.after(self._taken.monotonic - before.monotonic), self._taken))
         return round(largest, 3)

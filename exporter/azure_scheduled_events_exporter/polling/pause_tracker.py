@@ -1,6 +1,6 @@
 """Measures pauses of this VM for the poller, also across a restart of this process.
 
-Chooses the sampling mode and keeps the heartbeat in the journal. ``core.pause`` decides what a delay means, and
+Chooses the sampling mode and keeps the heartbeat in the journal. ``core.pause`` interprets a delay, and
 ``core.observation`` to which events a pause belongs. Only the poller's thread calls, except for
 :meth:`PauseTracker.record_heartbeat` at the end.
 """
@@ -17,11 +17,11 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from .clock import Clock
 from .pause_detector import PauseDetector, SamplingMode
 
-_HEARTBEAT_SECONDS = 0.5  # at least between two heartbeats: each waits for the disk
+_HEARTBEAT_SECONDS = 0.5  # minimum between two heartbeats, because each one waits for the disk
 
 
 class PauseTracker:
-    """Gives the poller the longest pause since the last document.
+    """Returns the longest pause since the last document to the poller.
 
     Args:
         clock: this machine's clocks.
@@ -34,7 +34,7 @@ class PauseTracker:
         self._journal = journal
         self._detector = PauseDetector(clock, wait)
         last = journal.last_heartbeat()
-        # Until a document shows which events it belongs to; its heartbeat stays until then, for the next run.
+        # Kept until a document shows which events it belongs to; until then the heartbeat stays too, for the next run.
         self._before_this_run = between_runs(last, clock.reading()) if last else None
         self._heartbeat_at = None if last is None else -math.inf
         self._known: Lifecycles | None = None
@@ -42,7 +42,7 @@ class PauseTracker:
 
     @property
     def concern_us(self) -> bool:
-        """Whether an event of this VM is Started, so that a pause would be its own."""
+        """Whether an event of this VM is Started, so that a pause would belong to it."""
         return bool(self._started)
 
     def wait(self, seconds: float) -> bool:
@@ -54,8 +54,8 @@ class PauseTracker:
 
         Args:
             now: the moment of a document.
-            watched: that of the document before; None in a new run.
-            watched_within: seconds between two documents in which nothing goes unseen.
+            watched: the moment of the previous document; None in a new run.
+            watched_within: if two documents are at most so many seconds apart, no event is missed in between.
         """
         seconds = self._detector.take()
         if self._before_this_run is not None:
@@ -66,9 +66,9 @@ class PauseTracker:
         return Pause(seconds, Evidence.WHOLE if is_whole else Evidence.PART)
 
     def attend(self, known: Lifecycles) -> None:
-        """Choose the sampling mode by this VM's events, and keep a heartbeat while one is Started.
+        """Choose the sampling mode by this VM's events, and write heartbeats while one is Started.
 
-        Call once per poll. Without an event of this VM it costs two readings of the clocks.
+        Call once per poll. Without an event of this VM, it only samples the clocks twice.
         """
         if known is not self._known:
             self._known = known
@@ -90,7 +90,7 @@ class PauseTracker:
             self._heartbeat_at = None if reading is None else reading.monotonic
 
     def record_heartbeat(self, known: Lifecycles) -> None:
-        """Record a last heartbeat: an orderly shutdown may end the exporter before it sees the event start."""
+        """Write a last heartbeat, because a shutdown may stop the exporter before it sees that the event starts."""
         if self._before_this_run is None and _own(known):
             self._journal.record_heartbeat(self._clock.reading())
 

@@ -1,7 +1,7 @@
-"""The shell of the exporter: the only place that sequences effects.
+"""Runs the poll steps in order.
 
 One poll is: fetch, parse, observe, journal, log, approve, publish, in this order, so that nothing is reported before it
-is on disk. Everything that decides is pure and is elsewhere; everything that waits is handed in. One thread runs it.
+is on disk. Decisions are in pure modules. Everything that waits is an argument. One thread runs it.
 """
 
 import logging
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
 
 FIRST_TIMEOUT_SECONDS = 130.0
-"""The first request of a service enables Scheduled Events, which takes IMDS up to two minutes."""
+"""Time limit of the first request: it enables Scheduled Events, which takes IMDS up to two minutes."""
 
 CLOCK_TOLERANCE_SECONDS = 300.0
-"""A wall clock that differs more than this from that of IMDS is not trusted to remove history."""
+"""If the wall clock differs more than this from that of IMDS, no history is removed by it."""
 
 OWNER_WAIT_SECONDS = 120.0
-"""How long the events of a journal are kept open until IMDS has said whether it is this VM's journal."""
+"""How long the journal's events are kept current until IMDS has answered whether the journal is this VM's."""
 
 ENABLED_SECONDS = 86400.0
-"""Without a request for so long, Azure disables Scheduled Events again."""
+"""Azure disables Scheduled Events after so long without a request."""
 
 _KEPT_HEADERS = ("Date", "Content-Type", "Server")
 """Headers of an answer that are kept with a document."""
@@ -60,7 +60,7 @@ _KEPT_HEADERS = ("Date", "Content-Type", "Server")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a user decided about polling; times in seconds.
+    """The settings of polling; times in seconds.
 
     Attributes:
         vm_name: this VM's name; None to ask IMDS.
@@ -78,9 +78,9 @@ class Poller:
 
     Args:
         settings: what the user decided.
-        client: the wire to IMDS.
-        approvals: what a policy or an operator wants approved.
-        journal: what was seen before, and where what is seen now is kept.
+        client: sends requests to IMDS.
+        approvals: the events that a policy or an operator wants approved.
+        journal: restores earlier events and stores new ones.
         delivery: delivers the spans that the journal holds; None without tracing.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
         clock: this machine's clock.
@@ -120,7 +120,7 @@ class Poller:
         self._document: Document | None = None
         self._empty_bodies = EmptyBodies()
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
-        self._documented: Timestamp | None = None  # when a document last came, believed or not
+        self._documented: Timestamp | None = None  # when the last document arrived, believed or not
         self._missed = True  # whether more time than allowed lay between two documents since the last one observed
         self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
@@ -129,7 +129,7 @@ class Poller:
         self._pauses = PauseTracker(clock, wait, journal)
         restored = journal.restore()
         self._known: Lifecycles = restored.lifecycles
-        # What was known before the restart stands until a document says otherwise.
+        # Events from before the restart stay current until a document shows otherwise.
         self.snapshot = Snapshot(
             poll_interval=settings.interval,
             vm_name=settings.vm_name,
@@ -141,7 +141,7 @@ class Poller:
         )
 
     def learn(self, identity: Instance) -> None:
-        """Take note of who this VM is; the next poll looks at the events with that knowledge. Any thread may call."""
+        """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
         self._identity = identity
         if self._delivery is not None:
             self._delivery.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)
@@ -157,18 +157,18 @@ class Poller:
                 return
             now = self._clock.now().monotonic
             pace.polled(now, throttled=outcome is Outcome.THROTTLED)
-            if self._approved:  # what comes of it may come at once
+            if self._approved:  # its effects may follow immediately
                 pace.at_once(now)
 
     def overdue_seconds(self) -> float:
-        """Return by how many seconds :meth:`run` is later than all that it waits for explains; any thread may call.
+        """Return by how many seconds :meth:`run` exceeds its expected waits. Any thread may call.
 
-        Not above 0 while it polls, whatever IMDS does. More than some seconds: it hangs.
+        It is at most 0 while polls run, even if IMDS does not answer. If it exceeds some seconds, the thread hangs.
         """
         return self._clock.now().monotonic - self._deadline
 
     def poll(self) -> Outcome:
-        """Poll IMDS once, take in what it says, and publish.
+        """Poll IMDS once, record what changed, and publish a snapshot.
 
         Raises:
             Stopped: the process is to end.
@@ -195,20 +195,20 @@ class Poller:
         return outcome
 
     def record_heartbeat(self) -> None:
-        """Let the next run know until when this one lived."""
+        """Write a heartbeat so that the next run knows when this run ended."""
         self._pauses.record_heartbeat(self._known)
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
-        """Return the spans of current events as they stand, for an exporter that ends in mid event."""
+        """Return the unfinished spans of current events, for a shutdown during an event."""
         lives = [life for life in self._known.current.values() if self._traced(life)]
         return unfinished(lives, self._clock.now())
 
     @property
     def _patience(self) -> float:
-        """How long the next request may take: IMDS may have to enable Scheduled Events before it answers."""
+        """Return the time limit of the next request: IMDS may have to enable Scheduled Events before it answers."""
         timeout, now = self._settings.timeout, self._clock.now()
         answered = self._answered
-        # The wall clock too: the monotonic one stands still while the VM is suspended.
+        # Check the wall clock too, because the monotonic clock stops while the VM is suspended.
         if answered and max(now.since(answered), now.wall - answered.wall) < ENABLED_SECONDS:
             return timeout
         return max(FIRST_TIMEOUT_SECONDS, timeout)
@@ -219,7 +219,7 @@ class Poller:
         return seconds
 
     def _fetch(self) -> Document:
-        """Fetch the document and take it in; a failure leaves what was known as it is."""
+        """Fetch the document and record what changed; after a failure, the known events stay unchanged."""
         body = self._client.scheduled_events(self._patience)
         self._answered = self._clock.now()
         if body is None and self._document is None:
@@ -241,7 +241,7 @@ class Poller:
         return document
 
     def _judge(self, document: Document, began: Timestamp) -> tuple[Outcome, str]:
-        """Log how the poll ended, and return it with the reason of a failure: what was readable has been taken in."""
+        """Log and return how the poll ended, with the reason of a failure. Readable events are already recorded."""
         if not document.unreadable:
             self._event_log.poll_succeeded(self._clock.now())
             return Outcome.OK, ""
@@ -251,7 +251,7 @@ class Poller:
         return Outcome.INVALID_DOCUMENT, failure
 
     def _is_believed(self, document: Document) -> bool:
-        """Return whether ``document`` means what it says: an empty body while events are current may be a fault."""
+        """Return whether to believe ``document``: an empty body while events are current may be a fault."""
         if not document.is_empty_body or not self._known.current:
             self._empty_bodies = EmptyBodies()
             return True
@@ -265,11 +265,11 @@ class Poller:
         return False
 
     def _has_missed(self, now: Timestamp) -> bool:
-        """Return whether an event can have started unseen since the last document that was observed."""
+        """Return whether an event can have started unseen since the last observed document."""
         return self._missed or self._documented is None or now.since(self._documented) > WATCHED_WITHIN_SECONDS
 
     def _keep_document(self, body: bytes | None, refused: str) -> None:
-        """Keep a body that differs from the one before, after the transitions that it led to."""
+        """Store a body that differs from the previous one, after its transitions."""
         if body is None or body == self._kept:
             return
         self._kept = body
@@ -278,14 +278,14 @@ class Poller:
         self._journal.keep_document(RecordedDocument(self._clock.now().wall, body, headers, refused, name))
 
     def _take_in(self, document: Document) -> None:
-        """Turn what is new in ``document`` into transitions, journal them, and log them."""
+        """Derive transitions from ``document``, write them to the journal, and log them."""
         now = self._clock.now()
         watched = not self._has_missed(now)
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
         pause = self._pauses.pause(now, self._documented, WATCHED_WITHIN_SECONDS)
-        # The objects themselves: an unchanged body was not parsed again.
+        # Compare identity: an unchanged body is not parsed again.
         held = self._journal.awaits_vm_id and now.since(self._began) < OWNER_WAIT_SECONDS
-        # An event that is absent while it is held left unseen; one that is there is watched from now on.
+        # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
         shown = {event.event_id for event in document.events} if held else set(self._known.current)
         self._missed = not watched and not shown.issuperset(self._known.current)
         self._documented = now
@@ -296,7 +296,7 @@ class Poller:
                 self.snapshot = self._with(known, ())
             return
         context = ObservationContext(now, vm_name, watched, self._clock.booted_at(), pause)
-        # The events in the journal may be another VM's: until that is known, none of them is taken to be over.
+        # The journal's events may be another VM's. Until that is known, none of them ends.
         seen = replace(document, unreadable=("it is not known yet whose journal this is",)) if held else document
         known, changes = observe(self._known, seen, context)
         self._held = held
@@ -315,7 +315,7 @@ class Poller:
             self._alerts.update(known.current, self.snapshot.recent, documented, self._identity)
 
     def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
-        """Journal that ``known`` is what is known after ``changes``, then log; return the snapshot that says so."""
+        """Write ``changes`` and the new state ``known`` to the journal, then log; return the new snapshot."""
         statistics = self.snapshot.statistics.plus(map(measure, changes))
         traced = [change for change in changes if self._traced(change.lifecycle)]
         entry = Entry(
@@ -335,7 +335,7 @@ class Poller:
         return replace(self.snapshot, current=known.current, recent=recent, statistics=statistics)
 
     def _approve(self) -> None:
-        """Send what is due in one request. The journal has the request before it is sent, and the result after it."""
+        """Send all due approvals in one request; write the request to the journal before, and the result after it."""
         vm_name, now = self.snapshot.vm_name, self._clock.now()
         due, results = self._approvals.due(self._known, vm_name, self._open_requests(), now)
         if results:
@@ -372,14 +372,14 @@ class Poller:
         self._journal.set_request_results({one.request: ACCEPTED for one in due if one.request is not None})
 
     def _not_approved(self, due: Sequence[Due], error: ImdsError) -> None:
-        """IMDS refused, or did not answer: then the request stands, and an early start means that it was accepted."""
+        """Record a refusal. Without an answer, the request stays marked: an early start means that it was accepted."""
         is_refusal = error.status != 0
         what = "approval refused" if is_refusal else "approval without an answer"
         self._log.warning(what, extra=request_facts(due, error=error))
         throttled = error.outcome is Outcome.THROTTLED
         self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
         if is_refusal:
-            # An earlier request without an answer may have been accepted; a refusal now says nothing of that.
+            # An earlier request without an answer may have been accepted, even if IMDS refuses now.
             names = [one.life.event_id for one in due if one.life.requested_by is None]
             self.snapshot = self._with(mark_refused(self._known, names), ())
         requests = [one.request for one in due if one.request is not None]
@@ -389,7 +389,7 @@ class Poller:
             self._journal.set_request_results(dict.fromkeys(requests, f"{what}: {error}"))
 
     def _open_requests(self) -> list[ApprovalRequest]:
-        """The operators' requests that still hold; those that have expired get that as their result."""
+        """Return the operators' requests that are still valid; write "expired" as the result of the others."""
         wall = self._clock.now().wall
         requests = self._journal.open_requests()
         expired = [request.number for request in requests if not request.created - 60 <= wall <= (request.expires or 0)]
@@ -398,13 +398,13 @@ class Poller:
         return [request for request in requests if request.number not in expired]
 
     def _still_wanted(self, due: Sequence[Due]) -> list[Due]:
-        """Leave out requests that their operator has withdrawn; from here on the others are on their way."""
+        """Mark the requests as sent and return those that their operator has not withdrawn."""
         requests = [one.request for one in due if one.request is not None]
         standing = self._journal.mark_sent(requests, self._clock.now().wall) if requests else set()
         return [one for one in due if one.request is None or one.request in standing]
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
-        """The current lives that are not yet in the journal as they are."""
+        """Return the current lifecycles that differ from those in the journal."""
         before = self._known.current
         return [life for life in known.current.values() if life != before.get(life.event_id)]
 
@@ -412,7 +412,7 @@ class Poller:
         return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
 
     def _late_spans(self, known: Lifecycles) -> list[SpanFacts]:
-        """The spans that could not be sent while this VM's name was not known."""
+        """Return the spans that could not be sent while this VM's name was unknown."""
         before = self._known.current
         return [
             span
@@ -422,7 +422,7 @@ class Poller:
         ]
 
     def _keep_journal(self, now: Timestamp) -> None:
-        """Keep the journal on its disk, this VM's own, and free of what is old."""
+        """Maintain the journal: return to the disk after a failure, check its owner, and remove old entries."""
         self._journal.check_file()
         self._learn_owner()
         found = self._journal.try_disk_again(now)
@@ -430,14 +430,14 @@ class Poller:
             self._known = merge_recovered(self._known, found.lifecycles)
             if self._delivery is not None:  # for spans that waited on the disk
                 self._delivery.wake()
-            # The next document is looked at anew, with the lives that the disk remembered.
+            # Compare the next document again, with the lifecycles from the disk.
             self._document = self._documented = None
             self._missed = True
             self.snapshot = replace(self.snapshot, statistics=found.statistics)
         self._journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _learn_owner(self) -> None:
-        """Forget what the journal of another VM holds, whose image this VM was made from."""
+        """Start with an empty state if the journal is another VM's: this VM was created from its image."""
         if self._identity is None or not self._journal.claim(self._identity.vm_id):
             return
         self._known, self._document, self._documented, self._missed = Lifecycles(), None, None, True
@@ -445,7 +445,7 @@ class Poller:
         self.snapshot = replace(self.snapshot, current={}, statistics=Statistics(), recent=())
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
-        """Whether IMDS' own clock, by the Date header of its last answer, agrees with this machine's."""
+        """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""
         answered = self._client.server_time()
         return answered is not None and abs(answered - now.wall) <= CLOCK_TOLERANCE_SECONDS
 

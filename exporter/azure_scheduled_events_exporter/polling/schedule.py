@@ -1,16 +1,16 @@
-"""When to poll next.
+"""Computes when to poll next.
 
-Pure: times are handed in, in seconds of the monotonic clock.
+Pure: times are arguments, in seconds of the monotonic clock.
 """
 
 import math
 
 SLOWEST_SECONDS = 5.0
-"""However throttled, ask at least this often: a Spot VM has 30 s."""
+"""The longest interval while IMDS throttles: a Spot VM has 30 s of notice."""
 
 
 class PollSchedule:
-    """When to poll: at a fixed rate, slower while IMDS throttles. Missed polls are skipped."""
+    """Schedules polls at a fixed rate, slower while IMDS throttles. Missed polls are skipped."""
 
     def __init__(self, interval: float, start: float) -> None:
         self._interval = interval
@@ -23,14 +23,14 @@ class PollSchedule:
         return self._due
 
     def polled(self, now: float, *, throttled: bool) -> None:
-        """Take note of a poll that ended at ``now``: each 429 doubles the interval, each other answer halves it."""
+        """Take a poll that ended at ``now`` into account: a 429 doubles the interval, any other answer halves it."""
         slowest = max(1, math.floor(SLOWEST_SECONDS / self._interval))
         self._factor = min(self._factor * 2, slowest) if throttled else max(1, self._factor // 2)
         step = self._interval * self._factor
         self._due += step
-        if self._due <= now:  # keep the beat, drop what was missed
+        if self._due <= now:  # keep the rate, skip missed polls
             self._due += math.ceil((now - self._due) / self._interval) * self._interval
 
     def at_once(self, now: float) -> None:
-        """Poll next at ``now``, and from there on."""
+        """Schedule the next poll at ``now``; later polls follow from there."""
         self._due = now

@@ -1,6 +1,6 @@
-"""What the poller publishes and every reader (scrape, status page) looks at: one immutable picture.
+"""The immutable snapshot that the poller publishes for all readers (scrapes, status page).
 
-Readers never lock and never wait: they take the newest :class:`Snapshot` and keep it while they answer.
+Readers never lock or wait: they take the newest :class:`Snapshot` and use it for the whole answer.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ POLL_BOUNDS = (0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0, 130.0)
 
 @dataclass(frozen=True, slots=True)
 class Polls:
-    """The figures of polling itself, new with every poll; they begin at 0 with the process.
+    """Counters of polling, renewed by every poll; they begin at 0 with the process.
 
     Attributes:
         outcomes: polls so far, by outcome.
@@ -45,7 +45,7 @@ class Polls:
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """How trace spans fare: accepted and refused by the collector since the process began, and waiting now."""
+    """Number of trace spans: accepted and refused by the collector since the process began, and waiting now."""
 
     exported: int = 0
     failed: int = 0
@@ -54,24 +54,24 @@ class Deliveries:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that the exporter knows at one moment.
+    """The state of the exporter at one moment.
 
-    A field whose value has not changed is the same object as before: readers keep renderings by that.
+    A field whose value has not changed is the same object as before, so readers can cache by identity.
 
     Attributes:
         poll_interval: seconds between polls as configured.
-        vm_name: this VM's name as it stands in Resources; None while not known.
-        identity: what the instance metadata says of this VM; None while not known.
+        vm_name: this VM's name as Resources spell it; None while unknown.
+        identity: this VM in the instance metadata; None while unknown.
         incarnation: of the newest document; None if it carried none.
-        document_changes: how often a document differed from the one before.
+        document_changes: number of documents that differed from the one before.
         current: the current events by EventId.
-        statistics: what all transitions so far add up to.
-        recent: the lives that ended last, the newest last.
+        statistics: counters and histograms of all transitions so far.
+        recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
         approval_statuses: why an event is not approved yet, by EventId.
-        approval_requests: requests to approve so far, by how IMDS took them.
-        journal: whether they are on disk.
-        deliveries: how trace spans fare.
+        approval_requests: number of requests to approve so far, by outcome.
+        journal: whether transitions are on disk.
+        deliveries: counts of trace spans.
         pushes: how alerts fare that are pushed to Alertmanager.
     """
 

@@ -1,4 +1,4 @@
-"""The command ``simulate``: flags in, a simulator until somebody ends it. Prints; decides nothing of IMDS."""
+"""The command ``simulate``: parses flags and runs a simulator until it is stopped. Does not decide how IMDS behaves."""
 
 import argparse
 import os
@@ -84,8 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Play until SIGINT or SIGTERM; return the exit status.
 
     Raises:
-        UsageError: a flag or a scenario file says something impossible.
-        ExporterError: the address cannot be had.
+        UsageError: a flag or a scenario file has an impossible value.
+        ExporterError: the address cannot be used.
     """
     if arguments.list:
         _list()
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         greeted.wait()
         try:
             say(line(happening))
-        except BrokenPipeError:  # the reader of our output has gone: so do we
+        except BrokenPipeError:  # the reader of the output has ended, so end too
             ended.set()
 
     simulator = _simulator(arguments, report)
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def line(happening: Happening) -> str:
-    """Return what happened as one line for people: UTC time, what, the event, its VMs."""
+    """Return a happening as one line for people: UTC time, what, the event, its VMs."""
     clock = time.strftime("%H:%M:%S", time.gmtime(happening.at))
     words = [clock, f"{happening.what:<11}", f"{happening.event_type:<9}", f"{happening.event_source:<8}"]
     words += [happening.event_id, ",".join(happening.resources)]
@@ -190,7 +190,7 @@ def _list() -> None:
 
 
 def say(text: str) -> None:
-    """Print a line for people; once nobody reads any more, none."""
+    """Print a line for people, unless the reader has ended."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""The simulator's own endpoints under ``/simulator/``: play, break, heal, and read what truly happened."""
+"""The simulator's own endpoints under ``/simulator/``: play, begin and end faults, and read what happened."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from .timeline import Happening
 
 
 class Controlled(Protocol):
-    """What a simulator lets these endpoints do."""
+    """The operations of a simulator that these endpoints use."""
 
     @property
     def playing(self) -> str:
@@ -25,11 +25,11 @@ class Controlled(Protocol):
 
     @property
     def speed(self) -> float:
-        """Its speed."""
+        """How many times faster than real time the scenario runs."""
 
     @property
     def record(self) -> tuple[Happening, ...]:
-        """What happened."""
+        """The happenings so far, oldest first."""
 
     def play(self, scenario: Sequence[Scenario], speed: float | None = None, *, loop: bool = False) -> None:
         """Begin these scenarios."""
@@ -42,7 +42,7 @@ class Controlled(Protocol):
 
 
 class Control:
-    """The endpoints over one simulator. Only scenarios known at start can be played: no path is ever opened."""
+    """The endpoints of one simulator. They play only scenarios that were known at start, and never open a path."""
 
     def __init__(self, simulator: Controlled, library: Mapping[str, Scenario]) -> None:
         self._simulator = simulator

@@ -1,4 +1,4 @@
-"""Bodies of Scheduled Events as IMDS writes them, for each of the seven api-versions. Pure: no clock, no wire."""
+"""Writes bodies of Scheduled Events as IMDS does, for each of the seven api-versions. Pure: no clock, no network."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ def not_before_text(moment: float | None) -> str:
 
 
 def events_in(events: Sequence[WireEvent], version: str) -> list[WireEvent]:
-    """Return ``events`` as ``version`` knows them: younger fields and event types are left out."""
+    """Return ``events`` in the form of ``version``: newer fields and event types are left out."""
     return [
         {key: _value(key, value, version) for key, value in event.items() if _knows(_FIELDS_SINCE, key, version)}
         for event in events

@@ -1,4 +1,4 @@
-"""The ways in which IMDS fails, by name, and when. Knows no network: ``wire`` performs them."""
+"""Names the faults of IMDS, and when they are active. Uses no network: ``wire`` performs them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 
 
 class Fault(StrEnum):
-    """What a request under ``/metadata`` meets instead of its answer."""
+    """What happens to a request under ``/metadata`` instead of an answer."""
 
     THROTTLE = "throttle"
     TIMEOUT = "timeout"
@@ -61,7 +61,7 @@ class FaultPlan:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A fault between two moments of the simulator's clock, in seconds; the end excluded."""
+    """A fault between two times of the simulator's clock, in seconds; the end is excluded."""
 
     fault: Fault
     begins: float
@@ -69,7 +69,7 @@ class Window:
 
 
 def fault_named(name: str) -> Fault:
-    """Return the fault called ``name``; UsageError names them all."""
+    """Return the fault called ``name``; UsageError lists all names."""
     try:
         return Fault(name)
     except ValueError:
@@ -77,7 +77,7 @@ def fault_named(name: str) -> Fault:
 
 
 def parse_plan(text: str) -> FaultPlan:
-    """Read ``NAME[@START[+DURATION]]``, such as ``throttle@2m+30s``; UsageError says what is wrong."""
+    """Read ``NAME[@START[+DURATION]]``, such as ``throttle@2m+30s``; UsageError describes an error."""
     name, _, when = text.partition("@")
     fault = fault_named(name)
     if not when:
@@ -90,12 +90,12 @@ def parse_plan(text: str) -> FaultPlan:
 
 
 def window(plan: FaultPlan, began: float, speed: float) -> Window:
-    """Return when ``plan`` holds for a scenario that ``began`` at that moment and runs at ``speed``."""
+    """Return when ``plan`` is active in a scenario that ``began`` at that time and runs at ``speed``."""
     begins = began + plan.at / speed
     return Window(plan.fault, begins, math.inf if plan.seconds is None else begins + plan.seconds / speed)
 
 
 def active(windows: Iterable[Window], now: float) -> Fault | None:
-    """Return the fault that holds at ``now``; of several, the last one given."""
+    """Return the fault that is active at ``now``; of several, the last one given."""
     holding = [each.fault for each in windows if each.begins <= now < each.ends]
     return holding[-1] if holding else None

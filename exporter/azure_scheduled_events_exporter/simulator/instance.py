@@ -1,4 +1,4 @@
-"""The body of ``/metadata/instance`` for a simulated VM: every primitive is a string, as IMDS gives it. Pure."""
+"""Writes the body of ``/metadata/instance`` for a simulated VM: all simple values are strings, as in IMDS. Pure."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ _ADDRESSES: Final = 250
 
 
 def vm_id(vm: VirtualMachine) -> str:
-    """Return the VM's id as the scenario gives it, else one that follows from its name."""
+    """Return the VM's id from the scenario, else one computed from its name."""
     if vm.vm_id:
         return vm.vm_id
     return str(uuid.UUID(bytes=_digest(vm.name), version=4))

@@ -1,6 +1,6 @@
-"""A recording as it is played: which document is shown at a moment, with its times moved to now. Knows no clock.
+"""Plays a recording: selects the document of a moment and moves its times to now. Uses no clock.
 
-A document is shown at least once, however fast the recording is played, so that a client misses none.
+Each document is served at least once, at any speed, so that a client misses none.
 """
 
 import re
@@ -16,7 +16,7 @@ _NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
 
 
 class Replay:
-    """``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded."""
+    """Plays ``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded."""
 
     def __init__(self, recording: Recording, *, at: float, speed: float) -> None:
         self._documents = recording.documents
@@ -35,7 +35,7 @@ class Replay:
         return _NOT_BEFORE.sub(self._moved, self._documents[self._shown].body)
 
     def knows(self, event_id: str) -> bool:
-        """Return whether the document shown names ``event_id``, in any case."""
+        """Return whether the current document contains ``event_id``, in upper or lower case."""
         return event_id.upper().encode() in self._documents[self._shown].body.upper()
 
     def _due(self, number: int) -> float:
@@ -45,7 +45,7 @@ class Replay:
         return self._at + (recorded - self._recorded_at) / self._speed
 
     def _moved(self, found: re.Match[bytes]) -> bytes:
-        """NotBefore at the time of the play, in the form in which it was written."""
+        """Return NotBefore moved to the time of the playback, in its original format."""
         text = found[2].decode("utf-8", "replace")
         moment = parse_not_before(text)
         if moment is None:

@@ -1,4 +1,4 @@
-"""Scenarios: which VMs there are and what happens to them, read from YAML files. Knows no clock and no wire."""
+"""Reads scenarios from YAML files: the VMs, and what happens to them. Uses no clock and no network."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,7 +32,7 @@ SHIPPED: Final = (
 """The scenarios that come with the package, in the order in which ``all`` plays them."""
 
 _FOLDER: Final = Path(__file__).parent / "scenarios"
-_SHORTEST: Final = 60.0  # seconds; a scenario in which nothing happens still lasts, so that a loop has a pace
+_SHORTEST: Final = 60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
 
 
 class Starts(StrEnum):
@@ -45,7 +45,7 @@ class Starts(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class VirtualMachine:
-    """One VM of the placement group, in the words of ``/metadata/instance``."""
+    """One VM of the placement group; fields as in ``/metadata/instance``."""
 
     name: str
     scale_set: str = ""
@@ -95,7 +95,7 @@ class PlannedEvent:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """VMs, what happens to them, and how IMDS fails meanwhile; or a recording, whose documents are shown instead."""
+    """VMs, their events, and faults of IMDS; or a recording whose documents are served instead."""
 
     name: str
     description: str
@@ -106,7 +106,7 @@ class Scenario:
 
     @property
     def shortest(self) -> float:
-        """Seconds of scenario time that it lasts at least: until its last bounded fault is over."""
+        """Minimum length in seconds of scenario time: until its last fault with an end is over."""
         documents = self.recording.documents if self.recording else ()
         length = documents[-1].time - documents[0].time if documents else 0
         return max(_SHORTEST, length, *(plan.at + (plan.seconds or 0) for plan in self.faults), 0)
@@ -115,7 +115,7 @@ class Scenario:
 PLACEMENT_GROUP: Final = tuple(
     VirtualMachine(f"vmss_{number}", scale_set="vmss", zone="1", fault_domain=str(number)) for number in range(5)
 )
-"""The VMs of a scenario that names none."""
+"""The VMs of a scenario without ``vms``."""
 
 
 def shipped() -> tuple[Scenario, ...]:
@@ -124,10 +124,10 @@ def shipped() -> tuple[Scenario, ...]:
 
 
 def find(name: str) -> tuple[Scenario, ...]:
-    """Return what ``name`` means: ``all``, a shipped scenario, or the path of a file.
+    """Return the scenarios of ``name``: ``all``, a shipped scenario, or the path of a file.
 
     Raises:
-        UsageError: there is no such scenario, or the file is not right.
+        UsageError: there is no such scenario, or the file is invalid.
     """
     if name == "all":
         return shipped()
@@ -143,7 +143,7 @@ def find(name: str) -> tuple[Scenario, ...]:
 
 
 def load(path: Path) -> Scenario:
-    """Read the scenario or the recording at ``path``, named after it; UsageError says file, line and what to do."""
+    """Read the scenario or the recording at ``path``; UsageError has file, line and what to do."""
     if path.suffix == ".json":
         return _recorded(path)
     return _scenario(yaml_file.load(path), path.stem)
@@ -159,7 +159,7 @@ def _recorded(path: Path) -> Scenario:
 
 
 def parse(text: str, source: str, name: str = "scenario") -> Scenario:
-    """Read a scenario from ``text``; ``source`` names it in complaints. Raises as :func:`load` does."""
+    """Read a scenario from ``text``; ``source`` names it in error messages. Raises as :func:`load` does."""
     return _scenario(yaml_file.parse(text, source), name)
 
 
@@ -227,7 +227,7 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
 
 
 def _check(section: Section, event: PlannedEvent) -> None:
-    """Refuse what contradicts itself: a story must be able to happen as it is written."""
+    """Refuse an event whose times contradict each other."""
     if event.second_impact_after is not None and event.second_impact_after >= event.started_for:
         raise section.error("must come before the event leaves: less than started_for", "second_impact_after")
     if event.starts is Starts.AT_ONCE:
@@ -242,7 +242,7 @@ def _check(section: Section, event: PlannedEvent) -> None:
         if event.cancelled_at <= max(event.announced_at, event.rescheduled_at or 0):
             raise section.error("must come after announced_at and rescheduled_at", "cancelled_at")
         if event.starts is Starts.NOT_BEFORE and event.cancelled_at >= event.not_before:
-            raise section.error("comes after the start: make it earlier, or say 'starts: never'", "cancelled_at")
+            raise section.error("comes after the start: make it earlier, or write 'starts: never'", "cancelled_at")
 
 
 def _check_rescheduling(section: Section, event: PlannedEvent) -> None:

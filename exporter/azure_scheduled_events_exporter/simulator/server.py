@@ -1,6 +1,6 @@
-"""The simulator as one runs it: a stage, a service and a server under one roof, with a clock.
+"""The simulator: connects a stage, a service, a server and a clock.
 
-The only place here that reads the clock and starts threads.
+The only module of this package that reads the clock and starts threads.
 """
 
 import threading
@@ -31,19 +31,19 @@ _LONGEST_WAIT = 3600.0
 
 
 class Simulator:
-    """A stand-in for IMDS on a TCP port; a context manager that serves while it is open.
+    """A server that answers as IMDS does, on a TCP port; a context manager that serves while it is open.
 
     ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop`` if asked.
     ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
-    ``first_answer_delay`` (real seconds) holds back the first answers of every VM, as IMDS does while it is being
-    enabled, and again after a day without a request; its documents have no events for ``first_event_delay`` (real
+    ``first_answer_delay`` (real seconds) delays the first answers to every VM, as IMDS does while it enables Scheduled
+    Events, and again after a day without a request; its documents have no events for ``first_event_delay`` (real
     seconds) after that; ``empty_body`` answers 200 without a body when there are no
     events. With a ``seed`` the EventIds are the same every time. More ``requests_per_second`` than IMDS admits are for
     soaks. ``on_happening`` is called with everything that happens, in a thread of the simulator. ``clock`` gives Unix
     seconds and must not jump; the default follows the monotonic clock.
 
     Raises:
-        UsageError: there is no such scenario or fault, or the speed cannot be.
+        UsageError: there is no such scenario or fault, or the speed is out of range.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Simulator:
         self.stop()
 
     def start(self) -> None:
-        """Begin to serve, and the scenario from its beginning. ExporterError: the address cannot be had."""
+        """Start to serve and to play the scenario. ExporterError: the address cannot be used."""
         host, port = self._address
         try:
             self._server = Server((host, port), self._respond)
@@ -113,7 +113,7 @@ class Simulator:
             thread.start()
 
     def stop(self) -> None:
-        """End at once: hanging connections are cut. May be called twice."""
+        """Stop immediately: hanging connections are closed. May be called twice."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -135,14 +135,14 @@ class Simulator:
         return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
     def vm_url(self, name: str) -> str:
-        """Return the base address at which VM ``name`` asks; KeyError: no scenario has it."""
+        """Return the base address for VM ``name``; KeyError: no scenario has it."""
         if name not in self.vms:
             raise KeyError(name)
         return f"{self.url}/vm/{quote(name, safe='')}"
 
     @property
     def vms(self) -> tuple[str, ...]:
-        """The names of all VMs; the first one is that of :attr:`url`."""
+        """The names of all VMs; the first one uses :attr:`url`."""
         with self._changed:
             return tuple(self._service.stage.vms)
 
@@ -161,7 +161,7 @@ class Simulator:
 
     @property
     def record(self) -> tuple[Happening, ...]:
-        """What truly happened until now, oldest first; the last 10,000."""
+        """What really happened so far, oldest first; the last 10,000."""
         with self._changed:
             self._service.stage.advance(self._clock())
             return self._service.stage.record
@@ -177,14 +177,14 @@ class Simulator:
         return self._clock()
 
     def serve_body(self, body: bytes | None) -> None:
-        """Serve exactly ``body`` as the document; None goes back to the scenario."""
+        """Serve exactly ``body`` as the document; None returns to the scenario."""
         with self._changed:
             self._service.body = body
 
     def set_document(self, events: Sequence[WireEvent] | None) -> int:
-        """Place ``events`` by hand instead of the scenario's, in the newest form; None goes back to the scenario.
+        """Serve ``events`` instead of the scenario's, in the newest form; None returns to the scenario.
 
-        Returns the incarnation, which grows when the events differ from those before.
+        Returns the incarnation, which increases if the events differ from those before.
         """
         with self._changed:
             self._service.body = None
@@ -199,12 +199,12 @@ class Simulator:
             self._service.inject(lasting)
 
     def heal(self) -> None:
-        """End every fault that holds now."""
+        """End every active fault."""
         with self._changed:
             self._service.heal(self._clock())
 
     def play(self, scenario: Choice | Sequence[Choice], speed: float | None = None, *, loop: bool = False) -> None:
-        """Begin ``scenario`` from its beginning, at the speed so far unless one is given.
+        """Play ``scenario`` from its beginning, at the current speed unless one is given.
 
         Raises as the class does.
         """
@@ -228,7 +228,7 @@ class Simulator:
         return answer
 
     def _follow(self) -> None:
-        """Let time pass: advance at every change and report what happened."""
+        """Run in a thread: advance the stage at every change and report what happened."""
         reported = 0
         while not self._stopping.is_set():
             with self._changed:

@@ -1,4 +1,4 @@
-"""IMDS as its clients see it: a request and a moment in, an answer out. Knows no socket and no clock of its own."""
+"""Answers requests as IMDS does. The time is an argument; uses no socket and no clock."""
 
 import json
 import math
@@ -36,13 +36,13 @@ _REFUSAL: Final = b"Throttle Result: Too Many Requests"
 _KEPT: Final = 20_000  # requests
 
 DISABLED_AFTER_SECONDS: Final = 86_400.0
-"""Without a VM's request for so long, Azure disables Scheduled Events for it; the next request enables it anew."""
+"""Azure disables Scheduled Events for a VM after so long without a request; the next request enables them again."""
 REQUESTS_PER_SECOND: Final = 5
 """How many requests IMDS answers a VM in any second."""
 
 
 class Manner(Enum):
-    """How an answer goes over the wire."""
+    """How an answer is sent."""
 
     WHOLE = auto()
     NEVER = auto()
@@ -64,7 +64,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What to send, and how."""
+    """An HTTP answer: status, headers and body, and the :class:`Manner` in which to send them."""
 
     status: int
     body: bytes = b""
@@ -74,7 +74,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request that arrived: for which VM, and when on the simulator's clock (Unix seconds)."""
+    """A request that arrived, with its VM and its time on the simulator's clock (Unix seconds)."""
 
     vm: str
     method: str
@@ -84,7 +84,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A request's target: ``/vm/NAME`` taken off, the first VM where it is absent."""
+    """A request's target without the prefix ``/vm/NAME``, and the VM: the first one if the prefix is absent."""
 
     vm: str
     path: str
@@ -134,7 +134,7 @@ class Throttle:
 
 
 class Service:
-    """Checks, throttle, faults and answers over a :class:`Stage`. One thread at a time."""
+    """Checks, throttles and answers requests for a :class:`Stage`, with its faults. Not thread-safe."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class Service:
         self._throttles: dict[str, Throttle] = {}
 
     def arrived(self, request: Request, now: float) -> float:
-        """Count a ``request`` under ``/metadata``; return the seconds for which a service being enabled holds it."""
+        """Count a ``request`` under ``/metadata``; return by how many seconds to delay the answer, while enabling."""
         route = self._route(request.target)
         if route is None or not route.path.startswith("/metadata/"):
             return 0.0
@@ -191,7 +191,7 @@ class Service:
         self.windows = (*(each for each in self.windows if each.ends > fault.begins), fault)
 
     def heal(self, now: float) -> None:
-        """End every fault that holds at ``now``; those to come still come."""
+        """End every fault that is active at ``now``; later ones still begin."""
         self.windows = tuple(each for each in self.windows if each.begins > now)
         self.stage.stop_faults(now)
 
@@ -231,11 +231,11 @@ class Service:
         events = [] if is_enabling else events_in(self._events_of(vm), version)
         if self._empty_body and not events:
             return Answer(HTTPStatus.OK)
-        # Another incarnation than the one that shows the events: the same value means the same events.
+        # Different from the incarnation with the events, because the same value means the same events.
         return Answer(HTTPStatus.OK, document_body(events, 0 if is_enabling else self.stage.incarnation))
 
     def _events_of(self, vm: str) -> Sequence[WireEvent]:
-        """The events that ``vm`` sees: those of the whole group, or its own only."""
+        """Return the events that ``vm`` sees: those of the whole group, or only its own."""
         if not self.stage.vms[vm].own_events_only:
             return self.stage.events
         return [event for event in self.stage.events if vm in cast("Sequence[str]", event.get("Resources", ()))]
@@ -253,7 +253,7 @@ class Service:
 
 
 def _refusal(headers: Mapping[str, str], path: str, version: str) -> object | None:
-    """Return the error that IMDS gives for these headers and this api-version, None when they are right."""
+    """Return the error that IMDS gives for these headers and this api-version; None if they are valid."""
     preview = path == _EVENTS and version == PREVIEW
     if headers.get("metadata", "").strip().lower() != "true" and not preview:
         return HEADER_MISSING
@@ -265,7 +265,7 @@ def _refusal(headers: Mapping[str, str], path: str, version: str) -> object | No
 
 
 def _start_requests(body: bytes) -> list[str] | None:
-    """Return the EventIds of ``{"StartRequests": [{"EventId": "…"}]}``; None when it is anything else."""
+    """Return the EventIds of ``{"StartRequests": [{"EventId": "…"}]}``; None for any other body."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):

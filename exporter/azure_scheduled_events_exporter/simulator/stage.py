@@ -1,6 +1,6 @@
-"""What is being played: a sequence of scenarios, or a document placed by hand, with one incarnation for all.
+"""Plays a sequence of scenarios, or a document placed by hand, with one incarnation for all.
 
-Time is handed in, and only ever goes forward. Must not know requests or the wire.
+Time is an argument and only advances. Must not depend on requests or the network.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Stage:
     def __init__(self, playlist: Playlist, *, at: float, seed: str) -> None:
         self.playlist = playlist
         self.incarnation = 1
-        self.happened = 0  # how many happenings there were; the record keeps the last of them
+        self.happened = 0  # number of all happenings; the record keeps the last ones
         self._record: deque[Happening] = deque(maxlen=_KEPT)
         self._seed = seed
         self._plays = 0
@@ -103,7 +103,7 @@ class Stage:
         return found
 
     def advance(self, now: float) -> None:
-        """Let everything happen that is due at ``now``, each at its own moment."""
+        """Apply all changes due at ``now``, each at its own time."""
         while (due := self.next_at) is not None and due <= now:
             if self._timeline.next_at is None:
                 self._begin(self._place + 1, due)
@@ -113,21 +113,21 @@ class Stage:
         self._reached = max(self._reached, now)
 
     def play(self, playlist: Playlist, now: float) -> None:
-        """Begin ``playlist`` now; the events of the old one leave the document."""
+        """Play ``playlist`` from now on; the events of the previous one leave the document."""
         self.advance(now)
         self.playlist = playlist
         self._placed = None
         self._begin(0, self._reached)
 
     def place(self, events: Sequence[WireEvent] | None, now: float) -> int:
-        """Show ``events`` instead of the scenario's (None: the scenario again); return the incarnation."""
+        """Serve ``events`` instead of the scenario's (None: the scenario's again); return the incarnation."""
         self.advance(now)
         self._placed = None if events is None else tuple(dict(event) for event in events)
         self._note(())
         return self.incarnation
 
     def knows(self, event_id: str) -> bool:
-        """Return whether ``event_id``, in any case, is a current event."""
+        """Return whether ``event_id``, in upper or lower case, is a current event."""
         if self._replay is not None and self._placed is None:
             return self._replay.knows(event_id)
         if self._placed is None:
@@ -135,17 +135,17 @@ class Stage:
         return self._placed_event(event_id) is not None
 
     def approve(self, event_id: str, vm: str, now: float) -> None:
-        """Let ``vm`` approve a current event; one placed by hand is recorded and stays as it was placed."""
+        """Receive an approval from the simulated VM ``vm``; an event placed by hand is recorded but not started."""
         placed = self._placed_event(event_id)
         if placed is not None:
             self._note((_approval(placed, vm, now),))
-        elif self._placed is None and self._replay is None:  # what was recorded goes on as it did
+        elif self._placed is None and self._replay is None:  # a recording continues unchanged
             self._timeline, happenings = self._timeline.approve(event_id, vm, now)
             self._note(happenings)
         self.advance(now)
 
     def stop_faults(self, now: float) -> None:
-        """End the scenario's faults that hold at ``now``; those to come still come."""
+        """End the scenario's faults that are active at ``now``; later ones still begin."""
         self._windows = tuple(each for each in self._windows if each.begins > now)
 
     @property

@@ -1,7 +1,7 @@
-"""One playing of a scenario: pure, immutable, in the seconds of a clock that is handed in.
+"""One run of a scenario. Pure and immutable; times are arguments, in seconds of the simulator's clock.
 
-An event's life is an agenda of what is still to come. Approval replaces the agenda; nothing else does. Must not
-know requests, versions or the wire.
+Each event has an agenda of future changes. Only an approval replaces the agenda. Must not depend on requests,
+api-versions or the network.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from .scenario import PlannedEvent, Scenario, Starts
 
 
 class What(StrEnum):
-    """What can happen to an event."""
+    """The kinds of happenings."""
 
     ANNOUNCED = "announced"
     RESCHEDULED = "rescheduled"
@@ -26,7 +26,7 @@ class What(StrEnum):
 
 
 class Phase(Enum):
-    """Where in its life an event stands; only the middle two are in the document."""
+    """The phase of an event; only the middle two are in the document."""
 
     FUTURE = auto()
     SCHEDULED = auto()
@@ -36,7 +36,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """What truly happened, and ``at`` which moment of the simulator's clock (Unix seconds).
+    """What really happened, and when (``at``, Unix seconds of the simulator's clock).
 
     ``vm`` is the one that approved, else ``""``. ``not_before`` is None once started, and for an event that starts at
     once: it is announced and started at the same moment, and no document ever shows it Scheduled.
@@ -55,7 +55,7 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """One event: its phase, its NotBefore and what is still to come, earliest first."""
+    """One event: its phase, its NotBefore and its future changes, earliest first."""
 
     event_id: str
     plan: PlannedEvent
@@ -66,7 +66,7 @@ class Life:
 
     @property
     def current(self) -> bool:
-        """Whether the event stands in the document."""
+        """Whether the event is in the document."""
         return self.phase in {Phase.SCHEDULED, Phase.STARTED}
 
     def next_step(self, speed: float) -> "Life":
@@ -91,7 +91,7 @@ class Life:
                 return replace(left, phase=Phase.GONE, not_before=None)
 
     def after_approval(self, at: float, speed: float) -> "Life":
-        """Return the life approved ``at`` that moment: it begins soon, and at NotBefore at the latest."""
+        """Return the life after an approval ``at`` that time: it begins soon, and at NotBefore at the latest."""
         if self.plan.starts is Starts.NEVER or self.not_before is None:
             return replace(self, approved=True)
         start = min(at + self.plan.approval_delay / speed, max(self.not_before, at))
@@ -124,12 +124,12 @@ class Timeline:
 
     @property
     def next_at(self) -> float | None:
-        """The moment of the next change, None when nothing is to come."""
+        """The time of the next change; None if there is none."""
         return min((life.agenda[0][0] for life in self.lives if life.agenda), default=None)
 
     @property
     def over_at(self) -> float | None:
-        """The moment at which the scenario is over, None while an event is still to come or to go."""
+        """The time at which the scenario is over; None while an event is still to begin or end."""
         if self.next_at is not None:
             return None
         return max(self.reached, self.began + self.scenario.shortest / self.speed)
@@ -139,11 +139,11 @@ class Timeline:
         return tuple(life.on_wire() for life in self.lives if life.current)
 
     def knows(self, event_id: str) -> bool:
-        """Return whether ``event_id`` (any case) is a current event, the only kind that can be approved."""
+        """Return whether ``event_id`` (in upper or lower case) is a current event; only those can be approved."""
         return self._current(event_id) is not None
 
     def step(self) -> tuple["Timeline", tuple[Happening, ...]]:
-        """Return the timeline after everything due at :attr:`next_at`, and what that was."""
+        """Apply all changes due at :attr:`next_at`; return the new timeline and what happened."""
         moment = self.next_at
         if moment is None:
             return self, ()
@@ -158,7 +158,7 @@ class Timeline:
         return replace(self, lives=tuple(lives), reached=moment), tuple(happenings)
 
     def approve(self, event_id: str, vm: str, at: float) -> tuple["Timeline", tuple[Happening, ...]]:
-        """Return the timeline after ``vm`` approved ``event_id``; a second approval changes nothing."""
+        """Return the timeline after IMDS received ``vm``'s approval of ``event_id``; a second one changes nothing."""
         life = self._current(event_id)
         if life is None or life.approved or life.phase is Phase.STARTED:
             return self, ()
@@ -186,7 +186,7 @@ class Timeline:
 
 
 def begin(scenario: Scenario, *, at: float, speed: float, event_id: Callable[[int], str]) -> Timeline:
-    """Return ``scenario`` at its first moment; ``event_id`` gives the upper-case id of its n-th event."""
+    """Return ``scenario`` at its beginning; ``event_id`` returns the upper-case id of its n-th event."""
     lives = tuple(Life(event_id(index), plan, _agenda(plan, at, speed)) for index, plan in enumerate(scenario.events))
     return Timeline(scenario, lives, at, speed, at)
 

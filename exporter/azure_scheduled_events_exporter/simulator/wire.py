@@ -1,4 +1,4 @@
-"""HTTP/1.1 for the simulator: reads requests, sends answers in the manner asked for. Decides nothing.
+"""HTTP/1.1 for the simulator: reads requests, and sends answers in the requested manner. Decides nothing.
 
 The standard library's server is enough for a drill; sockets are tracked so that closing ends hanging ones too.
 """
@@ -47,7 +47,7 @@ def head(answer: Answer, length: int, *, close: bool, date: str) -> bytes:
 
 
 class Server(ThreadingHTTPServer):
-    """A server over ``respond``; :meth:`end` closes it and every connection at once."""
+    """A server that answers with ``respond``; :meth:`end` closes it and every connection at once."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def process_request(self, request: object, client_address: object) -> None:
-        """Serve a connection in a thread of its own and remember both."""
+        """Serve a connection in a new thread and record both."""
         assert isinstance(request, socket.socket)  # noqa: S101 - what TCPServer.get_request gives
         thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
         with self._lock:
@@ -86,12 +86,12 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing when a client goes away; that is what clients of a faulty service do."""
+        """Log nothing if a client disconnects: clients of a faulty service do that."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     def end(self) -> None:
-        """Stop accepting, cut every connection, wait for the threads a moment."""
+        """Stop accepting, close every connection, and wait briefly for the threads."""
         self.stopping.set()
         self.shutdown()
         self.server_close()
@@ -171,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
                 break
 
     def _huge(self, answer: Answer) -> None:
-        """Send a document that is right but for its size, never held in memory."""
+        """Send a document that is valid except for its size, without holding it in memory."""
         body = answer.body or _DOCUMENT
         self.wfile.write(self._head(answer, HUGE) + body[:-1])
         left, blanks = HUGE - len(body), b" " * _CHUNK
@@ -188,7 +188,7 @@ class Handler(BaseHTTPRequestHandler):
             pass
 
     def _reset(self) -> None:
-        """Close with a lingering time of zero, which sends RST: the socket is gone before a FIN could be sent."""
+        """Close with a linger time of zero, which sends RST instead of FIN."""
         self.close_connection = True
         on_and_zero = struct.pack("ii", 1, 0) if os.name == "posix" else struct.pack("hh", 1, 0)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, on_and_zero)

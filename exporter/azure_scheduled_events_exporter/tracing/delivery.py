@@ -1,7 +1,7 @@
 """Delivery of spans: from the journal to an OpenTelemetry collector, until it has accepted them.
 
-Decides when to send, how much, and when to try again; runs in a thread of its own, so that no collector can delay a
-poll. Must not know OpenTelemetry: ``tracing.otlp`` does, and is imported only when tracing is on.
+Decides when to send, how much, and when to retry; runs in its own thread, so that no collector can delay a poll. Must
+not import OpenTelemetry: ``tracing.otlp`` does, and is imported only if tracing is on.
 """
 
 import logging
@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from azure_scheduled_events_exporter.logs import facts
 
 BATCH = 128
-"""Spans in one request: some 100 KiB, which every collector takes."""
+"""Spans in one request: some 100 KiB, which every collector accepts."""
 
 ALL = 1 << 30
 """More spans than any batch has."""
@@ -40,17 +40,17 @@ RETRYABLE = {
     HTTPStatus.SERVICE_UNAVAILABLE,
     HTTPStatus.GATEWAY_TIMEOUT,
 }
-"""By the OTLP specification; every other answer that is no 200 says that a retry will fail as well."""
+"""By the OTLP specification; after any other answer than 200, a retry would fail as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What became of a batch.
+    """The result of sending a batch.
 
     Attributes:
-        settled: whether the collector has answered for good; if not, the batch is to be sent again.
+        settled: whether the answer is final; if not, the batch is sent again.
         rejected: how many of its spans the collector rejected.
-        unsampled: how many were not sent, because the configured sampler does not want them.
+        unsampled: how many were not sent, because the configured sampler drops them.
         reason: for people; ``""`` when all is well.
         retry_after: seconds that the collector asks to wait.
         too_large: whether the collector may accept the same spans in smaller batches.
@@ -67,7 +67,7 @@ class ExportResult:
 
 
 class Sender(Protocol):
-    """Sends one batch and judges the answer; never raises."""
+    """Sends one batch and interprets the answer; never raises."""
 
     def send(self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None) -> ExportResult:
         """Send ``spans`` of the VM ``identity``; give up after ``timeout`` seconds (None: as configured)."""
@@ -78,8 +78,8 @@ class SpanDelivery:
 
     Args:
         journal: holds the spans until they are delivered.
-        sender: speaks to the collector.
-        log: where trouble with the collector is reported.
+        sender: sends batches to the collector.
+        log: where failures of the collector are logged.
     """
 
     def __init__(self, journal: Journal, sender: Sender, log: logging.Logger) -> None:
@@ -99,7 +99,7 @@ class SpanDelivery:
         self.failed = 0
 
     def wake(self) -> None:
-        """Report new spans: they are sent at once, even while a retry waits."""
+        """Report new spans: they are sent immediately, even if a retry is waiting."""
         self._news.set()
 
     def run(self) -> None:
@@ -107,7 +107,7 @@ class SpanDelivery:
         pause = _FIRST_RETRY_SECONDS
         while not self._stopping.is_set():
             self._news.clear()
-            if self._stopping.is_set():  # between the two lines above, so that its news are cleared
+            if self._stopping.is_set():  # stop() was called before clear(), so the event would be lost
                 break
             batch = self._next_batch()
             if not batch:
@@ -125,7 +125,7 @@ class SpanDelivery:
         self._ended.set()
 
     def stop(self, open_spans: Sequence[SpanFacts], seconds: float) -> None:
-        """Send ``open_spans`` and what else fits into ``seconds``, then end. What is not sent stays in the journal."""
+        """Send ``open_spans`` and queued spans for at most ``seconds``, then end. Unsent spans stay in the journal."""
         self._open_spans = open_spans
         self._deadline = time.monotonic() + seconds
         self._stopping.set()
@@ -137,7 +137,7 @@ class SpanDelivery:
         return [span for span in queued if span.number not in self._unsendable][: self._batch_size]
 
     def _send_open_spans(self) -> None:
-        """Send the open spans as they stand; they are not in the journal, since the next start will send them whole."""
+        """Send the unfinished spans of current events, then one queued batch, before the deadline of :meth:`stop`."""
         batch = self._next_batch()
         left = self._deadline - time.monotonic()
         if self._open_spans and left > 0:
@@ -161,7 +161,7 @@ class SpanDelivery:
         return result
 
     def _divided(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
-        """Return whether to go on at once, with less: one span in the batch must not hold up the others."""
+        """Return whether to retry immediately with a smaller batch, so that one bad span does not block the others."""
         if not (result.too_large or result.unsendable):
             return False
         if len(batch) == 1:
@@ -177,7 +177,7 @@ class SpanDelivery:
             self.exported += sent - rejected
 
     def _report(self, result: ExportResult) -> None:
-        """Log trouble when it begins, changes and ends."""
+        """Log a failure when it begins, changes and ends."""
         if result.reason and result.reason != self._trouble:
             message = "collector rejected spans" if result.settled else "spans cannot be delivered yet"
             self._log.warning(message, extra=facts(error=result.reason, rejected=result.rejected or None))
@@ -187,10 +187,10 @@ class SpanDelivery:
 
 
 def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
-    """Return whether there is a collector to send to, by the flag or OpenTelemetry's own variables.
+    """Return whether a collector is configured, by the flag or by OpenTelemetry's own variables.
 
     Raises:
-        UsageError: there is one, and the variables are such that nothing could ever be sent.
+        UsageError: there is one, but with these variables nothing could be sent.
     """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
@@ -206,7 +206,7 @@ def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
 
 
 def _variable(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the variable that holds and its value: the one for traces wins, and an empty one counts as unset.
+    """Return the effective variable and its value: the one for traces wins, and an empty one counts as unset.
 
     https://opentelemetry.io/docs/specs/otel/protocol/exporter/
     """
@@ -215,7 +215,7 @@ def _variable(name: str, environment: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _check_protocol(environment: Mapping[str, str]) -> None:
-    """Refuse what the exporter would ignore: it speaks one protocol, whatever the variables say."""
+    """Refuse other protocols than the one that the exporter uses."""
     name, protocol = _variable("PROTOCOL", environment)
     if protocol and protocol.lower() != _PROTOCOL:
         raise UsageError(

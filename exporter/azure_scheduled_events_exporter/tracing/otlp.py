@@ -1,6 +1,6 @@
-"""The HTTP client of a collector: OpenTelemetry's SDK and OTLP/HTTP exporter, and what an answer means.
+"""The HTTP client of a collector: OpenTelemetry's SDK and OTLP/HTTP exporter, and the interpretation of answers.
 
-Must not decide what becomes of the spans afterwards (``tracing.delivery``). Imported only when tracing is on: it takes
+Must not decide about retries and removal (``tracing.delivery``). Imported only when tracing is on: it takes
 some 15 MiB of memory.
 """
 
@@ -53,11 +53,11 @@ class OtlpSender:
         self._exporter = OTLPSpanExporter(endpoint=url, session=session)
         self._ids = _Ids()
         self._identity: Instance | None = None
-        # Made at once, so that an impossible OTEL_* variable is reported at the start and not during an event.
+        # Created here, so that an invalid OTEL_* variable is reported at the start and not during an event.
         self._provider = self._provider_for(None)
 
     def send(self, spans: Sequence[SpanFacts], identity: Instance | None, timeout: float | None) -> ExportResult:
-        """Send ``spans`` of the VM ``identity``, within ``timeout`` seconds (None: as configured); judge the answer."""
+        """Send ``spans`` of the VM ``identity``, within ``timeout`` seconds (None: configured); return the result."""
         if identity != self._identity:
             self._identity = identity
             self._provider = self._provider_for(identity)
@@ -68,7 +68,7 @@ class OtlpSender:
         return replace(self._export(made, timeout), unsampled=unsampled)
 
     def probe(self, timeout: float) -> ExportResult:
-        """Send a request without spans, within ``timeout`` seconds; judge the answer."""
+        """Send a request without spans, within ``timeout`` seconds; return the result."""
         return self._export([], timeout)
 
     def _export(self, spans: Sequence[ReadableSpan], timeout: float | None) -> ExportResult:
@@ -83,9 +83,9 @@ class OtlpSender:
         return TracerProvider(id_generator=self._ids, resource=_resource(identity), shutdown_on_exit=False)
 
     def _make(self, facts: SpanFacts) -> ReadableSpan | None:
-        """The SDK's span for ``facts``, by its own limits; None if the configured sampler drops the trace."""
+        """Return the SDK's span for ``facts``, within its limits; None if the configured sampler drops the trace."""
         self._ids.trace, self._ids.span = int(facts.trace_id, 16), int(facts.span_id, 16)
-        # A sampler sees the trace id alone, so all spans of a trace, on all VMs, are kept or dropped together.
+        # A sampler gets only the trace id, so all spans of a trace, on all VMs, are kept or dropped together.
         sampled = self._provider.sampler.should_sample(None, self._ids.trace, facts.name).decision != Decision.DROP
         context = Context()
         if facts.parent_id:
@@ -115,11 +115,12 @@ class _Ids(IdGenerator):
 
 
 class CollectorAdapter(CutOffAdapter):
-    """The transport adapter of the exporter's session: sends one request, and decides what the answer means.
+    """The transport adapter of the exporter's session: sends one request and interprets the answer.
 
-    OpenTelemetry's exporter takes redirects and partial successes for success, and repeats a request for seconds, where
-    a journal can wait for days. So it gets 200 for what the collector has accepted, and 400, which it neither repeats
-    nor follows, for everything else, an answer that never came included. :attr:`result` holds what was decided.
+    OpenTelemetry's exporter treats redirects and partial successes as success, and retries for seconds, whereas the
+    journal can retry for days. So the adapter returns 200 if the collector has accepted the spans. In all other cases,
+    also without any answer, it returns 400, which the exporter neither retries nor follows. :attr:`result` has the
+    interpretation.
     """
 
     def __init__(self) -> None:
@@ -128,7 +129,7 @@ class CollectorAdapter(CutOffAdapter):
         self.result: ExportResult | None = None
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
-        """Send ``request`` and return an answer for the exporter; never raises for a network or collector."""
+        """Send ``request`` and return an answer for the exporter; network and collector errors do not raise."""
         seconds = self.timeout or kwargs.get("timeout")
         deadline = Deadline(seconds, self.cut_off)
         try:
@@ -172,13 +173,13 @@ def _partial_success(response: requests.Response) -> ExportResult:
 
 
 def _without_secrets(response: requests.Response) -> str:
-    """The collector's address for the log, without a password that it may carry."""
+    """Return the collector's address for the log, without a password."""
     parts = urlsplit(response.url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _retry_after(text: str) -> float:
-    """Seconds, from a number or a date (RFC 9110, 10.2.3); 0 when it is neither."""
+    """Return the seconds of Retry-After, from a number or a date (RFC 9110, 10.2.3); 0 if it is neither."""
     try:
         seconds = float(text) if text.strip().isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
@@ -192,7 +193,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _resource(identity: Instance | None) -> Resource:
-    """This VM by OpenTelemetry's conventions; ``OTEL_RESOURCE_ATTRIBUTES`` and ``OTEL_SERVICE_NAME`` win."""
+    """Return this VM as an OpenTelemetry resource; the standard ``OTEL_*`` variables override it."""
     values = {
         service_attributes.SERVICE_NAME: _SERVICE,
         service_attributes.SERVICE_VERSION: __version__,

@@ -24,7 +24,7 @@ from support.paths import DATA
 BAD = DATA / "bad_policy"
 GOOD = DATA / "good_policy"
 DURATION = " is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
-HOLDS = ": says when or how to approve, but this rule holds: remove one"
+HOLDS = ": has no meaning with 'action: hold': remove this key, or write 'action: approve'"
 RULE_KEYS = ": unknown key; known here: action, after, dry_run, leader_only, match, name, takeover"
 BACKWARDS = ": no value is in this range: at_least must be less than below"
 NO_RULES = "'rules' is missing or empty: a policy without rules approves nothing; for that write: off"
@@ -38,7 +38,7 @@ COMPLAINTS = {
     "after_negative": f":3: rules[0].after: '-30s'{DURATION}",
     "dry_run_unclear": ":1: dry_run: 'maybe' is neither true nor false",
     "duration_backwards": f":3: match.duration{BACKWARDS}",
-    "duration_below_nothing": ":3: match.duration: matches nothing: no event that this rule is about has so little",
+    "duration_below_nothing": ":3: match.duration: matches nothing: no event of this rule has a value below this bound",
     "duration_bound_unknown": ":3: duration.at_most: unknown key; known here: at_least, below",
     "duration_is_a_value": ":3: match.duration: '9s' is not a range: write {at_least: 0s, below: 9s}",
     "duration_of_one_value": f":3: match.duration{BACKWARDS}",
@@ -63,7 +63,7 @@ COMPLAINTS = {
     "leader_only_unclear": ":3: rules[0].leader_only: 'first' is neither true nor false",
     "match_is_a_list": ":2: rules[0].match: must be a mapping",
     "match_is_nothing": ":2: rules[0].match: must be a mapping",
-    "name_empty": ":2: rules[0].name: is empty: the log names the rule that decided",
+    "name_empty": ":2: rules[0].name: is empty: give the rule a name; the log and the status page show it",
     "name_is_a_list": ":2: rules[0].name: must be one value, not a list or a mapping",
     "name_of_a_nameless_rule": ":5: rules[1].name: 'rule 2' is also the name of the rule in line 2: use unique names",
     "name_twice": ":5: rules[1].name: 'freezes' is also the name of the rule in line 2: use unique names",
@@ -74,7 +74,7 @@ COMPLAINTS = {
     "resources_is_a_value": ":3: match.resources: '1' is not a range: write {at_least: 1, below: 5}",
     "resources_negative": ":3: resources.at_least: must be a number, 0 or more, not -1",
     "resources_no_number": ":3: resources.below: 'many' is not a number",
-    "resources_of_nobody": ":3: match.resources: matches nothing: no event that this rule is about has so little",
+    "resources_of_nobody": ":3: match.resources: matches nothing: no event of this rule has a value below this bound",
     "rule_is_a_text": ":2: rules: every entry must be a mapping",
     "rules_empty": f":1: {NO_RULES}",
     "rules_is_a_mapping": ":1: rules: must be a list",
@@ -82,7 +82,7 @@ COMPLAINTS = {
     "scope_empty": ":3: match.scope: is empty, so it matches nothing: name a value, or leave it out",
     "scope_unknown": ":3: match.scope: 'mine' is none of self, peer, unknown",
     "takeover_of_zero": ":3: rules[0].takeover: must be more than 0, or all VMs would approve at once",
-    "takeover_without_leader": ":4: rules[0].takeover: has no meaning without leader_only: remove one",
+    "takeover_without_leader": ":4: rules[0].takeover: has no meaning with 'leader_only: false': remove one of the two",
     "top_is_a_list": ":1: must be a mapping of keys to values",
     "unreachable": f":4: rules[1]: 'freezes' {NEVER} 'all' (line 2)",
     "unreachable_behind_both_halves": f":13: rules[3]: 'some' {NEVER} 'short' (line 5) and 'long' (line 9)",

@@ -57,7 +57,7 @@ OTHER_KEY = ": none fits the certificate's key: ECDSA suites go with EC keys, RS
 SLOW = ": a cost of 15 makes one check take seconds: 14 at most, 10 is usual"
 TLS = "tls_server_config"
 ABSENT = " cannot be read: No such file or directory"
-NO_SUITE = ": names no suite of TLS 1.2: name one, or write min_version: TLS13"
+NO_SUITE = ": names no cipher suite of TLS 1.2: name one, or write min_version: TLS13"
 SUITE = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 
 # The whole complaint about each file in tests/data/bad_web_config, without the file's name in front.

@@ -144,7 +144,7 @@ BAD = {
         "test.yaml:4: events[0].starts: an event that never starts needs cancelled_at, or it would stay for good"
     ),
     "description: x\nevents:\n- type: Freeze\n  cancelled_at: 1h": (
-        "test.yaml:4: events[0].cancelled_at: comes after the start: make it earlier, or say 'starts: never'"
+        "test.yaml:4: events[0].cancelled_at: comes after the start: make it earlier, or write 'starts: never'"
     ),
     "description: x\nevents:\n- type: Freeze\n  cancelled_at: 10s": (
         "test.yaml:4: events[0].cancelled_at: must come after announced_at and rescheduled_at"
