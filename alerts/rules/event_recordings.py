@@ -25,6 +25,7 @@ from .series import (
     UP,
     VM,
     VM_EVENT,
+    VM_EVENT_OVER,
     VM_SURVIVED,
     WARNED,
     identified,
@@ -107,18 +108,36 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
 def vm_group(settings: Settings) -> Group:
     """Return the group of the VMs that events touch."""
     deleting, day = f'event_type=~"{DELETING}"', "1d"
+    before = f"last_over_time({_OWN}[{settings.duration('longest')}])"
     labels = "".join(f", {label}" for label in kept(settings, *VM.split(", ")))
     rules = (
         Recording(
             VM_EVENT,
             expression(f"""
-                max by (event_id, event_type, event_status, job, instance) ({_OWN})
-                * on (job, instance) group_left ({VM}{labels})
-                topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
-                or on (event_id, job, instance)
-                max by (event_id, event_type, event_status, job, instance) ({_OWN})
+                (
+                  max by (event_id, event_type, event_status, job, instance) ({_OWN})
+                  * on (job, instance) group_left ({VM}{labels})
+                  topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
+                  or on (event_id, job, instance)
+                  max by (event_id, event_type, event_status, job, instance) ({_OWN})
+                ) * 0 + time()
             """),
-            "1 while the exporter of a VM shows an event of this VM",
+            "when the exporter of a VM last showed an event of this VM",
+        ),
+        Recording(
+            VM_EVENT_OVER,
+            expression(f"""
+                max by (event_id, vm_id) (
+                  (
+                    max by (event_id, job, instance) ({before})
+                    and on (job, instance) {UP} == 1
+                    unless on (event_id, job, instance) {INFO}{{scope!="peer"}}
+                  )
+                  * on (job, instance) group_left (vm_id)
+                  topk by (job, instance) (1, {identified(f"and on (job, instance) {before}")})
+                ) * 0 + time()
+            """),
+            "when the exporter of a VM last answered without an event of this VM that it had shown",
         ),
         Recording(
             VM_SURVIVED,

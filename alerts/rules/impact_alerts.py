@@ -11,6 +11,7 @@ from .series import (
     SCALE_SET_VMS,
     VM,
     VM_EVENT,
+    VM_EVENT_OVER,
     VM_HIT,
     VM_TARGET,
     ZONE,
@@ -112,7 +113,10 @@ def _hit_now(settings: Settings) -> str:
 
 
 def _hit_before(settings: Settings) -> str:
-    """A VM that answers says itself whether an event hits it. One that does not is hit until its event is over."""
+    """A VM that answers says itself whether an event hits it. One that does not is hit as it said last.
+
+    That is until the event is over, unless the VM had already left Resources when it was last heard of.
+    """
     memory, longest = settings.duration("memory"), settings.duration("longest")
     return expression(f"""
         group by (event_id, {VM}) (
@@ -121,6 +125,12 @@ def _hit_before(settings: Settings) -> str:
           last_over_time({VM_EVENT}{{{_SEVERE},event_status="Started"}}[{longest}])
         )
         unless on (vm_id) {seeing(identified())}
+        unless on (event_id, vm_id)
+        (
+          max by (event_id, vm_id) (last_over_time({VM_EVENT_OVER}[{longest}]))
+          > on (event_id, vm_id)
+          max by (event_id, vm_id) (last_over_time({VM_EVENT}[{longest}]))
+        )
         unless on (event_id) last_over_time({OVER}[{memory}])
         unless on (event_id) {_mild(settings)}
     """)

@@ -26,6 +26,7 @@ from support.monitoring.alert_scenarios import (
 )
 from support.monitoring.firing_stories import FIRING
 from support.monitoring.quiet_stories import QUIET
+from support.monitoring.twin_stories import TWINS
 
 
 @pytest.mark.parametrize("story", FIRING, ids=lambda story: story.name)
@@ -42,7 +43,7 @@ def test_stays_quiet(story: Story, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("story", ADVERSARY, ids=lambda story: story.name)
+@pytest.mark.parametrize("story", [*ADVERSARY, *TWINS], ids=lambda story: story.name)
 def test_holds_against_an_adversary(story: Story, tmp_path: Path) -> None:
     """Blind exporters, VMs counted twice, changing labels and silent failures neither make nor hide a page."""
     done = promtool(tmp_path, story)
