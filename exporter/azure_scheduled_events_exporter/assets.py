@@ -1,6 +1,6 @@
 """What is shipped besides the program: dashboards, alert rules, runbooks, how to deploy. Finds and exports it.
 
-In an installed wheel it lies in ``assets/`` beside this module, in a source tree where it is made.
+In an installed wheel, assets are in ``assets/`` beside this module; in a source tree, in their source folders.
 """
 
 import importlib
@@ -22,7 +22,7 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "helm": ("deploy/helm", "the Helm chart"),
     "examples": ("deploy/examples", "approval policies, drain scripts and their systemd units, roll-outs to a fleet"),
 }
-"""Each kind with the folder that it lies in, in a source tree; pyproject.toml puts the same folders into the wheel."""
+"""Each kind with its folder in a source tree; pyproject.toml adds the same folders to the wheel."""
 
 
 def folder(kind: str) -> Path:
@@ -38,7 +38,7 @@ def folder(kind: str) -> Path:
 
 
 def files() -> Iterator[tuple[str, Path, Path]]:
-    """Yield every asset: its kind, its path within that, and where it lies."""
+    """Yield every asset: its kind, its path within the kind, and its location."""
     for kind in KINDS:
         root = folder(kind)
         for path in sorted(root.rglob("*")):

@@ -1,7 +1,7 @@
 """The configuration: one table of settings, and one frozen result.
 
-A flag wins over its environment variable, that over the configuration file, that over the default. An invalid value is
-refused with the name of the setting and the place where it was set.
+A flag overrides its environment variable, the variable overrides the configuration file, and the file overrides the
+default. The error for an invalid value names the setting and where it was set.
 """
 
 import os
@@ -27,7 +27,7 @@ ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 CONFIG_FILE_FLAG = "config.file"
 ENV_FILE_FLAG = "env-file"
 DISCOVER = "discover"
-# Kubernetes puts variables of every Service into every pod; one called as we are would look like ours.
+# Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would look like settings.
 _NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_LABELS = frozenset({"alertname", "event_id", "event_type", "event_status", "severity"})
@@ -69,7 +69,7 @@ class Setting:
         default: as a user would write it; ``""`` for none.
         parse: checks and converts; a ValueError's message says what is wrong.
         help: one sentence.
-        metavar: what stands for the value in help.
+        metavar: the placeholder of the value in help.
     """
 
     flag: str
@@ -90,7 +90,7 @@ class Setting:
 
 
 def environment_name(flag: str) -> str:
-    """Return the environment variable that stands for ``flag``."""
+    """Return the environment variable of ``flag``."""
     return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", flag).upper()
 
 
@@ -117,7 +117,7 @@ def written(
 ) -> Iterator[tuple[Setting, str, str]]:
     """Yield every setting with its text and the place where it is set; the place of a default is ``""``.
 
-    ``places`` says where variables of ``environment`` come from that are not variables of this process.
+    ``places`` has the origin of those variables of ``environment`` that are not variables of this process.
 
     Raises:
         UsageError: the file cannot be read, or has an unknown key.
@@ -138,7 +138,7 @@ def written(
 
 
 def without_password(text: str) -> str:
-    """Return ``text`` as it may be shown and logged: an address loses the user and password that it carries."""
+    """Return ``text`` for display and logs: if it is an address, without its user and password."""
     return re.sub(r"//[^/?#\s]*@", "//***@", text)
 
 
@@ -158,7 +158,7 @@ def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables with our prefix that are not settings, each with the likeliest one that was meant."""
+    """Yield the variables with the exporter's prefix that are not settings, each with the likeliest intended name."""
     known = [environment_name(CONFIG_FILE_FLAG), environment_name(ENV_FILE_FLAG)]
     known += [setting.environment for setting in SETTINGS]
     for name in sorted(environment):
@@ -167,7 +167,7 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
-    """Every setting of the file by its flag, whether written ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
+    """Return every setting of the file by its flag, from ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
     from . import yaml_file  # noqa: PLC0415 - most run by flags alone, and its library takes 1.3 MiB
 
     found = yaml_file.load(path).flat()
@@ -312,7 +312,7 @@ def _policy(text: str) -> Policy:
 
 
 def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
-    """Return where this platform keeps a daemon's state: ``$STATE_DIRECTORY`` of systemd, else its usual folder."""
+    """Return the state folder for daemons: ``$STATE_DIRECTORY`` of systemd, else the usual one of the platform."""
     name = "azure-scheduled-events-exporter"
     if environment.get("STATE_DIRECTORY"):
         return environment["STATE_DIRECTORY"].split(":")[0]
@@ -432,7 +432,7 @@ SETTINGS = (
 
 
 def warnings(config: Config) -> list[str]:
-    """Return what the user should know about valid settings: what they hide."""
+    """Return warnings about valid settings that hide events."""
     found = []
     hidden = hidden_by(config.imds_api_version)
     if hidden:

@@ -1,6 +1,6 @@
 """Reads environment files as systemd does (``EnvironmentFile=``), so that a shell sees the settings of the unit.
 
-Knows nothing of which variables have a meaning.
+Must not interpret the variables.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Every exception of this project, and how a message quotes and suggests.
 
-* :class:`ExporterError`: one line that says what is wrong, where, and what to do; the command exits with status 1
+* :class:`ExporterError`: one line with what is wrong, where, and what to do; the command exits with status 1
 
   * :class:`UsageError`: a flag, variable or file has an impossible value; the command exits with status 2
   * :class:`ImdsError`: a request to IMDS got no usable answer
@@ -12,7 +12,7 @@
 * :class:`DamagedTextError`: a row of the journal is not what was written
 * :class:`Stopped`: no error; the process is to end
 
-Knows nothing of the rest of the package, and everything may use it.
+Imports nothing of the package; every module may use it.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ from enum import StrEnum
 
 
 class ExporterError(Exception):
-    """A failure that the user has to know about. Its message is one line; the command exits with status 1."""
+    """A failure that is reported to the user. Its message is one line; the command exits with status 1."""
 
     exit_status = 1
 
@@ -91,13 +91,13 @@ class Stopped(Exception):  # noqa: N818 - not an error
 
 
 def one_line(text: str, length: int = 160) -> str:
-    """Return foreign ``text`` as one printable line of at most ``length`` characters, for use in a message."""
+    """Return ``text`` from outside as one printable line of at most ``length`` characters, for use in a message."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= length else line[: length - 3] + "..."
 
 
 def closest(word: str, known: Collection[str]) -> str | None:
-    """Return which of ``known`` the user most likely meant by ``word``; None when nothing is close."""
+    """Return the one of ``known`` that is most similar to ``word``; None if none is similar."""
     import difflib  # noqa: PLC0415 - 0.2 MiB that a daemon without errors does not need
 
     return next(iter(difflib.get_close_matches(word, known, 1)), None)

@@ -1,7 +1,8 @@
 """The requests library, imported without the library that guesses text encodings, which takes 3 MiB of memory.
 
 Nothing here reads text of unknown encoding, and requests supports running without a guesser; its warning about that
-is suppressed. The first import in the daemon (the one of IMDS) decides; later ones find the library as it is.
+is suppressed. This works only for the first import of requests in a process, which in the daemon is that of
+``imds.client``.
 """
 
 import sys

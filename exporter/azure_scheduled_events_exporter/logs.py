@@ -1,6 +1,6 @@
 """The log: one line per record on standard error, as logfmt or JSON.
 
-A record's facts come as ``extra={"facts": {...}}``; the message is a fixed sentence, so that one can grep for it.
+A record's fields are passed as ``extra={"facts": {...}}``; the message is a fixed text that can be found with grep.
 """
 
 import json
@@ -25,7 +25,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
     log.handlers = [handler]
     log.setLevel(level.upper())
     log.propagate = False
-    library = logging.getLogger("asyncio")  # what clients can make it report is limited in rate
+    library = logging.getLogger("asyncio")  # messages that clients can cause are limited in rate
     library.handlers, library.filters = [handler], [RateLimit()]
     library.setLevel(max(log.level, logging.WARNING))
     library.propagate = False
@@ -33,7 +33,7 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
 
 
 class RateLimit(logging.Filter):
-    """Passes each message once a minute, and few different ones; messages are the same if their first line is."""
+    """Logs each message once a minute, and few different ones; messages are equal if their first lines are."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class _Formatter(logging.Formatter):
 
 
 def _logfmt(value: object) -> str:
-    """A value as logfmt takes it; whatever could end a line or forge a field stands in quotes, escaped."""
+    """Return a value in logfmt. Text that could end a line or forge a field is quoted and escaped."""
     if value is None:
         return ""
     if isinstance(value, bool):

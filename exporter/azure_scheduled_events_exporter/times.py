@@ -3,19 +3,19 @@
 import re
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
-_LONGEST = 64  # no honest duration has more characters
+_LONGEST = 64  # no real duration is longer
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdwy])", re.ASCII)
 _WHOLE = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that ``text`` stands for.
+    """Return the seconds of the duration ``text``.
 
     Units are those of Prometheus (ms, s, m, h, d, w, y; a year has 365 days); a part may have decimals.
     ``0`` needs no unit.
 
     Raises:
-        ValueError: ``text`` is no duration; the message says what one looks like.
+        ValueError: ``text`` is not a duration; the message shows valid ones.
     """
     if text == "0":
         return 0.0

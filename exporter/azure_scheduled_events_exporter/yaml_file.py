@@ -1,7 +1,7 @@
 """Reads YAML files that people write, strictly: every error names file and line.
 
-It does not know what a file means. Every scalar is text until a reader asks for another type, so ``off`` is never a
-boolean and ``2020-07-01`` never a date.
+Must not depend on the meaning of a file. Every scalar is text until a reader requests another type, so ``off`` is never
+a boolean and ``2020-07-01`` never a date.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from .times import parse_duration
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _LARGEST = 1 << 20
-_MOST_KEYS = 10_000  # of a file with settings: aliases of aliases make millions of a few lines
+_MOST_KEYS = 10_000  # limit of keys in a file: aliases of aliases can turn a few lines into millions
 
 
 class Section:
@@ -60,7 +60,7 @@ class Section:
         self._known.append(key)
 
     def is_text(self, key: str) -> bool:
-        """Return whether a single value stands at ``key``, not a list or a mapping."""
+        """Return whether the value at ``key`` is a single value, not a list or a mapping."""
         return isinstance(self._nodes.get(key), yaml.ScalarNode)
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -75,7 +75,7 @@ class Section:
         return _plain(node)
 
     def number(self, key: str, default: float | None = None, *, least: float = 0) -> float:
-        """Return the number at ``key``, refusing what is below ``least``."""
+        """Return the number at ``key``; refuse numbers below ``least``."""
         if key not in self and default is not None:
             self._known.append(key)
             return default
@@ -99,7 +99,7 @@ class Section:
             raise self.error(str(error), key) from None
 
     def flag(self, key: str, *, default: bool) -> bool:
-        """Return whether ``key`` says true, yes or on."""
+        """Return whether the value at ``key`` is true, yes or on."""
         text = self.text(key, "true" if default else "false").lower()
         if text not in _TRUE + _FALSE:
             raise self.error(f"'{text}' is neither true nor false", key)
@@ -181,7 +181,7 @@ class Section:
 
 
 def _plain(node: yaml.ScalarNode) -> str:
-    """The text of a scalar; what YAML calls null (nothing, ~, null) is no text."""
+    """Return the text of a scalar; None for YAML's null (nothing, ~, null)."""
     return "" if node.tag == "tag:yaml.org,2002:null" else str(node.value)
 
 
@@ -189,12 +189,12 @@ def load(path: Path) -> Section:
     """Read the YAML file at ``path``, whose top must be a mapping.
 
     Raises:
-        UsageError: the file cannot be read, is not valid YAML, is larger than 1 MiB, or its top is no mapping.
+        UsageError: the file cannot be read, is not valid YAML, is larger than 1 MiB, or does not contain a mapping.
     """
     try:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:  # the latter for a name that no file can have
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _LARGEST:
         raise UsageError(f"{path}: larger than 1 MiB: this is not a configuration file")
@@ -207,7 +207,7 @@ def parse(text: str, source: str) -> Section:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        # "expected a single document" stands in the context, "but found another document" in the problem.
+        # "expected a single document" is in the context, "but found another document" in the problem.
         whole = error.context and (not error.problem or error.problem.startswith("but "))
         problem = f"{error.context} {error.problem or ''}".strip() if whole else error.problem
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None

@@ -1,4 +1,4 @@
-"""The alerts that can be pushed, as the rules' generator wrote them: labels, texts and thresholds. Reads no file."""
+"""The alerts that can be pushed, as generated with the rules: labels, texts and thresholds. Reads no file."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AlertText:
-    """What a rule says of its alert.
+    """The labels and annotations of one rule.
 
     Attributes:
         labels: those besides name, event and kept labels.
@@ -30,7 +30,7 @@ class Catalog:
         longest: how long a VM may be away for an event that has started.
         scrape_interval: between scrapes, as the rules assume it; evaluation_interval: between their evaluations.
         degraded_host_notice: more notice than this means a degraded host.
-        short_freeze: shorter announced freezes only show.
+        short_freeze: announced freezes below this notify nobody.
     """
 
     alerts: Mapping[str, AlertText]
@@ -44,7 +44,7 @@ class Catalog:
 
 
 def parse_catalog(text: str) -> Catalog:
-    """Return the catalog that ``text``, generated JSON, holds."""
+    """Parse the catalog from ``text``, generated JSON."""
     content = json.loads(text)
     seconds = content["seconds"]
     return Catalog(

@@ -1,6 +1,6 @@
-"""Which alert an event of this VM raises: the decisions of the rules' expressions, made from what the exporter knows.
+"""Decides which alert an event of this VM raises: the same decisions as the rules, from the exporter's own data.
 
-Pure. A test compares every alert with what the rules make of the same metrics.
+Pure. A test compares every alert with the alert that the rules raise from the same metrics.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ _WITHOUT_NOTICE = frozenset({EventType.REDEPLOY, EventType.REBOOT})
 _DELETING = frozenset({EventType.PREEMPT, EventType.TERMINATE})
 _SPOT = frozenset({"Spot", "Low"})
 _DESCRIBED = frozenset(each.name for each in fields(Instance))
-"""Labels that a rule may keep, and that the exporter knows by itself."""
+"""Labels that a rule may keep and whose values the exporter has."""
 
 Identity = frozenset[tuple[str, str]]
-"""All labels of an alert: Alertmanager takes alerts with equal labels for one."""
+"""All labels of an alert: Alertmanager treats alerts with equal labels as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class EventAlert:
     """One alert.
 
     Attributes:
-        labels: all of them; annotations: as they are now.
+        labels: all of them; annotations: their current texts.
         starts_at: seconds since the epoch.
-        hold: seconds for which Alertmanager is to keep it without hearing of it again.
+        hold: seconds for which Alertmanager keeps it without another post.
     """
 
     labels: Mapping[str, str]
@@ -43,7 +43,7 @@ class EventAlert:
 
     @property
     def identity(self) -> Identity:
-        """What makes it the same alert as another one."""
+        """The labels by which alerts are compared."""
         return frozenset(self.labels.items())
 
 
@@ -52,7 +52,7 @@ def event_alert(
 ) -> EventAlert | None:
     """Return the alert of ``life`` at wall-clock time ``now`` with the labels ``extra``.
 
-    None if it has none yet, or if its labels depend on what this VM is and ``instance``, which says it, is not known.
+    None if it has none yet, or if its labels need the instance metadata and ``instance`` is not known.
     """
     name = _name(life, catalog, now)
     described = [label for label in catalog.kept if label in _DESCRIBED]
@@ -98,6 +98,6 @@ def _by_source(life: Lifecycle, catalog: Catalog, now: float) -> str | None:
 
 
 def _hold(life: Lifecycle, catalog: Catalog) -> float:
-    """A VM may be away for an event that has started, unless the event deletes it."""
+    """Return how long to keep the alert: a VM may be away during a started event, unless the event deletes it."""
     is_away = life.state is State.STARTED and life.event.event_type not in _DELETING
     return max(catalog.longest, catalog.memory) if is_away else catalog.memory

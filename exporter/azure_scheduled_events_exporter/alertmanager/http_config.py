@@ -1,6 +1,6 @@
-"""Credentials towards Prometheus, Alertmanager and Grafana, in the format of Prometheus' HTTP client configuration.
+"""Reads credentials for Prometheus, Alertmanager and Grafana, in the format of Prometheus' HTTP client configuration.
 
-Reads ``basic_auth``, ``authorization`` and ``tls_config``; sends nothing. No secret gets into an error message.
+Reads ``basic_auth``, ``authorization`` and ``tls_config``; sends nothing. Error messages contain no secrets.
 
 Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config
 """
@@ -14,12 +14,12 @@ from azure_scheduled_events_exporter.yaml_file import Section
 
 @dataclass(frozen=True, slots=True)
 class HttpConfig:
-    """How a client authenticates, and whom it trusts.
+    """How a client authenticates, and which certificates it trusts.
 
     Attributes:
         user: user and password for basic authentication.
         authorization: the whole header ``Authorization``.
-        ca_file: whom to trust; ``""`` for the system's certificate authorities.
+        ca_file: the trusted certificate authorities; ``""`` for the system's.
         insecure: whether any certificate of the server is accepted.
         certificate: files of the client's certificate and key.
     """
@@ -61,7 +61,7 @@ def load(path: Path) -> HttpConfig:
 
 
 def _secret(section: Section, key: str, folder: Path) -> str:
-    """The text at ``key``, or the content of the file at ``<key>_file``."""
+    """Return the text at ``key``, or the content of the file at ``<key>_file``."""
     name = section.text(f"{key}_file", "")
     if not name:
         return section.text(key)

@@ -1,8 +1,8 @@
-"""What one Alertmanager is to be sent, and when: the alerts that hold, and those that are over.
+"""Decides what to send to one Alertmanager, and when: firing and resolved alerts.
 
-An alert that holds is sent again and again, so that a restarted Alertmanager has it too. One that is over is sent as
-resolved, also again for a while, since Alertmanager keeps alerts in memory and notifies at its own intervals. There is
-an entry for an event only. Pure: times are handed in.
+A firing alert is sent repeatedly, so that a restarted Alertmanager gets it too. An ended alert is sent as resolved,
+also repeatedly for a while, because Alertmanager keeps alerts in memory and notifies at its own intervals. Only events
+have entries. Pure: times are arguments.
 """
 
 import random
@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from .event_alert import EventAlert, Identity
 
 RESEND_SECONDS = 15.0
-"""Between two posts of an alert that holds."""
+"""Time between two posts of a firing alert."""
 
 RESOLVED_SECONDS = 900.0
 """For how long a resolved alert is sent again, as Prometheus does it."""
 
 _RESOLVED_MARGIN_SECONDS = 3.0
-"""Alertmanager takes an end for one only if it lies in the past by its own clock."""
+"""Alertmanager accepts an end only if it is in the past by its own clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An alert that holds; ``confirmed`` if a document of this run of the exporter has shown its event."""
+    """A firing alert; ``confirmed`` if a document of this run of the exporter has shown its event."""
 
     alert: EventAlert
     confirmed: bool = True
@@ -44,9 +44,9 @@ class Entry:
     Attributes:
         due_at: when to send it next.
         confirmed: whether a document of this run has shown its event.
-        was_accepted: whether Alertmanager has accepted it while it held.
-        ended_at: since when it is over, None while it holds; ended_wall: the same in seconds since the epoch.
-        is_reported: whether Alertmanager has accepted it as it is now: holding, or over.
+        was_accepted: whether Alertmanager has accepted it while it fired.
+        ended_at: when it ended, None while it fires; ended_wall: the same in seconds since the epoch.
+        is_reported: whether Alertmanager has accepted its current state: firing or resolved.
     """
 
     alert: EventAlert
@@ -58,11 +58,11 @@ class Entry:
     is_reported: bool = False
 
     def ends_at(self, wall: float) -> float:
-        """Return until when Alertmanager is to keep it, in seconds since the epoch, if it is sent at ``wall``."""
+        """Return until when Alertmanager keeps it, in seconds since the epoch, if it is sent at ``wall``."""
         return wall + self.alert.hold if self.ended_at is None else self.ended_wall - _RESOLVED_MARGIN_SECONDS
 
     def end(self, now: float, wall: float) -> None:
-        """Take note that it is over."""
+        """Mark the alert as ended."""
         self.ended_at, self.ended_wall, self.due_at, self.is_reported = now, wall, now, False
 
 
@@ -77,7 +77,7 @@ class Outbox:
         return len(self._entries)
 
     def refresh(self, holding: Iterable[Holding], ended: Iterable[Ended], now: float, wall: float) -> None:
-        """Take note of the alerts that hold now; an entry that is not among them is over.
+        """Set the alerts that fire now; an entry that is not among them is ended.
 
         The first time, events that ended before a restart of the exporter are sent as over.
         """

@@ -1,12 +1,12 @@
-"""Delivery of alerts: from what the poller knows to every Alertmanager, each in a thread of its own.
+"""Delivers the alerts of the poller's events to every Alertmanager, each in its own thread.
 
-Decides when to send, and when to try again. An Alertmanager that is away, slow or refusing delays nothing but itself.
+Decides when to send and when to retry. An Alertmanager that is down, slow or refusing does not delay the others.
 
-What an end needs. Alertmanager takes the newest word for an alert: an end by anybody ends it, and a post that still
-holds begins it again. So an exporter must not end what somebody else still posts. Other exporters of the event see its
-end within a poll, and one that cannot reach IMDS prolongs only what Alertmanager still shows. A Prometheus posts until
-it has scraped the end and evaluated its rules, so the end waits for as long as that takes (:meth:`AlertPush.settling`);
-without one it is sent at once.
+When an end is sent. For Alertmanager, the newest post of an alert counts: an end by any client ends it, and a later
+firing post begins it again. So an exporter must not end an alert that another client still posts. Other exporters of
+the event see its end within one poll, and an exporter that cannot reach IMDS prolongs only alerts that Alertmanager
+still shows. A Prometheus posts until it has scraped the end and evaluated its rules, so the end is delayed by that time
+(:meth:`AlertPush.settling`); without a Prometheus it is sent immediately.
 """
 
 import logging
@@ -32,7 +32,7 @@ BATCH = 64
 """Alerts in one request, as Prometheus sends them."""
 
 _PROBE_SECONDS = 300.0
-"""Without an event, an empty post so often shows that the next one would be accepted."""
+"""Interval of empty posts while there is no event; they show whether the next alert would be accepted."""
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
@@ -44,7 +44,7 @@ _SETTLING_SLACK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """What the poller knows: this VM's events, current and just ended, and what this VM is."""
+    """Data of the poller: this VM's events, current and just ended, and this VM's identity."""
 
     current: tuple[Lifecycle, ...]
     ended: tuple[Lifecycle, ...]
@@ -59,10 +59,10 @@ class AlertPush:
         clients: one for each Alertmanager.
         catalog: the alerts.
         labels: added to every alert, as ``external_labels`` of a Prometheus.
-        scrapes: who scrapes this exporter.
+        scrapes: the scrapers of this exporter.
         remember: keeps the interval of scrapes for the next run.
         clock: returns the time.
-        log: where trouble with an Alertmanager is reported.
+        log: where failures of an Alertmanager are logged.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class AlertPush:
         shown: Collection[str],
         instance: Instance | None,
     ) -> None:
-        """Take in what is known after a document that shows the events ``shown``; all of it is in the journal."""
+        """Update the alerts after a document with the events ``shown``; the journal already has all changes."""
         confirmed = (self._view.confirmed if self._view else frozenset()) | frozenset(shown)
         self._view = _View(
             current=tuple(life for life in current.values() if life.scope is Scope.SELF),
@@ -115,7 +115,7 @@ class AlertPush:
         self._remember_scrapes()
 
     def stop(self) -> None:
-        """End the threads. What is not sent is sent after the next start, from the journal."""
+        """End the threads. Unsent alerts are sent after the next start, from the journal."""
         for worker in self.workers:
             worker.stop()
 
@@ -127,7 +127,7 @@ class AlertPush:
         return interval + _EVALUATIONS * self._catalog.evaluation_interval + _SETTLING_SLACK_SECONDS
 
     def refresh(self, outbox: Outbox, now: Timestamp) -> None:
-        """Tell ``outbox`` which alerts hold now: that depends on the time, too."""
+        """Update ``outbox`` with the alerts that fire now; this also depends on the time."""
         view = self._view
         if view is None:
             return
@@ -176,11 +176,11 @@ class _Worker:
         self.counts = no_alerts()
 
     def wake(self) -> None:
-        """Report news: they are sent at once, even while a retry waits."""
+        """Report a change: it is sent immediately, even if a retry is waiting."""
         self._news.set()
 
     def stop(self) -> None:
-        """End :meth:`run`, and the request that is under way."""
+        """End :meth:`run`, and cancel the current request."""
         self._stopping.set()
         self._news.set()
         self._client.stop()
@@ -198,7 +198,7 @@ class _Worker:
                 self._stopping.wait(_AFTER_BUG_SECONDS)
 
     def _deliver(self) -> float:
-        """Send what is due; return how long to wait then."""
+        """Send the due alerts; return how long to wait afterwards."""
         now = self._clock()
         self._push.refresh(self._outbox, now)
         settling = self._push.settling(now.monotonic)
@@ -215,7 +215,7 @@ class _Worker:
         return max(0.0, min(wait for wait in waits if wait is not None))
 
     def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
-        """Leave out what another exporter may have seen the end of, while this one cannot reach IMDS."""
+        """While this exporter cannot reach IMDS, leave out alerts whose end another exporter may have seen."""
         sendable = []
         for entry in entries:
             knows = (self._push.is_seeing and entry.confirmed) or entry.ended_at is not None
@@ -226,11 +226,11 @@ class _Worker:
         return sendable
 
     def _took(self, result: PushResult, due: Sequence[Entry]) -> bool:
-        """Count and log what became of ``due``; return whether it need not be repeated now."""
+        """Count and log the result of ``due``; return whether no retry is needed now."""
         if result.clock_offset is not None:
             is_off = abs(result.clock_offset) > _CLOCK_TOLERANCE_SECONDS
             self._offset = result.clock_offset if is_off else 0.0
-        # An empty post may be refused for being empty: then Alertmanager was reached all the same.
+        # An empty post may be refused because it is empty; that also shows that Alertmanager answers.
         is_probe = not due and result.outcome is PushOutcome.REJECTED and result.is_about_content
         accepted = result.outcome is PushOutcome.ACCEPTED or is_probe
         self.counts = {**self.counts, result.outcome: self.counts[result.outcome] + len(due)}
@@ -248,7 +248,7 @@ class _Worker:
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
     def _report(self, result: PushResult, *, accepted: bool) -> None:
-        """Log trouble when it begins, changes and ends."""
+        """Log a failure when it begins, changes and ends."""
         reason = "" if accepted else result.reason
         if reason and reason != self._trouble:
             what = f"alerts {'rejected by' if result.outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"

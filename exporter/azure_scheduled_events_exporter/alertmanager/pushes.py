@@ -1,4 +1,4 @@
-"""How pushing fares, as a snapshot holds it. Imported also without an Alertmanager, so it must stay small."""
+"""The results of pushing, as part of a snapshot. Imported also without an Alertmanager, so it must stay small."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class PushOutcome(StrEnum):
-    """How Alertmanager took alerts: accepted, refused for good (a 3xx or 4xx), or no usable answer."""
+    """The outcomes of posted alerts: accepted, refused permanently (a 3xx or 4xx), or no usable answer."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -24,7 +24,7 @@ class Pushes:
 
     Attributes:
         up: whether every Alertmanager accepted the last push; None without an Alertmanager.
-        alerts: alerts posted so far, by how Alertmanager took them.
+        alerts: number of alerts posted so far, by outcome.
     """
 
     up: bool | None = None

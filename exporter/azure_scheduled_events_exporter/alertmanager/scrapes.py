@@ -1,6 +1,6 @@
-"""How often a Prometheus scrapes this exporter: its rules may still fire for an event that is over.
+"""Measures how often a Prometheus scrapes this exporter, because its rules may still fire after the end of an event.
 
-Any thread may report a scrape and ask. Knows no socket: the HTTP handler says who scrapes.
+Thread-safe. Uses no socket: the HTTP handler reports each scrape.
 """
 
 import threading
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 SCRAPER_HEADER = "x-prometheus-scrape-timeout-seconds"
 """Prometheus, its agents and vmagent send it with every scrape; people and probes do not."""
 
-_LONGEST_INTERVAL = 300.0  # what Prometheus still takes for one series
+_LONGEST_INTERVAL = 300.0  # tolerance within which Prometheus treats samples as one series
 _UNKNOWN_INTERVAL = 60.0  # of a scraper that has come once: most installations have less
 _GAPS = 5
 _SCRAPERS = 16
@@ -28,7 +28,7 @@ class Scrapes:
         self._gaps: dict[str, deque[float]] = {}
 
     def seen(self, client: str, headers: Mapping[str, str], now: float) -> None:
-        """Take note of a request for metrics at monotonic time ``now``; it is a scrape if its headers say so."""
+        """Record a request for metrics at monotonic time ``now``; its headers show whether it is a scrape."""
         if SCRAPER_HEADER not in headers:
             return
         with self._lock:
@@ -42,7 +42,7 @@ class Scrapes:
                 del self._seen[oldest], self._gaps[oldest]
 
     def interval(self, now: float) -> float:
-        """Return the longest interval, in seconds, of the scrapers that still come; 0 if there is none."""
+        """Return the longest interval, in seconds, of the active scrapers; 0 if there is none."""
         with self._lock:
             current = [self._interval(client) for client in self._seen if not self._is_gone(client, now)]
             if not self._seen and now - self._began <= 2 * self._expected + _SLACK_SECONDS:

@@ -1,6 +1,6 @@
 """The texts of a pushed alert, as Prometheus' templates write them from the same metrics.
 
-A text of the catalog holds the generator's placeholders for what the alert's labels do not say, and the few templates
+A text of the catalog contains the generator's placeholders for data that is not in the labels, and the few templates
 that rules use. Pure.
 
 Source: https://prometheus.io/docs/prometheus/latest/configuration/template_reference/
@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 
 VMS, TIME, IMPACT = "@VMS@", "@TIME@", "@IMPACT@"
 RESOURCES_SHOWN = 10
-"""As many VMs as the label ``resources`` of a metric names."""
+"""The maximum number of VMs, as in the label ``resources`` of a metric."""
 
 _LABEL = re.compile(r"\{\{ \$labels\.([a-z_]+) \}\}")
 _VALUE_AS_DURATION = "{{ $value | humanizeDuration }}"
@@ -39,7 +39,7 @@ def render(
 
 
 def _rendered(text: str, known: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Replace everything in one pass, so that nothing of a VM's name is taken for a placeholder."""
+    """Replace all placeholders in one pass, so that no part of a VM's name is treated as a placeholder."""
     pattern = "|".join([*map(re.escape, known), _LABEL.pattern])
     return re.sub(
         pattern,
@@ -64,7 +64,7 @@ def _time(life: Lifecycle, now: float) -> str:
 
 
 def humanize_timestamp(seconds: float) -> str:
-    """Return a moment as Prometheus' ``humanizeTimestamp`` writes it, without its zone."""
+    """Return a time as Prometheus' ``humanizeTimestamp`` writes it, without the time zone."""
     try:
         moment = _EPOCH + timedelta(seconds=seconds)
     except OverflowError:

@@ -1,11 +1,11 @@
-"""The command ``approve``: an operator on this VM lets events begin.
+"""The command ``approve``: an operator on this VM approves events.
 
 If an exporter is running, the request is queued in its journal, so that the exporter journals, sends and counts it.
-Without one, this process polls once and sends it. Either way that takes write access to the journal's folder: there is
-no port to ask on.
+Without one, this process polls once and sends it. Both need write access to the journal's folder: approvals cannot be
+requested over the network.
 
-The exit status is 0 only if IMDS accepted. When this command ends, however it ends, what was not sent is withdrawn, and
-what cannot be withdrawn (a kill) expires.
+The exit status is 0 only if IMDS accepted. When this command ends for any reason, it withdraws requests that were not
+sent. After a SIGKILL, they expire.
 """
 
 import getpass
@@ -36,13 +36,13 @@ from .table import table
 _LOOK_SECONDS = 0.1
 _THROTTLED_SECONDS = 1.0
 _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
-_IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, for one that is being sent when this command is to end
+_IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
 _UNKNOWN = "sent, but no result came: it may have been approved"
 
 
 class Interrupted(BaseException):
-    """A signal asks this command to end. Not an error, so nothing that handles errors may catch it."""
+    """A signal stops this command. Not an Exception, so that no error handler catches it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -58,10 +58,10 @@ class Requests(Protocol):
         """Queue requests; return their numbers."""
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results that there are."""
+        """Return the results of those requests that have one."""
 
     def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """End requests without a result."""
+        """Withdraw the requests that have no result yet, so that they are not sent."""
 
 
 def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) -> int:
@@ -71,7 +71,7 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
         ExporterError: nothing to approve, no access, or no answer.
     """
     if bool(event_ids) == all_mine:
-        raise UsageError("approve: name events by their EventId, or say --all-mine")
+        raise UsageError("approve: give EventIds, or --all-mine")
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
     with _signals():
@@ -100,7 +100,7 @@ def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
         _poll(exporter)
         confirmed = _chosen(exporter.poller.snapshot.current, event_ids)
         if not yes:
-            exporter.stop()  # nobody can start an exporter while the journal is ours, and people think for minutes
+            exporter.stop()  # release the journal, so that an exporter can start while a person thinks
             if not _agreed(confirmed, yes=yes):
                 return 1
             try:
@@ -141,11 +141,11 @@ def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecy
 
 
 def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Config) -> int:
-    """Poll, approve, and leave the result in the journal for the exporter that starts next."""
+    """Poll, approve, and write the result to the journal for the next exporter."""
 
     def look() -> None:
         if polled:
-            time.sleep(_THROTTLED_SECONDS)  # IMDS throttles, which is no result
+            time.sleep(_THROTTLED_SECONDS)  # IMDS throttles: no result yet
         polled.append(True)
         _poll(exporter)
 
@@ -177,7 +177,7 @@ def _requested(
     except (Interrupted, KeyboardInterrupt) as interrupted:
         status = interrupted.exit_status if isinstance(interrupted, Interrupted) else 128 + signal.SIGINT
     finally:
-        # Whoever was told that it failed must not be surprised by an approval later.
+        # After the command has reported a failure, the exporter must not send the approval later.
         with _ignored_signals():
             results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     _report(chosen, numbers, results)
@@ -185,7 +185,7 @@ def _requested(
 
 
 def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
-    """Withdraw what has no result; wait for what is being sent, since nobody can take that back."""
+    """Withdraw requests without a result; wait for those being sent, because they cannot be withdrawn."""
     requests.withdraw(numbers, _WITHDRAWN)
     deadline = time.monotonic() + seconds
     while len(results := requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
@@ -203,7 +203,7 @@ def _poll(exporter: daemon.Exporter) -> None:
 
 
 def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
-    """The events that were named, or all of this VM's that wait."""
+    """Return the given events, or all Scheduled events of this VM."""
     if event_ids:
         missing = [name for name in event_ids if name.upper() not in current]
         if missing:
@@ -220,7 +220,7 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
 
 
 def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
-    """Show what will be allowed and for which VMs, and ask."""
+    """Show the events to approve and their VMs, and ask for confirmation."""
     sys.stdout.write(table([COLUMNS, *(event_row(life, time.time()) for life in chosen)]))
     names = dict.fromkeys(name for life in chosen for name in life.event.resources)
     print(f"Approving lets this begin now, for every VM in Resources: {', '.join(names) or '(none named)'}", flush=True)
@@ -241,7 +241,7 @@ def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], results: Mappin
 
 
 def _operator() -> str:
-    """Who asks, for the audit in the exporter's log."""
+    """Return the operator's login name, for the exporter's log."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -249,12 +249,12 @@ def _operator() -> str:
 
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
-"""What ends a command beside Ctrl-C; Windows has no SIGHUP."""
+"""Signals that end a command, besides Ctrl-C; Windows has no SIGHUP."""
 
 
 @contextmanager
 def _signals() -> Iterator[None]:
-    """Let the signals that end a process raise :class:`Interrupted`, so that requests are withdrawn."""
+    """Raise :class:`Interrupted` on signals that end a process, so that requests are withdrawn."""
 
     def interrupt(number: int, _: FrameType | None) -> NoReturn:
         raise Interrupted(number)
@@ -269,7 +269,7 @@ def _signals() -> Iterator[None]:
 
 @contextmanager
 def _ignored_signals() -> Iterator[None]:
-    """Let nothing interrupt what makes the end of this command safe."""
+    """Ignore signals while requests are withdrawn."""
     numbers = [getattr(signal, name) for name in (*_SIGNALS, "SIGINT") if hasattr(signal, name)]
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:

@@ -28,7 +28,7 @@ Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and
   run it on a VM     azure-scheduled-events-exporter run        then open http://localhost:10169/
   current events     azure-scheduled-events-exporter events     asks the metadata service once
   past events        azure-scheduled-events-exporter history    reads the journal of the running exporter
-  check the setup    azure-scheduled-events-exporter doctor     checks the whole chain and says what to do
+  check the setup    azure-scheduled-events-exporter doctor     checks the whole chain and prints what to do
 """
 _EPILOG = f"""\
 Each setting is also an environment variable ({environment_name("imds.endpoint")} for --imds.endpoint)
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the reader of standard output has ended
+    except BrokenPipeError:  # the program that reads standard output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
@@ -98,7 +98,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser. Only the ``wanted`` command's module is loaded, because the daemon must stay small."""
+    """Return the parser. Only the module of the command ``wanted`` is loaded, to save memory in the daemon."""
     parser = _Parser(
         prog=PROGRAM,
         description=_DESCRIPTION,
@@ -165,7 +165,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     history.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
     history.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
     command("check-config", _check_config, "Validate the configuration and print the effective settings.")
-    doctor = command("doctor", _doctor, "Check the whole chain, from IMDS to the dashboards, and say what to do.")
+    doctor = command("doctor", _doctor, "Check the whole chain, from IMDS to the dashboards, and print what to do.")
     if "doctor" in wanted:
         from . import doctor as doctor_command  # noqa: PLC0415 - only what a command needs is loaded
 
@@ -233,7 +233,7 @@ def _flags(parsed: argparse.Namespace) -> dict[str, str]:
 def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     """Add the variables of the environment file to this process; return where each of them is set.
 
-    A variable that this process has already wins.
+    A variable that this process already has takes precedence.
     """
     flag = _flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
     path = Path(flag) if flag else environment_file.UNIT_FILE

@@ -20,12 +20,12 @@ _FASTEST = 10_000.0
 # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
 # What the simulator does is printed for people; of the exporter's log only warnings and errors are shown.
 _DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
-# Whatever the environment says: simulated events must not get into the journal of a real exporter by accident.
+# These override the environment, so that simulated events cannot get into the journal of a real exporter.
 _JOURNAL = {"journal.path": MEMORY}
 
 
 def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) -> int:
-    """Play all scenarios in a loop until told to end; return the exit status.
+    """Play all scenarios in a loop until SIGINT or SIGTERM; return the exit status.
 
     Raises:
         UsageError: a flag is impossible.
@@ -50,7 +50,7 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
 
         def started(scheme: str, port: int) -> None:
             base = f"{scheme}://{ListenAddress(config.web_listen_address.host or 'localhost', port)}"
-            # A certificate is seldom made for a loopback address.
+            # Few certificates contain a loopback address.
             curl = "curl -sk" if scheme == "https" else "curl -s"
             lines.introduce(
                 "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n\n"
@@ -68,10 +68,10 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
 
 
 class _Lines:
-    """What is printed: first the introduction, then what the simulator does."""
+    """Prints the introduction first, then what the simulator does."""
 
     def __init__(self) -> None:
-        self._early: list[str] | None = []  # until the introduction, which names the port
+        self._early: list[str] | None = []  # kept until the introduction is printed, which contains the port
         self._lock = threading.Lock()
 
     def introduce(self, text: str) -> None:
@@ -88,7 +88,7 @@ class _Lines:
 
 
 def _line(happening: Happening) -> str:
-    """What happened to which VM; while it is announced, when it begins."""
+    """Return one line: what happened to which VM, and for a pending event when it begins."""
     vms = ", ".join(happening.resources)
     text = f"{_clock(happening.at)}  {happening.scenario}: {happening.event_type} of {vms} {happening.what}"
     if happening.not_before is None or happening.what is What.APPROVED:

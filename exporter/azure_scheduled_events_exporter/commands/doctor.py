@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 
 DESCRIPTION: Final = """\
-Check the whole chain, from the metadata service to the dashboards, and say what is wrong and what to do.
+Check the whole chain, from the metadata service to the dashboards, and print what is wrong and what to do.
 Run it on the VM, as root. It changes nothing; like 'events', its first request enables Scheduled Events if
 nothing has asked for them within 24 hours. The exit status is 1 if a line is marked as wrong.
 """
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", metavar="URL", action="append", default=[], help=text)
     for name in _WITH_HTTP_CONFIG:
         flag = f"--{name}.http-config.file"
-        text = "Credentials and TLS towards it, in the format of Prometheus' HTTP client configuration."
+        text = "Credentials and TLS for it, in the format of Prometheus' HTTP client configuration."
         add(flag, dest=f"{name}_http", metavar="FILE", help=text)
 
 
@@ -50,12 +50,12 @@ def run(
 ) -> int:
     """Check the chain and print what is found; return the exit status: 1 if something is wrong.
 
-    ``places`` says where variables of a file are set.
+    ``places`` has the file and line of variables from a file.
 
     Raises:
         UsageError: a flag is impossible.
     """
-    resolve(flags, {})  # a wrong flag is a wrong use; what is wrong elsewhere is a finding
+    resolve(flags, {})  # an invalid flag is a usage error; invalid settings elsewhere are findings
     try:
         config = resolve(flags, environment, places)
     except ExporterError as error:
@@ -103,7 +103,7 @@ def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:
 
 
 def _report(parts: "Iterator[tuple[str, Findings]] | list[tuple[str, Findings]]", *, as_json: bool) -> int:
-    """Print every finding as soon as it is there; return the exit status."""
+    """Print every finding as soon as its check ends; return the exit status."""
     marks = []
     printed = []
     for title, findings in parts:
@@ -136,7 +136,7 @@ def _lines(finding: Finding) -> list[str]:
 
 
 def _sign(mark: Mark) -> str:
-    """The mark as a sign, or as a word where the terminal has no such character."""
+    """Return the mark as a symbol, or as a word if the terminal cannot show the symbol."""
     try:
         _SIGNS[mark].encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

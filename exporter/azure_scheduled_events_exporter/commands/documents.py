@@ -1,4 +1,4 @@
-"""Kept documents: ``history --documents`` lists and shows them, ``history --record`` writes them to a file."""
+"""The stored documents: ``history --documents`` lists and prints them, ``history --record`` writes them to a file."""
 
 import sys
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _Numbered = Sequence[tuple[int, RecordedDocument]]
 
 
 def show(journal: Path, number: str) -> int:
-    """List the documents, or print the body of the one called ``number`` as it came; return the exit status.
+    """List the documents, or print the unchanged body of document ``number``; return the exit status.
 
     Raises:
         ExporterError: the journal cannot be read, or has no such document.

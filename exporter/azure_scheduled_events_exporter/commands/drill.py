@@ -45,7 +45,7 @@ _NOTIFICATIONS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DrillAlert:
-    """The alert that an event raises, as the shipped rules name it."""
+    """The alert that the shipped rules raise for an event."""
 
     name: str
     severity: str
@@ -53,7 +53,7 @@ class DrillAlert:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Notifications that receivers have taken from Alertmanager so far, and those that failed, by integration."""
+    """Number of delivered and of failed notifications of Alertmanager so far, by integration."""
 
     delivered: Mapping[str, float]
     failed: Mapping[str, float]
@@ -166,7 +166,7 @@ class Alertmanager:
         self._session = requests.Session()
 
     def sent(self) -> Sent:
-        """Return how its notifications have fared until now."""
+        """Return the number of delivered and failed notifications so far."""
         tried: dict[str, float] = {}
         failed: dict[str, float] = {}
         for found in _NOTIFICATIONS.finditer(self._ask("GET", "/metrics").text):
@@ -175,7 +175,7 @@ class Alertmanager:
         return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
 
     def raise_alert(self, labels: Mapping[str, str], alert: DrillAlert, ends_in: float) -> None:
-        """Hand it the alert, which ends in so many seconds."""
+        """Post the alert, which resolves after ``seconds``."""
         now = datetime.now(UTC)
         text = f"This is a drill: no VM is in danger. {labels['event_type']} of {labels['resources']}."
         body = {
@@ -187,7 +187,7 @@ class Alertmanager:
         self._ask("POST", "/api/v2/alerts", json=[body])
 
     def holding(self, matcher: str, name: str) -> dict[str, Any] | None:
-        """Return the alert ``name`` that ``matcher`` selects; None while there is none."""
+        """Return the alert ``name`` that ``matcher`` selects; None if Alertmanager has none."""
         answer = self._ask("GET", "/api/v2/alerts", params={"filter": [matcher, f'alertname="{name}"']})
         found: list[dict[str, Any]] = answer.json()
         return found[0] if found else None
@@ -203,7 +203,7 @@ class Alertmanager:
 
 
 def _reason(error: requests.RequestException) -> str:
-    """Return the system's own words for a network error, without those of the libraries around it."""
+    """Return the system's message for a network error, without the text that libraries add."""
     if isinstance(error, requests.Timeout):
         return f"no answer within {_REQUEST_SECONDS} s"
     cause: BaseException | None = error
@@ -217,7 +217,7 @@ def _reason(error: requests.RequestException) -> str:
 
 
 def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, begun: float, timeout: float) -> None:
-    """Print when the alert arrived and when it was sent on; ExporterError: it was not, or sending failed."""
+    """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or notifying failed."""
     end = begun + timeout
     held = _until(lambda: team.holding(matcher, alert.name), end)
     if held is None:
@@ -262,14 +262,14 @@ def _until(look: Callable[[], _Found], end: float) -> _Found:
 
 @contextmanager
 def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], tuple[float, str]]]:
-    """A simulated VM and its exporter; yields what announces the event and returns when (monotonic), and its id."""
+    """Run a simulated VM and its exporter; yield a function that announces the event, and the event's id."""
     names = tuple(f"{DRILL}-{name}" for name in event.resources)
     vms = tuple(VirtualMachine(name, scale_set=DRILL) for name in names)
     story = Scenario("drill", "", vms, (replace(event, resources=names, announced_at=0.0),))
     with Simulator(Scenario("waiting", "", vms, ())) as simulator:
         command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
         command += ["--imds.endpoint", simulator.url, "--instance.name", names[0], "--journal.path", "memory"]
-        # What is set for the VM's own exporter is not for this one: its collector, its users, its policy.
+        # Settings of the VM's own exporter (collector, users, policy) do not apply to this one.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", ENVIRONMENT_PREFIX))}
         command += ["--web.listen-address", listen]
         with subprocess.Popen(command, env=env) as exporter:  # noqa: S603 - this program

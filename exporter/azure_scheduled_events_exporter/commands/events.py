@@ -30,11 +30,11 @@ COLUMNS = (
     *("ResourceType", "Resources", "Description"),
 )
 _NOTICE_SECONDS = 5.0
-"""An answer usually takes milliseconds; after this time, the command says what it waits for."""
+"""An answer usually takes milliseconds; after this time, the command prints what it waits for."""
 
 
 def run(config: Config, *, as_json: bool) -> int:
-    """Print the current events to standard output; return the exit status: 1 when some of them cannot be read.
+    """Print the current events to standard output; return the exit status: 1 if some of them cannot be read.
 
     Raises:
         ExporterError: IMDS gave no valid answer.
@@ -53,7 +53,7 @@ def run(config: Config, *, as_json: bool) -> int:
             print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
     moment = system_clock().now()
     known, _ = observe(Lifecycles(), document, ObservationContext(moment, vm_name))
-    approvals = ApprovalScheduler(config.approval_policy, log)  # only for its reasons: nothing is sent
+    approvals = ApprovalScheduler(config.approval_policy, log)  # used only for the reasons: nothing is sent
     approvals.due(known, vm_name, (), moment)
     now = time.time()
     if as_json:
@@ -79,7 +79,7 @@ def run(config: Config, *, as_json: bool) -> int:
 
 
 def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> bytes:
-    """Ask for the document, and say what to do next while no answer comes or if none came."""
+    """Request the document; print what to do while no answer comes or if none came."""
     waiting = (
         f"waiting up to {timeout:g} s for {endpoint}, whose first answer may take two minutes; {daemon.NOT_ON_AZURE}"
     )

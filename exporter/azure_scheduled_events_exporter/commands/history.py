@@ -1,4 +1,4 @@
-"""The command ``history``: what the journal holds, for people and as JSON, also while the daemon runs."""
+"""The command ``history``: prints the journal for people or as JSON, also while the exporter runs."""
 
 import json
 import sys
@@ -22,9 +22,9 @@ _COLUMNS = ("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took
 def run(
     config: Config, *, as_json: bool, documents: str | None = None, record: str | None = None, redact: bool = False
 ) -> int:
-    """Print every event that the journal remembers, the oldest first; return the exit status.
+    """Print every event in the journal, the oldest first; return the exit status.
 
-    Or list the kept ``documents`` (``""``), print the one of a number, or write all to the file ``record``.
+    Or list the stored ``documents`` (``""``), print the one with a number, or write all to the file ``record``.
 
     Raises:
         ExporterError: there is no journal, or it cannot be read.
@@ -67,5 +67,5 @@ def _row(life: Lifecycle) -> tuple[str, ...]:
 
 
 def _length(seconds: float | None) -> str:
-    """Whole seconds are enough for people."""
+    """Return a duration in whole seconds."""
     return "" if seconds is None else format_duration(round(seconds))

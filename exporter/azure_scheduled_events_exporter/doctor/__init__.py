@@ -1,6 +1,6 @@
 """What ``doctor`` checks: one module for each part of the chain, from the metadata service to Grafana.
 
 A check looks at one thing and returns a :class:`~.finding.Finding`. A module's ``examine`` calls its checks in order
-and leaves out those that an earlier failure makes meaningless. Nothing here prints, and nothing changes what it looks
-at. Only ``commands.doctor`` uses this package.
+and skips those that an earlier failure makes meaningless. Nothing here prints or changes the checked system. Only
+``commands.doctor`` uses this package.
 """

@@ -1,4 +1,4 @@
-"""One HTTP API of the chain: GET requests, each with a deadline for all of it, and what their answers mean.
+"""A client for one HTTP API of the chain: sends GET requests, each with a total deadline, and reads the JSON answers.
 
 Uses requests with the environment's proxies, except for the metadata service. Follows no redirect: behind one there is
 a login page or another server. Reads at most 64 MiB. Never shows a password.
@@ -29,7 +29,7 @@ class NoAnswerError(ExporterError):
 
 
 class WrongAnswerError(ExporterError):
-    """The server answered something else than the JSON of its API.
+    """The server's answer is not the JSON of its API.
 
     Attributes:
         status: the HTTP status.
@@ -68,7 +68,7 @@ class Answer:
 
 
 class Api:
-    """The API at ``url``, which may carry ``user:password@``.
+    """The API at ``url``, which may contain ``user:password@``.
 
     Args:
         flag: the flag that names it, for error messages.
@@ -99,7 +99,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         timeout: float = _TIMEOUT,
     ) -> Answer:
-        """Return the answer to one request, within ``timeout`` seconds for all of it.
+        """Return the answer to one request, within ``timeout`` seconds in total.
 
         Raises:
             NoAnswerError: none came.
@@ -126,7 +126,7 @@ class Api:
 
         Raises:
             NoAnswerError: none came.
-            WrongAnswerError: something else came.
+            WrongAnswerError: the answer is not JSON, or not a 200.
         """
         return self.get(path, params).json()
 
@@ -141,7 +141,7 @@ def _limited(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """Return what ``work`` returns; raise TimeoutError after ``seconds``. Its thread is left to end by itself."""
+    """Return the result of ``work``; raise TimeoutError after ``seconds``. Its thread is not stopped."""
     results: list[_Result] = []
     errors: list[BaseException] = []
 
@@ -162,7 +162,7 @@ def within(seconds: float, work: Callable[[], _Result]) -> _Result:
 
 
 def reason(error: BaseException) -> str:
-    """Return why a request failed, in a few words and without what the library adds."""
+    """Return a short reason why a request failed, without the text that the library adds."""
     causes = list(_causes(error))
     for cause in reversed(causes):
         if isinstance(cause, socket.gaierror):
@@ -177,7 +177,7 @@ def reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, outermost first; urllib3 puts some causes into ``reason`` or the arguments."""
+    """Yield the error and its causes, outermost first; urllib3 puts some causes into ``reason`` or the arguments."""
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:

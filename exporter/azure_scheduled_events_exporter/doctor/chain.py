@@ -1,4 +1,4 @@
-"""The whole chain in order: from this machine to Grafana, each part with its findings. Decides only the order."""
+"""Checks the whole chain in order, from this machine to Grafana. Decides only the order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from .subject import Subject
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """What to examine beyond this machine."""
+    """The servers to check beyond this machine."""
 
     exporter: Api
     prometheus: Sequence[Api] = ()
@@ -21,7 +21,7 @@ class Servers:
 
 
 def examine(subject: Subject, servers: Servers) -> Iterator[tuple[str, Findings]]:
-    """Yield each part of the chain with its findings; take all findings of one before the next."""
+    """Yield each part of the chain with its findings; consume all findings of one part before the next."""
     yield "This machine", machine.examine(subject)
     yield "Metadata service", metadata_service.examine(subject)
     yield "Journal", journal.examine(subject)

@@ -1,4 +1,4 @@
-"""The result of one check. Knows no part of the chain, and not how a finding is printed."""
+"""The result of one check. Must not depend on parts of the chain or on how findings are printed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class Finding:
     Attributes:
         check: the check's name; docs/doctor.md has a row for each.
         mark: how it ended.
-        sentence: what was seen.
+        sentence: the result, for people.
         hint: what to do about it; ``""`` when it is ok.
-        page: the page that says more, as a path below ``docs/``.
+        page: the page with more information, as a path below ``docs/``.
     """
 
     check: str
@@ -46,7 +46,7 @@ Findings = Iterator[Finding]
 
 
 def ok(check: str, sentence: str) -> Finding:
-    """Return a finding without a complaint."""
+    """Return a finding of a check that passed."""
     return Finding(check, Mark.OK, sentence)
 
 

@@ -1,7 +1,7 @@
-"""The metrics: one table with name, type, labels, help and how each is read off a snapshot.
+"""The table of metrics: name, type, labels, help, and the function that reads each metric from a snapshot.
 
-To add a metric, add a row to ``METRICS`` and to the README's table; a test names what is missing. A row's ``samples``
-gets only the fields of the snapshot that its ``reads`` names, so a rendering may be kept as long as these are the same
+To add a metric, add a row to ``METRICS`` and to the README's table; a test prints missing names. A row's ``samples``
+gets only the fields of the snapshot that its ``reads`` names, so its text can be cached while these are the same
 objects. A scrape must not call IMDS or wait for a poll.
 """
 
@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 PREFIX = "azure_scheduled_events_"
 RESOURCES_SHOWN = 10
-DESCRIPTION_SHOWN = 1024  # characters; a hostile description must not fill the memory of Prometheus
+DESCRIPTION_SHOWN = 1024  # of a label value: a hostile description must not fill the memory of Prometheus
 
 Labels = tuple[str, ...]
 Samples = Iterable[tuple[Labels, float]]
@@ -33,7 +33,7 @@ Lives = Mapping[str, Lifecycle]
 
 
 class SpanOutcome(StrEnum):
-    """How the collector answered a span."""
+    """The outcomes of trace spans."""
 
     EXPORTED = "exported"
     FAILED = "failed"
@@ -62,7 +62,7 @@ class MetricSpec:
 
     @property
     def type(self) -> str:
-        """The type as it is scraped."""
+        """The type in the exposition."""
         return "gauge" if self.is_countdown else self.kind
 
     @property
@@ -72,11 +72,11 @@ class MetricSpec:
 
     @property
     def full_name(self) -> str:
-        """The name as it is scraped."""
+        """The name in the exposition."""
         return PREFIX + self.name
 
     def inputs(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return what the samples are made from."""
+        """Return the fields of the snapshot that ``samples`` gets."""
         return tuple(getattr(snapshot, field) for field in self.reads)
 
     def family(self, snapshot: Snapshot, now: float = 0.0) -> Metric:
@@ -102,7 +102,7 @@ def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram)
 
 
 def announced(lives: Iterable[Lifecycle]) -> Iterator[tuple[Lifecycle, float]]:
-    """Yield the lives whose NotBefore applies, with it: it ends when the event starts."""
+    """Yield the lifecycles of events that have not started, each with its NotBefore."""
     for life in lives:
         if life.state is not State.STARTED and life.event.not_before is not None:
             yield life, life.event.not_before

@@ -1,8 +1,9 @@
-"""The body of a scrape: the metrics as text, in the format and compression that the scraper accepts.
+"""Renders the body of a scrape, in the format and compression that the scraper accepts.
 
-prometheus_client writes the text. The text of a metric is kept while what it was made from is the same (the identical
-objects of the snapshot), that of the process for a second. Countdowns are written at each scrape. Scrapes within a
-tenth of a second share one body, so many scrapers, or clients that never read, cost the memory and CPU time of one.
+prometheus_client writes the text. The text of a metric is cached while its inputs are identical objects of the
+snapshot; the text of process metrics is cached for a second. Countdowns are written at each scrape. Scrapes within a
+tenth of a second share one body, so many scrapers, or clients that never read, need no more memory and CPU time than
+one.
 """
 
 import gzip
@@ -18,10 +19,10 @@ from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from .collector import METRICS, MetricSpec, process_metrics
 
 PROCESS_SECONDS = 1.0
-"""How old the metrics of the process may be in a scrape."""
+"""Maximum age of process metrics in a scrape."""
 
 SHARED_SECONDS = 0.1
-"""How long scrapes of the same snapshot get the same body."""
+"""How long scrapes of one snapshot share a body."""
 
 _OPENMETRICS_END = b"# EOF\n"
 
@@ -36,7 +37,7 @@ class Rendering:
 
 
 class _Families(Collector):
-    """Some metrics in the form that prometheus_client writes."""
+    """A registry of metrics, as prometheus_client's writer expects it."""
 
     def __init__(self, families: Iterable[Metric]) -> None:
         self._families = families
@@ -47,7 +48,7 @@ class _Families(Collector):
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The text of one metric, what it was made from, and for a countdown its lines up to the value, with the time."""
+    """The text of one metric, its inputs, and for a countdown its lines up to the value, with the time."""
 
     inputs: tuple[object, ...]
     text: bytes
@@ -87,7 +88,7 @@ class _Format:
 
 
 def _countdown(inputs: tuple[object, ...], text: bytes) -> _Text:
-    """Split the text of a countdown, whose values are wall-clock times, into what stays and what runs."""
+    """Split the text of a countdown into constant parts and values, which are wall-clock times."""
     lines = text.splitlines(keepends=True)
     head = b"".join(line for line in lines if line.startswith(b"#"))
     parted = (line.rpartition(b" ") for line in lines if not line.startswith(b"#"))

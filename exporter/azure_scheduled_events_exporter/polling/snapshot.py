@@ -72,7 +72,7 @@ class Snapshot:
         approval_requests: number of requests to approve so far, by outcome.
         journal: whether transitions are on disk.
         deliveries: counts of trace spans.
-        pushes: how alerts fare that are pushed to Alertmanager.
+        pushes: results of alerts that are pushed to Alertmanager.
     """
 
     poll_interval: float = 1.0

@@ -1,11 +1,11 @@
-"""A recording: the documents that the metadata service sent, as they came, with their times. Pure.
+"""Reads and writes recordings: the unchanged documents of the metadata service, with their times. Pure.
 
 The file is JSON, so that people can read it and attach it to a bug report:
 
     {"recording": 1, "version": "0.1.0", "vm_name": "web_4", "redacted": false, "documents": [
       {"time": 1667203200.123, "headers": {"Date": "…"}, "refused": "", "body": "{…}"}, …]}
 
-``refused`` says why the exporter could not read a document. A body that is not UTF-8 is ``body_base64`` instead.
+``refused`` is the reason why the exporter could not read a document. A body that is not UTF-8 is in ``body_base64``.
 """
 
 import base64
@@ -27,9 +27,9 @@ class RecordedDocument:
     Attributes:
         time: when it came, Unix seconds by the VM's clock.
         body: the bytes of the answer.
-        headers: those of the answer that say something about it.
+        headers: the headers of the answer that are kept.
         refused: why it could not be read, in whole or in part; ``""`` when it could.
-        vm_name: the VM's name as far as it was known then.
+        vm_name: the VM's name, ``""`` if it was unknown then.
     """
 
     time: float
@@ -41,7 +41,7 @@ class RecordedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Documents in the order in which they came; ``vm_name`` is ``""`` when it was never known."""
+    """Documents in the order of their arrival."""
 
     documents: tuple[RecordedDocument, ...]
     version: str = ""
@@ -49,7 +49,7 @@ class Recording:
 
     @property
     def vm_name(self) -> str:
-        """The VM's name as it was last known."""
+        """The last known name of the VM; ``""`` if it was never known."""
         return next((each.vm_name for each in reversed(self.documents) if each.vm_name), "")
 
 
@@ -79,7 +79,7 @@ def parse(text: str, source: str) -> Recording:
     """Return the recording in ``text``; ``source`` names it in error messages.
 
     Raises:
-        UsageError: it is no recording, or has no document.
+        UsageError: it is not a recording, or has no document.
     """
     try:
         content = json.loads(text)

@@ -1,7 +1,7 @@
-"""Replace names, ids and free text of a recording by stand-ins: the same stand-in for the same text everywhere. Pure.
+"""Replaces names, ids and free text of a recording by placeholders, the same text always by the same one. Pure.
 
-What is kept is what the life of an event depends on: times, statuses, types, sources, durations, incarnations, and how
-many VMs and events there are. A body that cannot be parsed is replaced as a whole.
+Values that the life of an event depends on are kept: times, statuses, types, sources, durations, incarnations, and the
+number of VMs and events. A body that cannot be parsed is replaced as a whole.
 """
 
 import json
@@ -17,7 +17,7 @@ LEFT: Final = (
     "times (NotBefore, Date, when documents came), EventType, EventStatus, EventSource, ResourceType, "
     "DurationInSeconds, DocumentIncarnation, names of fields, the number of VMs and events"
 )
-"""What a redacted recording still says."""
+"""The data that a redacted recording still contains, for people."""
 
 _KEPT_HEADERS: Final = frozenset({"date", "content-type"})
 _WORD: Final = re.compile(r"[A-Za-z]{1,24}")  # of an event type that nobody has seen yet; a longer text may be a name
@@ -42,14 +42,14 @@ _NUMBER: Final = re.compile(r"-?\d{1,9}")
 
 
 def redact(recording: Recording) -> Recording:
-    """Return ``recording`` with stand-ins."""
+    """Return ``recording`` with all names, ids and texts replaced."""
     stand_ins = _StandIns()
     documents = tuple(stand_ins.document(each) for each in recording.documents)
     return Recording(documents, recording.version, redacted=True)
 
 
 class _StandIns:
-    """What stands for what, over a whole recording."""
+    """The placeholders of one recording."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -58,7 +58,7 @@ class _StandIns:
         self._keys: dict[str, str] = {}
 
     def document(self, document: RecordedDocument) -> RecordedDocument:
-        """Return ``document`` with stand-ins."""
+        """Return ``document`` with all names, ids and texts replaced."""
         headers = {name: value for name, value in document.headers.items() if name.lower() in _KEPT_HEADERS}
         return RecordedDocument(
             document.time,
@@ -111,7 +111,7 @@ class _StandIns:
         return self._ids.setdefault(text.upper(), f"00000000-0000-4000-8000-{number:012X}")
 
     def _name(self, text: str) -> str:
-        """A VM's name; it keeps the underscore that an old api-version puts in front."""
+        """Replace a VM's name; keep the underscore that api-version 2017-03-01 puts in front."""
         name = self._names.setdefault(comparable_name(text), f"vm{len(self._names) + 1}")
         return f"_{name}" if text.startswith("_") else name
 

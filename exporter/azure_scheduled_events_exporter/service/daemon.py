@@ -1,6 +1,6 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and handles signals. One thread polls, one asks for this VM's name until it is known, one
+The main thread serves HTTP and handles signals. One thread polls, one requests this VM's name until it is known, one
 delivers spans, and one for each Alertmanager pushes alerts. They share only the snapshot that the poller publishes.
 """
 
@@ -52,7 +52,7 @@ NOT_ON_AZURE = (
     "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that of "
     "'azure-scheduled-events-exporter simulate'"
 )
-"""What to do when the metadata service cannot be reached at all."""
+"""The hint if the metadata service cannot be reached."""
 
 _STOP_SECONDS = 1.5
 _FINAL_DELIVERY_SECONDS = 1.2  # limit for a collector that hangs; the whole shutdown takes less than 2 s
@@ -109,7 +109,7 @@ class Exporter:
             self._threads.append(thread)
 
     def stop(self) -> None:
-        """End all threads in less than 2 s, whatever they wait for."""
+        """End all threads in less than 2 s, including those that wait."""
         self._ending.set()
         self._polling_client.stop()
         self._identity_client.stop()
@@ -154,7 +154,7 @@ class Exporter:
 
     def _trace(self) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
-        self._name_asked.wait(_IDENTITY_HEAD_START)  # spans of the time before a restart belong to this VM too
+        self._name_asked.wait(_IDENTITY_HEAD_START)  # spans from before a restart belong to this VM too
         while self._delivery is not None:
             try:
                 self._delivery.run()
@@ -165,7 +165,7 @@ class Exporter:
             return
 
     def identify(self) -> str:
-        """Ask IMDS once which VM this is. Return why that failed, or ``""``.
+        """Request this VM's identity from IMDS once. Return why that failed, or ``""``.
 
         Raises:
             Stopped: the process is to end.
@@ -226,7 +226,7 @@ def run(
 
 
 def found(config: Config, log: logging.Logger) -> Config:
-    """Return ``config`` with the address of the metadata service, asking DHCP for it if the user wants that.
+    """Return ``config`` with the address of the metadata service, discovered by DHCP if configured.
 
     Raises:
         ExporterError: it cannot be discovered.
@@ -296,8 +296,8 @@ def _access(config: Config, log: logging.Logger) -> AccessControl | None:
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
-    """Call ``end`` on the loop when the process is asked to end."""
-    for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one is Windows' way to end a service
+    """Call ``end`` on the loop after a signal that ends the process."""
+    for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one ends a service on Windows
         number = getattr(signal, name, None)
         if number is None:
             continue

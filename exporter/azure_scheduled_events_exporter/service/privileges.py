@@ -54,12 +54,12 @@ def account(name: str) -> tuple[int, int]:
 
 
 def give_up(user: str, port: int, journal: Path | None) -> str:
-    """Give up root, if this process has it, and return what was done for the log; ``""`` if it has none.
+    """Give up root; return a message for the log, or ``""`` if this process is not root.
 
     Args:
         user: the account to become; ``""`` to stay uid 0 without most capabilities.
         port: where the process will listen.
-        journal: the journal's file or folder, handed over to ``user``; None if it has none.
+        journal: the journal's file or folder, whose owner becomes ``user``; None if there is none.
 
     Raises:
         UsageError: there is no such user, or this process may not become it.
@@ -76,7 +76,7 @@ def give_up(user: str, port: int, journal: Path | None) -> str:
         _become(*account(user), binding, journal)
     except OSError as error:
         raise ExporterError(f"root could not be given up: {error.strerror or error} (--process.user)") from None
-    for program in (os.__file__, str(exporter.__file__)):  # parts of both are loaded when they are needed
+    for program in (os.__file__, str(exporter.__file__)):  # parts of both are loaded later
         if not os.access(program, os.R_OK):
             folder = Path(program).parent
             raise ExporterError(f"'{user}' cannot read the program in {folder}: install it where every user can")
@@ -104,15 +104,15 @@ def _drop_capabilities(kept: int) -> str:
     if sys.platform != "linux":
         return "kept"
     try:
-        _prctl(_PR_SET_NO_NEW_PRIVS)  # else a program that it starts could regain them
+        _prctl(_PR_SET_NO_NEW_PRIVS)  # otherwise a child process could regain them
         _reduce_capabilities(kept)
-    except OSError:  # a sandbox or container forbids it, and has dropped them already
+    except OSError:  # a sandbox or container forbids this and has already dropped them
         return "kept"
     return "kept, without most of its capabilities: --process.user gives it up"
 
 
 def _hand_over(journal: Path, uid: int, gid: int) -> None:
-    """Make the user the owner of the journal: of the folder if it is named after us, and of files that root created."""
+    """Make the user the owner of the journal: of the folder if it has the exporter's name, and of files of root."""
     if sys.platform == "win32":
         return
     file = file_path(journal)
@@ -138,7 +138,7 @@ def _prctl(option: int) -> None:
 
 
 def _reduce_capabilities(kept: int) -> None:
-    """Drop all capabilities except those in ``kept``, a bit for each; child processes inherit none."""
+    """Drop all capabilities except the bits in ``kept``; child processes inherit none."""
     import ctypes  # noqa: PLC0415 - 0.4 MiB, for root only
 
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)

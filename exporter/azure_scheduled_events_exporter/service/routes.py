@@ -1,4 +1,4 @@
-"""Which path of the exporter's HTTP server shows what. Every handler reads the snapshot and nothing else."""
+"""Defines the paths of the exporter's HTTP server. A handler reads only the snapshot."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.web.events_api import events_json
 from azure_scheduled_events_exporter.web.status_page import page, page_headers
 
 OPEN_PATHS = ("/-/healthy", "/-/ready")
-"""Answered without a password: probes have none, and the answers say only whether IMDS is read."""
+"""Paths without a password: probes have none, and the answers show only whether IMDS is read."""
 
 _RENDERED_SECONDS = 1.0  # how old a page or JSON may be
 _HTML = "text/html; charset=utf-8"
@@ -19,7 +19,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 
 class _Rendered:
-    """A handler that renders at most once a second, however many clients ask and however often the snapshot changes."""
+    """A handler that renders at most once a second, for any number of clients and changes of the snapshot."""
 
     def __init__(self, read: Callable[[], Snapshot], render: Callable[[Snapshot, float], Response]) -> None:
         self._read = read
@@ -38,7 +38,7 @@ class _Rendered:
 def routes(
     read: Callable[[], Snapshot], telemetry_path: str, scraped: Callable[[Request], None] = lambda _: None
 ) -> Mapping[str, Handler]:
-    """Return the handler of each path; ``read`` returns the newest snapshot, ``scraped`` is told of every scrape."""
+    """Return the handler of each path; ``read`` returns the newest snapshot, ``scraped`` is called at every scrape."""
     exposition = Exposition(read, time.time)
     headers_of_page = page_headers()
 

@@ -55,11 +55,12 @@ class ServiceManager:
 async def keep_notifying(
     manager: ServiceManager, overdue_seconds: Callable[[], float], status_line: Callable[[], str]
 ) -> None:
-    """Send READY=1, then status and watchdog messages until cancelled. Call it when the port answers.
+    """Send READY=1, then status and watchdog messages until cancelled. Call it once the port answers requests.
 
     Args:
         manager: the receiver.
-        overdue_seconds: by how many seconds the poll loop exceeds every wait it announced; at most 0 when healthy.
+        overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits; at most 0 if it is
+            healthy.
         status_line: returns the status that ``systemctl status`` shows.
 
     With a watchdog, WATCHDOG=1 is sent while this loop runs and polls are overdue by less than half of
@@ -90,7 +91,7 @@ def _text_of(status_line: Callable[[], str]) -> str:
 
 
 def _address(text: str) -> str | None:
-    """The socket's address: a path, or ``@name`` in the abstract namespace; None for anything else."""
+    """Return the socket's address: a path, or ``@name`` in the abstract namespace; None for any other form."""
     if sys.platform == "win32" or text[:1] not in {"/", "@"}:
         return None
     return f"\0{text[1:]}" if text.startswith("@") else text
@@ -98,7 +99,7 @@ def _address(text: str) -> str | None:
 
 def _watchdog(environment: Mapping[str, str]) -> float | None:
     if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None  # it watches another process
+        return None  # the watchdog is meant for another process
     microseconds = environment.get("WATCHDOG_USEC", "")
     is_number = microseconds.isascii() and microseconds.isdigit()
     return int(microseconds) / 1e6 if is_number and int(microseconds) else None

@@ -1,6 +1,6 @@
 """The current events of the status page as cards, those of this VM first.
 
-Pure; reads lives and must not know the rest of the page.
+Pure; reads lifecycles and must not depend on the rest of the page.
 """
 
 import re
@@ -16,7 +16,7 @@ from .html import Markup, joined, tag
 from .wording import APPROVERS, SOURCES, clipped, foreign, impact, kind, left, meaning, moment, since, standing
 
 CARDS = 20
-"""How many events are shown as cards: a VM has a few, and a document of thousands must not slow down the page."""
+"""Maximum number of cards: a VM has a few events, and a document of thousands must not slow down the page."""
 
 _NAMES = 10
 _OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
@@ -41,7 +41,7 @@ def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
 def cards(
     lives: Iterable[Lifecycle], statuses: Mapping[str, ApprovalStatus], vm_name: str | None, now: float
 ) -> Markup:
-    """Return the events as cards; ``statuses`` says why each is not approved, by EventId."""
+    """Return the events as cards; ``statuses`` has the reasons why events are not approved, by EventId."""
     ordered = in_order(lives)
     beyond = len(ordered) - CARDS
     more = tag("p", f"{beyond} more events are not shown; see the events as JSON.") if beyond > 0 else None

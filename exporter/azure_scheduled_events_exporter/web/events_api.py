@@ -43,7 +43,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
 
 
 def _approval(status: ApprovalStatus | None) -> dict[str, str | None]:
-    """Why an event is not approved yet, and when the policy approves it."""
+    """Return why an event is not approved yet, and when the policy approves it."""
     if status is None:
         return {"approval": None, "approval_due": None}
     return {"approval": status.reason, "approval_due": None if status.due is None else iso_time(status.due)}

@@ -1,6 +1,6 @@
 """The history of the status page: recent and current events, each as a bar of its phases.
 
-Pure; reads lives and must not know the rest of the page.
+Pure; reads lifecycles and must not depend on the rest of the page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,7 +77,7 @@ def _until(life: Lifecycle, at: Timestamp | None, now: float) -> float:
 
 
 def _bar(life: Lifecycle, now: float) -> Markup:
-    """Return the phases side by side. The text below says the same, so screen readers skip the bar.
+    """Return the phases side by side. The text below has the same content, so screen readers skip the bar.
 
     Sizes are SVG attributes, because the page's security policy forbids style attributes.
     """

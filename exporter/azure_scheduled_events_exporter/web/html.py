@@ -1,6 +1,6 @@
 """Builds HTML from elements. Plain text is always escaped, so no text can become markup.
 
-Must not know the content of a page.
+Must not depend on the content of a page.
 """
 
 import html
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Markup:
-    """Text that is already HTML; only :func:`tag` and this project's constants create it."""
+    """Text that is already HTML. Only :func:`tag` and constants of this project may create it."""
 
     text: str
 
@@ -18,7 +18,7 @@ Child = Markup | str | None
 
 
 def tag(name: str, *children: Child, **attributes: str | float | bool | None) -> Markup:
-    """Return the element ``name``; ``class_`` stands for ``class``, ``data_now`` for ``data-now``.
+    """Return the element ``name``; ``class_`` becomes ``class``, ``data_now`` becomes ``data-now``.
 
     Children that are None are left out, as are attributes that are None or False. True gives an attribute without a
     value.

@@ -1,6 +1,6 @@
-"""The state of the exporter in the one line that ``systemctl status`` shows. Pure.
+"""Writes the line that ``systemctl status`` shows. Pure.
 
-It contains times, not ages: it is not renewed while nothing changes.
+It contains times, not ages, because it is not updated while nothing changes.
 """
 
 from azure_scheduled_events_exporter.core.document import Scope

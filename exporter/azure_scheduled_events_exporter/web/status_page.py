@@ -22,7 +22,7 @@ from .wording import kind, moment, since, standing
 
 NAME = "azure-scheduled-events-exporter"
 LATE_SECONDS = 15.0
-"""How much older than two polls the last answer may be before it counts as outdated."""
+"""The last answer is outdated if it is older than two poll intervals plus this."""
 
 _REFRESH_SECONDS = 5  # without JavaScript
 
@@ -138,7 +138,7 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
 
 
 def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
-    """Return whether IMDS answers, on which everything else depends."""
+    """Return the section that shows whether IMDS answers."""
     polls = snapshot.polls
     last = polls.last_success
     if seen and last is not None:
@@ -253,7 +253,7 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
 
 
 def _news(snapshot: Snapshot, *, seen: bool) -> str:
-    """Return what screen readers announce when it changes; it contains no times."""
+    """Return the text that screen readers announce when it changes; it contains no times."""
     first = _first(snapshot)
     sight = "IMDS answers." if seen else "IMDS gives no valid answer; the page shows what was last known."
     if first is None:

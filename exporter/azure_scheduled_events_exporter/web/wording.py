@@ -1,4 +1,4 @@
-"""Events and durations in words for the person on the VM.
+"""Converts events and durations to text for the status page.
 
 Pure. The script of the page (``status.js``) writes durations in the same way.
 """
@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.core.timestamp import iso_time
 from .html import Markup, tag
 
 LONGEST_TEXT = 500
-"""Characters of a text from IMDS that are shown; ``/api/v1/events`` has all of it."""
+"""Maximum number of characters shown of a text from IMDS; ``/api/v1/events`` has the whole text."""
 
 _MINUTE = 60.0
 _NOISE = PAUSE_BOUNDS[0]
@@ -118,7 +118,7 @@ def foreign(text: str) -> Markup:
 
 
 def moment(seconds: float) -> Markup:
-    """Return a time (seconds since the epoch) for people and programs."""
+    """Return a time (seconds since the epoch) as an HTML ``time`` element."""
     written = iso_time(seconds)
     return tag("time", written.replace("T", " ").replace("Z", " UTC"), datetime=written)
 

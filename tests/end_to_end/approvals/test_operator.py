@@ -172,8 +172,8 @@ def test_nothing_is_sent(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ((), "approve: name events by their EventId, or say --all-mine"),
-        (("id", "--all-mine"), "approve: name events by their EventId, or say --all-mine"),
+        ((), "approve: give EventIds, or --all-mine"),
+        (("id", "--all-mine"), "approve: give EventIds, or --all-mine"),
         (
             ("id", "--journal.path", "memory"),
             "--journal.path: 'memory' cannot be shared: name the journal of the running exporter",

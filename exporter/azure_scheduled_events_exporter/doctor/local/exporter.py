@@ -1,4 +1,4 @@
-"""Checks of the exporter that runs here: who serves the port, with which TLS, and what it says of itself."""
+"""Checks the exporter that runs here: which program serves the port, with which TLS, and what it reports."""
 
 import ssl
 import sys
@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter.times import format_duration
 _PREFIX: Final = "azure_scheduled_events_"
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
 _EXPIRES_SOON: Final = 7 * 86400.0
-_LOOKS: Final = 3  # at the exporter's events, until they agree with the document
+_LOOKS: Final = 3  # to compare the exporter's events with the document, until they agree
 _LISTENING: Final = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
@@ -42,7 +42,7 @@ def url_of(config: Config) -> str:
 
 
 def examine(subject: Subject, api: Api) -> Findings:
-    """Yield what is found about the exporter at ``api``."""
+    """Yield the findings about the exporter at ``api``."""
     parts = urlsplit(api.shown)
     served = _served(api, parts.port or 0)
     yield served
@@ -66,7 +66,7 @@ def examine(subject: Subject, api: Api) -> Findings:
 
 def _served(api: Api, port: int) -> Finding:
     try:
-        # A server that asks for passwords, or for client certificates, answers this path all the same, or says why not.
+        # This path needs no password. A server that requires client certificates answers with the reason.
         answer = api.get("/-/healthy")
     except NoAnswerError as error:
         who = listener(port)
@@ -136,7 +136,7 @@ def _polls(state: Mapping[str, Any]) -> Finding:
 
 
 def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Finding:
-    """Compare what the running exporter shows of its settings with those that it would start with now."""
+    """Compare the settings that the running exporter shows with those that it would start with now."""
     different = []
     interval = next((value for _, value in metrics.get("poll_interval_seconds", ())), config.poll_interval)
     if abs(interval - config.poll_interval) > 1e-6:  # noqa: PLR2004 - of floats
@@ -192,7 +192,7 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
 
 
 def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Finding:
-    """Tell of spans and pushed alerts that the exporter could not deliver."""
+    """Report spans and pushed alerts that the exporter could not deliver."""
     failed = sum(value for labels, value in metrics.get("spans_total", ()) if labels.get("outcome") == "failed")
     if any(value == 0 for _, value in metrics.get("alertmanager_up", ())):
         return wrong(
@@ -212,7 +212,7 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Fi
 
 
 def _certificate(subject: Subject, host: str, port: int) -> Findings:
-    """Compare the certificate that is served with the configured one, and tell when it ends."""
+    """Compare the served certificate with the configured one, and report when it expires."""
     if subject.config.web_config_file is None:
         return
     from azure_scheduled_events_exporter.http_server.tls import server_tls  # noqa: PLC0415 - who serves in plain does not load it
@@ -225,7 +225,7 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
         ends = server_tls(settings).ends
         text = settings.certificate.text or (settings.certificate.path or Path()).read_text("ascii", "replace")
     except (ExporterError, OSError):
-        return  # told with the web configuration
+        return  # reported with the web configuration
     with suppress(OSError):
         served = within(5.0, lambda: ssl.get_server_certificate((host, port)))
         if "".join(served.split()) not in "".join(text.split()):
@@ -251,7 +251,7 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
 def listener(port: int) -> str:
     """Return the program that listens on TCP ``port`` of this machine, as ``name (process N)``; ``""`` if unknown.
 
-    Linux tells it of one's own processes, and root of all.
+    On Linux, users see their own processes, and root sees all.
     """
     inodes = set(_listening(port))
     if not inodes:

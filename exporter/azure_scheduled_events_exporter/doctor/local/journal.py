@@ -1,4 +1,4 @@
-"""Checks of the journal: kept at all, readable, on a disk that survives a reboot, with room, and delivered.
+"""Checks the journal: on a disk that survives a reboot, with free space, readable, and without undelivered spans.
 
 Opens the journal read-only, so it never creates, migrates or repairs one.
 """
@@ -42,7 +42,7 @@ class Mount:
 
 
 def examine(subject: Subject) -> Findings:
-    """Yield what is found about the journal."""
+    """Yield the findings about the journal."""
     if subject.config.journal_path == MEMORY:
         yield warning(
             "journal-kept",
@@ -63,7 +63,7 @@ def examine(subject: Subject) -> Findings:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
+    """Return the folder, or its nearest existing parent."""
     return next(each for each in (folder, *folder.parents) if each.exists())
 
 
@@ -76,7 +76,7 @@ def _disk(folder: Path, path: Path) -> Finding:
 
 
 def judge_disk(path: Path, mount: Mount | None, *, temporary: bool) -> Finding:
-    """Return whether what is at ``path`` survives a reboot and a redeploy, by the mount that it is on."""
+    """Return whether the file at ``path`` survives a reboot and a redeploy, by its mount."""
     hint = "Set --journal.path to a folder on the OS disk or a data disk."
     if temporary:
         where = f" ({mount.point})" if mount else ""
@@ -111,7 +111,7 @@ def mounts(mountinfo: str) -> list[Mount]:
 
 
 def mount_of(folder: Path, mounted: Iterable[Mount]) -> Mount | None:
-    """Return the mount that ``folder`` is on: of those above it the deepest, of several there the last."""
+    """Return the mount of ``folder``: the deepest mount point above it, and of several mounts there the last."""
     above = [mount for mount in mounted if folder.is_relative_to(mount.point)]
     return max(reversed(above), key=lambda mount: len(mount.point.parts), default=None)
 
@@ -143,12 +143,12 @@ def _readable(path: Path) -> Finding:
 
 
 def _open(path: Path) -> Store:
-    """The journal; SQLite's own files beside it are there only while an exporter writes, or after a kill."""
+    """Open the journal; SQLite's own files beside it exist only while an exporter writes, or after a kill."""
     return read_only(path, immutable=not Path(f"{path}-wal").exists())
 
 
 def _writable(path: Path, folder: Path) -> Finding:
-    """Judge by permissions; what the running exporter itself says of its journal is checked with the exporter."""
+    """Check permissions; the running exporter's own state of its journal is checked with the exporter."""
     if sys.platform != "win32" and os.geteuid() == 0:
         owner = path.stat().st_uid
         return ok("journal-writable", f"Root and user {owner} can write the journal.")

@@ -1,4 +1,4 @@
-"""Checks of this machine: what the exporter is configured to do, and what of the environment stands in its way."""
+"""Checks this machine: the exporter's configuration, its user, and environment variables that interfere."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.service.privileges import account
 
 
 def examine(subject: Subject) -> Findings:
-    """Yield what is found about configuration, user and environment."""
+    """Yield the findings about configuration, user and environment."""
     read = f", with the environment of {', '.join(subject.files)}" if subject.files else ""
     yield ok("settings", f"Version {__version__}; the settings are valid{read}.")
     for check in (_unknown_variables, _user, _web_config, _proxy):

@@ -1,4 +1,4 @@
-"""Checks of the metadata service: reachable, Scheduled Events enabled, this VM known, clocks in agreement.
+"""Checks the metadata service: reachable, Scheduled Events enabled, this VM's name known, clocks in agreement.
 
 Every request goes to ``--imds.endpoint``, without a proxy, and at most one in 1.1 s: with the four of a running
 exporter they stay within the five a second that Azure allows a VM.
@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.times import format_duration
 
 _FIRST_ANSWER: Final = 130.0
-"""Seconds that the first request of a VM may take: it enables Scheduled Events."""
+"""Time limit of the first request of a VM in seconds: it enables Scheduled Events."""
 
 _SLOW: Final = 1.0  # seconds; a healthy answer takes some 6 ms
 _CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
@@ -58,7 +58,7 @@ class _Wire:
 
 
 def examine(subject: Subject) -> Findings:
-    """Yield what is found about the metadata service; ``subject`` learns this VM's name and the current events."""
+    """Yield the findings about the metadata service; sets this VM's name and the current events in ``subject``."""
     wire = _Wire(subject.config.imds_endpoint)
     try:
         begun = time.time()
@@ -87,7 +87,7 @@ def _unreachable(endpoint: str, why: str) -> Finding:
 
 
 def _reachable(endpoint: str, answer: Answer) -> Finding:
-    """Judge what every path of the service has in common; other statuses are judged where they matter."""
+    """Check the statuses that mean the same for every path of the service."""
     page = "runbooks/AzureScheduledEventImdsUnreachable.md"
     if answer.status == HTTPStatus.FORBIDDEN:
         return wrong(
@@ -166,7 +166,7 @@ def _api_version(subject: Subject) -> Finding:
     hidden = [f"{event_type} events" for event_type in hidden_by(version)]
     hidden = [what for since, what in _HIDES if version < since] + hidden
     if not hidden:
-        return ok("api-version", f"Api-version {version} shows all that Azure tells.")
+        return ok("api-version", f"Api-version {version} shows everything that Azure reports.")
     return warning(
         "api-version",
         f"Api-version {version} hides {', '.join(hidden)}.",
@@ -244,7 +244,7 @@ def _document(document: Document) -> Finding:
 
 
 def _resources(subject: Subject, document: Document) -> Finding:
-    """Tell whether an event names this VM, and whether it does so by another name than the exporter's."""
+    """Check whether an event names this VM, and whether with another name than the exporter's."""
     name = comparable_name(subject.vm_name)
     named = {comparable_name(each): each for event in document.events for each in event.resources}
     host = comparable_name(subject.instance.host_name) if subject.instance else ""

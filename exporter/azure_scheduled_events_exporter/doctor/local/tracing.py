@@ -13,7 +13,7 @@ _TIMEOUT: Final = 10.0
 
 
 def examine(subject: Subject) -> Findings:
-    """Yield whether the collector accepts spans."""
+    """Yield the findings about tracing: whether the collector accepts an export."""
     endpoint, environment = subject.config.otlp_endpoint, subject.environment
     try:
         if not is_on(endpoint, environment):

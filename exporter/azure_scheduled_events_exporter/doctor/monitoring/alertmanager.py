@@ -1,4 +1,4 @@
-"""Checks of an Alertmanager: where would our alerts go, and does anything keep them silent?
+"""Checks where an Alertmanager sends the exporter's alerts, and whether something mutes them.
 
 Nothing is sent: the routing tree is read from the status, and evaluated here for every alert that this version ships.
 """
@@ -27,7 +27,7 @@ _PAGES: Final = "critical"
 
 
 def examine(subject: Subject, api: Api) -> Findings:
-    """Yield what is found about the Alertmanager at ``api``."""
+    """Yield the findings about the Alertmanager at ``api``."""
     try:
         status = api.data("/api/v2/status")
         config = yaml.safe_load(status["config"]["original"])
@@ -151,7 +151,7 @@ def _muted(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
 
 
 def _inhibitions(inhibitions: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
-    """Look for what keeps a warning silent beside the page of the same event, and for what hides all pages."""
+    """Check that inhibitions mute the warnings of an event that pages, and that none mutes all pages."""
     ours = [rule for rule in inhibitions if "event_id" in (rule.get("equal") or ())]
     event = {
         "event_id": "1",

@@ -1,4 +1,4 @@
-"""Checks of a Grafana: are our dashboards there, of this version, with a data source that works?
+"""Checks that a Grafana has the dashboards of this version, and a data source that works.
 
 Sources: https://grafana.com/docs/grafana/latest/developers/http_api/ (other, dashboard, data_source).
 """
@@ -17,7 +17,7 @@ _PAGE: Final = "dashboards.md"
 
 
 def examine(api: Api) -> Findings:
-    """Yield what is found about the Grafana at ``api``."""
+    """Yield the findings about the Grafana at ``api``."""
     try:
         version = api.data("/api/health")["version"]
         yield ok("grafana-reachable", f"Grafana {version} answers at {api.shown}.")

@@ -1,7 +1,7 @@
-"""Checks of a Prometheus: does it scrape this exporter, and does it evaluate our rules?
+"""Checks whether a Prometheus scrapes this exporter, and whether it evaluates the rules.
 
-A store that only answers Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, has no targets of its own: there
-the newest samples of this exporter are examined instead.
+A store that only implements Prometheus' API, such as VictoriaMetrics, Mimir or Thanos, has no targets of its own. Then
+the newest samples of this exporter are checked instead.
 """
 
 import json
@@ -29,7 +29,7 @@ _LATE: Final = 3.0  # scrapes that may be missing
 
 
 def examine(subject: Subject, api: Api) -> Findings:
-    """Yield what is found about the Prometheus at ``api``."""
+    """Yield the findings about the Prometheus at ``api``."""
     try:
         version = api.data("/api/v1/status/buildinfo")["data"].get("version")
     except (ExporterError, AttributeError, KeyError, TypeError) as error:
@@ -92,7 +92,7 @@ def _target(subject: Subject, api: Api) -> Findings:
 
 
 def _target_labels(labels: Mapping[str, str]) -> Finding:
-    """Without honor_labels, a label of the target wins, and Prometheus renames that of the metric to exported_NAME."""
+    """Check for conflicting labels: without honor_labels, Prometheus renames that of the metric to exported_NAME."""
     own = {name for spec in SPECS.values() for name in spec.labels}
     clashing = sorted(own & labels.keys())
     if not clashing:
@@ -125,7 +125,7 @@ def _targets(
     named = [each for each in active if (each["labels"].get("job", ""), each["labels"].get("instance", "")) in series]
     if named:
         return named
-    # A target that was never scraped has no metrics: its address is all that there is.
+    # A target that was never scraped has no metrics, only an address.
     hosts = {urlsplit(subject.exporter_url).hostname, subject.vm_name.lower()}
     if subject.instance:
         hosts.add(subject.instance.host_name.lower())
@@ -133,7 +133,7 @@ def _targets(
 
 
 def _stored(api: Api, job: str, instance: str) -> Findings:
-    """Examine what another program has scraped and stored of this exporter."""
+    """Check the samples of this exporter that another program has scraped and stored."""
     selector = f"up{{job={json.dumps(job)},instance={json.dumps(instance)}}}[5m]"
     found = api.data("/api/v1/query", query=selector)["data"]["result"]
     samples = [(float(at), float(value)) for series in found for at, value in series["values"]]
@@ -192,7 +192,7 @@ def _recent(age: float, interval: float) -> Findings:
 
 
 def _moment(text: str) -> float:
-    """Seconds since the epoch of Go's RFC 3339 with nanoseconds."""
+    """Return the seconds since the epoch of a time in Go's RFC 3339 with nanoseconds."""
     return datetime.fromisoformat(text).timestamp()
 
 
@@ -260,7 +260,7 @@ def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:
         return wrong(
             "rules-health",
             f"{len(failing)} rules fail, such as {failing[0]['name']}: {failing[0].get('lastError', '')}.",
-            "Correct what the error names; series that stand twice come from a target that is scraped twice.",
+            "Correct the cause in the error; duplicate series come from a target that is scraped twice.",
             _SET_UP,
         )
     waiting = sum(rule.get("health") != "ok" for rule in every)
@@ -284,7 +284,7 @@ def _history(shipped: ShippedRules, api: Api) -> Finding:
     time_kept = kept.split(" or ")[0]
     try:
         seconds = parse_duration(time_kept)
-    except ValueError:  # bounded by size alone, or not told
+    except ValueError:  # limited only by size, or not reported
         return ok("rules-history", f"Rules look back {needed}; Prometheus keeps samples by size ({kept or 'unknown'}).")
     if seconds < shipped.window:
         return wrong(

@@ -1,4 +1,4 @@
-"""Where an Alertmanager would send an alert: its routing tree, matchers, inhibitions and silences. Pure.
+"""Evaluates where an Alertmanager sends an alert: its routing tree, matchers, inhibitions and silences. Pure.
 
 Source: https://prometheus.io/docs/alerting/latest/configuration/#route and pkg/labels/parse.go of Alertmanager.
 """
@@ -35,7 +35,7 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A node of the tree that takes an alert, with what it has inherited."""
+    """A node of the tree that matches an alert, with the settings that it inherits."""
 
     receiver: str
     group_by: tuple[str, ...]
@@ -44,7 +44,7 @@ class Route:
 
 
 def routes(tree: Mapping[str, Any], labels: Labels) -> list[Route]:
-    """Return every route that takes an alert with ``labels``, in order."""
+    """Return every route that matches an alert with ``labels``, in order."""
     return list(_walk(tree, labels, Route("", (), "30s", ())))
 
 
@@ -114,6 +114,6 @@ def inhibits(rule: Mapping[str, Any], source: Labels, target: Labels) -> bool:
 
 
 def integrations(receivers: Sequence[Mapping[str, Any]], name: str) -> list[str]:
-    """Return what the receiver ``name`` notifies by, such as ``webhook``; empty when it notifies nobody."""
+    """Return the integrations of the receiver ``name``, such as ``webhook``; empty if it notifies nobody."""
     found: Mapping[str, Any] = next((each for each in receivers if each.get("name") == name), {})
     return [key.removesuffix("_configs") for key, value in found.items() if key.endswith("_configs") and value]

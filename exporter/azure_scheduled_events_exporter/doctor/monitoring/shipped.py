@@ -1,4 +1,4 @@
-"""What this version ships for the chain: rules and dashboards, reduced to what can be compared with a running system.
+"""The shipped rules and dashboards, reduced to the parts that can be compared with a running system.
 
 Thresholds, severities, addresses and kept labels are settings, so numbers, quoted text and lists of labels are left out
 of a comparison.
@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.times import parse_duration
 
 GROUPS: Final = "azure-scheduled-events"
-"""What the names of our rule groups begin with."""
+"""The common prefix of the names of the shipped rule groups."""
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'")
 _NUMBER = re.compile(r"(?<![\w:])[\d.]+(?:e[+-]?\d+|ms|[smhdwy]|\d)*")
@@ -75,7 +75,7 @@ def _rule(group: str, rule: Mapping[str, Any]) -> ShippedRule:
 
 
 def shape(expression: str) -> str:
-    """Return a PromQL expression without what users change, and without what Prometheus writes in another way."""
+    """Return a PromQL expression without the parts that users change or that Prometheus formats differently."""
     text = _LABELS.sub(r"\1", _NUMBER.sub("N", _TEXT.sub("T", expression)))
     text = _MATCHERS.sub(lambda found: "{" + ",".join(sorted(re.split(r"\s*,\s*", found[1].strip()))) + "}", text)
     return re.sub(r"[\s()]", "", text)
