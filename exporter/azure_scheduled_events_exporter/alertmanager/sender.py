@@ -68,13 +68,15 @@ class AlertmanagerClient:
         url: its base address.
         http_config: the file that says how to authenticate and whom to trust; read before every request, since secrets
             are renewed.
+        timeout: seconds for a whole exchange.
     """
 
-    def __init__(self, url: str, http_config: str | None) -> None:
+    def __init__(self, url: str, http_config: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url.rstrip("/"))
         self.shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self._url = url.rstrip("/") + _PATH
         self._http_config = http_config
+        self._timeout = timeout
         self._config: HttpConfig | None = None
         self._adapter = CutOffAdapter()
         self._session = _session(self._adapter)
@@ -102,23 +104,26 @@ class AlertmanagerClient:
     def _exchange(
         self, method: str, body: bytes | None = None, params: Sequence[tuple[str, str]] = ()
     ) -> tuple[PushResult, bytes]:
-        deadline = Deadline(TIMEOUT_SECONDS, self._adapter.cut_off)
+        deadline = Deadline(self._timeout, self._adapter.cut_off)
+        result, content = PushResult(PushOutcome.ERROR), b""
         try:
             self._authenticate()
             with deadline, self._send(method, body, params) as response:
                 content = response.raw.read(_LARGEST_ANSWER, decode_content=True)
-                return _judge(response, content), content
+                result = _judge(response, content)
         except ExporterError as error:
-            return PushResult(PushOutcome.ERROR, str(error)), b""
+            result = PushResult(PushOutcome.ERROR, str(error))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            reason = f"no whole answer within {TIMEOUT_SECONDS:g} s" if deadline.passed else _reason(error)
-            return PushResult(PushOutcome.ERROR, reason), b""
+            result = PushResult(PushOutcome.ERROR, _reason(error))
+        if deadline.passed:  # also where the libraries take a connection that was cut off for a whole answer
+            return PushResult(PushOutcome.ERROR, f"no whole answer within {self._timeout:g} s"), b""
+        return result, content
 
     def _send(self, method: str, body: bytes | None, params: Sequence[tuple[str, str]]) -> requests.Response:
         if self._stopped:
             raise ConnectionAbortedError("the exporter is ending")
         return self._session.request(
-            method, self._url, params=params, data=body, timeout=TIMEOUT_SECONDS, stream=True, allow_redirects=False
+            method, self._url, params=params, data=body, timeout=self._timeout, stream=True, allow_redirects=False
         )
 
     def _authenticate(self) -> None:

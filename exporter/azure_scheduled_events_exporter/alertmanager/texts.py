@@ -58,7 +58,7 @@ def _time(life: Lifecycle, now: float) -> str:
         return "It has started."
     if life.not_before is None:
         return "It may start at any moment, or has started."
-    left = life.not_before - now
+    left = round(life.not_before) - now  # the rules' query takes whole seconds
     remaining = f" (in {humanize_duration(left)})" if left > 0 else ""
     return f"It starts at {humanize_timestamp(life.not_before)} UTC{remaining}, or earlier if approved."
 

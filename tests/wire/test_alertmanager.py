@@ -1,0 +1,205 @@
+"""What the client of Alertmanager makes of every kind of answer, and that no Alertmanager holds up the exporter."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
+from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
+from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient, Posted, PushResult
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from support.programs import Exporter, eventually, free_port
+
+ALERT = EventAlert({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, hold=900.0)
+
+
+class Peer:
+    """An HTTP server that answers every request with ``status`` and ``headers``; it keeps what it was sent."""
+
+    def __init__(self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        self.status = status
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        peer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                peer.requests.append((self.path, dict(self.headers), sent))
+                self.send_response_only(peer.status)
+                for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def alerts(self) -> list[dict[str, object]]:
+        """Return all alerts that came."""
+        return [alert for _, _, body in list(self.requests) for alert in json.loads(body)]
+
+
+@contextmanager
+def serving(peer: Peer) -> Iterator[Peer]:
+    """Let ``peer`` answer."""
+    thread = threading.Thread(target=peer._server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield peer
+    finally:
+        peer._server.shutdown()
+        thread.join()
+        peer._server.server_close()
+
+
+def push(url: str, timeout: float = 10) -> PushResult:
+    """Push one alert."""
+    return AlertmanagerClient(url, None, timeout).push([Posted(ALERT, 2000.0)], 0.0)
+
+
+def test_what_is_posted() -> None:
+    """An alert is posted to API v2 with labels, annotations, and its times in UTC."""
+    with serving(Peer()) as peer:
+        assert push(f"{peer.url}/prefix/").outcome is PushOutcome.ACCEPTED
+        ((path, headers, _),) = peer.requests
+        assert (path, headers["Content-Type"]) == ("/prefix/api/v2/alerts", "application/json")
+        assert peer.alerts() == [
+            {
+                "labels": {"alertname": "A", "event_id": "1"},
+                "annotations": {"summary": "s"},
+                "startsAt": "1970-01-01T00:16:40+00:00",
+                "endsAt": "1970-01-01T00:33:20+00:00",
+            }
+        ]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (202, PushOutcome.ACCEPTED),
+        (301, PushOutcome.REJECTED),
+        (307, PushOutcome.REJECTED),
+        (400, PushOutcome.REJECTED),
+        (401, PushOutcome.REJECTED),
+        (404, PushOutcome.REJECTED),
+        (429, PushOutcome.ERROR),
+        (500, PushOutcome.ERROR),
+        (503, PushOutcome.ERROR),
+    ],
+)
+def test_answers(status: int, outcome: PushOutcome) -> None:
+    """Each status has its outcome, and a redirect leads nowhere."""
+    with serving(Peer()) as elsewhere, serving(Peer(status, {"Location": elsewhere.url}, b"why\nnot")) as peer:
+        result = push(peer.url)
+        assert (result.outcome, bool(result.reason)) == (outcome, outcome is not PushOutcome.ACCEPTED)
+        assert "\n" not in result.reason
+        assert elsewhere.requests == []
+
+
+def test_nobody_there() -> None:
+    """A refused connection is an error, in the system's words."""
+    assert push(f"http://127.0.0.1:{free_port()}") == PushResult(PushOutcome.ERROR, "Connection refused")
+
+
+@pytest.mark.parametrize("drip", [b"", b"HTTP/1.1 200 OK\r\nX: "], ids=["silent", "byte by byte"])
+def test_deadline(drip: bytes) -> None:
+    """An Alertmanager that never answers, or a byte at a time, costs one deadline."""
+    with socket.create_server(("127.0.0.1", 0)) as server, _dripping(server, drip):
+        began = time.monotonic()
+        result = push(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.5)
+        assert (result.outcome, result.reason) == (PushOutcome.ERROR, "no whole answer within 0.5 s")
+        assert time.monotonic() - began < 5
+
+
+@contextmanager
+def _dripping(server: socket.socket, first: bytes) -> Iterator[None]:
+    ended = threading.Event()
+
+    def serve() -> None:
+        peer, _ = server.accept()
+        with peer:
+            try:
+                while not ended.wait(0.05):
+                    peer.sendall(first[:1] and (first or b"x"))
+            except OSError:
+                return
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_credentials(tmp_path: Path) -> None:
+    """User and password, or a token, come from the file and the files that it names, as they are now."""
+    config, token = tmp_path / "http.yml", tmp_path / "token"
+    config.write_text("authorization: {credentials_file: token}\n")
+    with serving(Peer()) as peer:
+        client = AlertmanagerClient(peer.url, str(config))
+        for secret in ("first", "second"):
+            token.write_text(secret)
+            client.push([], 0.0)
+            assert peer.requests[-1][1]["Authorization"] == f"Bearer {secret}"
+        config.write_text("basic_auth: {username: me, password: sesame}\n")
+        client.push([], 0.0)
+        assert peer.requests[-1][1]["Authorization"] == "Basic bWU6c2VzYW1l"
+        config.unlink()
+        assert "cannot be read" in client.push([], 0.0).reason
+
+
+def test_password_in_the_address() -> None:
+    """A user in the address authenticates, and is not shown."""
+    with serving(Peer()) as peer:
+        client = AlertmanagerClient(peer.url.replace("//", "//me:sesame@"), None)
+        client.push([], 0.0)
+        assert peer.requests[0][1]["Authorization"] == "Basic bWU6c2VzYW1l"
+        assert client.shown == peer.url
+
+
+def hang(listening: socket.socket) -> str:
+    """Return the address of an Alertmanager that takes connections and says nothing."""
+    return f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def counted(exporter: Exporter, outcome: str) -> Callable[[], bool]:
+    """Return what says whether an alert has met ``outcome``."""
+    return lambda: (exporter.scrape().value("alertmanager_alerts_total", outcome=outcome) or 0) >= 1
+
+
+def test_nothing_is_delayed(tmp_path: Path) -> None:
+    """Beside one that hangs and one that refuses, polls go on, another Alertmanager is told, and the end is quick."""
+    vm = VirtualMachine("vmss_0")
+    event = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as hanging,
+        serving(Peer(400)) as refusing,
+        serving(Peer()) as well,
+        Simulator(Scenario("page", "", (vm,), (event,))) as simulator,
+    ):
+        urls = ",".join([hang(hanging), refusing.url, well.url])
+        flags = ("--alertmanager.url", urls, "--poll.interval", "100ms", "--journal.path", str(tmp_path / "journal"))
+        with Exporter(simulator.url, tmp_path / "exporter.log", *flags) as exporter:
+            eventually(well.alerts, "the alert has come")
+            eventually(counted(exporter, "rejected"), "the refusal is counted")
+            before = exporter.scrape().value("polls_total", outcome="ok") or 0
+            exporter.shows("20 polls", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > before + 20)
+            assert exporter.scrape().value("alertmanager_up") == 0
+            began = time.monotonic()
+            assert exporter.terminate() == 0
+            assert time.monotonic() - began < 5
