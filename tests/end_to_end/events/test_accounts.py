@@ -3,9 +3,10 @@
 import json
 import os
 import signal
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from email.utils import formatdate
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from end_to_end.commands.test_follow import Follower, settled
 from support.events.booting_vm import BootingVm
 from support.events.gate import Gate
 from support.monitoring.collector import Collector
+from support.paths import DATA
 from support.programs import COMMAND, Exporter, Program, Scrape, eventually, fetch
 from trials.trial import polls_on
 
@@ -26,6 +28,7 @@ VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in ran
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
 FAST = ("--poll.interval", "250ms")
 HOUR = 3600.0
+OLD_NOT_BEFORE = 3_227_639_218.0  # of the events in the old journals: in 2072
 Start = Callable[..., Exporter]
 
 
@@ -343,3 +346,33 @@ def test_every_reschedule_is_in_the_trace(imds: Simulator, start_exporter: Start
     moves = [(name, facts.values()) for name, facts in root.events]
     assert [name for name, _ in moves] == ["rescheduled", "rescheduled"]
     assert [set(values) for _, values in moves] == [set(iso[:2]), set(iso[1:])]
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+def test_an_old_journal(schema: int, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """A journal of an old schema opens: its counters go on, its histograms leave out other VMs, its events live on."""
+    state = tmp_path / "journal.sqlite"
+    with closing(sqlite3.connect(state)) as connection:
+        connection.executescript((DATA / "journals" / f"schema-{schema}-group.sql").read_text())
+    waiting = event(kind="Redeploy", not_before=OLD_NOT_BEFORE, EventId="40000000-0000-4000-8000-000000000004")
+    cancelled = event(kind="Freeze", not_before=OLD_NOT_BEFORE, EventId="30000000-0000-4000-8000-000000000003")
+    flags = (*FAST, "--journal.path", str(state), "--journal.retention", "36500d")
+    imds.set_document([waiting])
+    exporter = start_exporter(imds.url, *flags)
+    before = {"detected": 4, "approved": 2, "started": 2, "completed": 2}
+    scrape = exporter.shows("a poll", lambda now: now if now.value("up") == 1 else None)
+    assert scrape
+    assert scrape.transitions() == {**before, "cancelled": 1}
+    notices = {labels["event_type"]: count for labels, count in scrape.series("notice_seconds_count")}
+    assert notices == {"Reboot": 1, "Freeze": 1, "Redeploy": 1}, "the Freeze of another VM is left out"
+    approvals = [(labels["approved_by"], count) for labels, count in scrape.series("approval_latency_seconds_count")]
+    assert approvals == [("exporter", 1)]
+    assert scrape.total("phase_duration_seconds_count", phase="started") == 1
+    imds.set_document([])
+    seen(exporter, **before, cancelled=2)
+    imds.set_document([cancelled])
+    seen(exporter, **before, cancelled=2, returned=1)
+    exporter.kill()
+    scrape = seen(start_exporter(imds.url, *flags), **before, cancelled=2, returned=1)
+    assert scrape.value("journal_errors_total") == 0
+    assert scrape.total("notice_seconds_count") == 3
