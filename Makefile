@@ -31,7 +31,7 @@ torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, c
 fuzz: setup  ## break parsers, files, pages and the HTTP server with made-up input for SECONDS=300
 	@scripts/fuzz --seconds $(or $(SECONDS),300)
 
-generate: setup  ## write dashboards, alert rules, Alertmanager's configuration and what the chart holds of them anew
+generate: setup  ## regenerate dashboards, alert rules, Alertmanager's configuration, and the chart's copies of them
 	@$(BIN)/python -m alerts
 	@$(BIN)/python -m dashboards
 	@scripts/chart
