@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 from alerts import Settings
 from alerts.rules import groups
-from support.monitoring.alert_scenarios import EVALUATION, STEP
-from support.monitoring.random_fleets.generator import DAY, HORIZON, Fleet, Life, Watcher
+from support.monitoring.alert_scenarios import EVALUATION, STEP, promtool
+from support.monitoring.random_fleets.generator import DAY, HORIZON, Fleet, Life, Watcher, fleet, twin
 from support.monitoring.random_fleets.oracle import Page, event_pages, page_name, place_pages
 from support.programs import PREFIX
 
@@ -41,6 +42,14 @@ class Fleets:
             "input_series": [series for each in self.fleets for series in inputs(each)],
             "promql_expr_test": [check for each in self.fleets for check in checks(each, self.evaluation)],
         }
+
+
+def findings(seeds: range, folder: Path, evaluation: int = EVALUATION) -> str:
+    """Return what promtool finds wrong in the fleets of ``seeds`` and in their twins, "" if nothing is."""
+    fleets = [fleet(seed) for seed in seeds]
+    twins = [other for each in fleets if (other := twin(each))]
+    runs = [promtool(folder, Fleets(tuple(some), evaluation), names=GROUPS) for some in (fleets, twins) if some]
+    return "".join(run.stdout + run.stderr for run in runs if run.returncode)
 
 
 def checks(fleet: Fleet, evaluation: int) -> Iterator[dict[str, object]]:
