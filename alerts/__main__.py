@@ -1,4 +1,4 @@
-"""``python -m alerts`` writes every generated file; ``--check`` only says whether one differs."""
+"""``python -m alerts`` writes every generated file; ``--check`` only reports whether one differs."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""The configuration of Alertmanager: one event, one page, and nothing that says the same a second time."""
+"""Generates the configuration of Alertmanager: one page for each event, without duplicates."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _NO_EVENT = 'event_id=""'
 
 
 def alertmanager_config(settings: Settings) -> str:
-    """Return the configuration file; its templates stand beside it."""
+    """Return the configuration file; its templates are in the same folder."""
     config = {
         "global": _global(settings),
         "templates": ["templates/*.tmpl"],
@@ -70,10 +70,10 @@ def _route(settings: Settings) -> dict[str, Any]:
 
 
 def _inhibitions() -> list[dict[str, Any]]:
-    """What says the same twice, or is explained by another alert.
+    """Return the inhibitions of alerts that repeat or follow from another alert.
 
     Only alerts of events have an event_id: without that matcher, two alerts that lack it would count as equal. The
-    alerts that are told beside a page are excepted from it.
+    alerts that are delivered beside a page are excluded.
     """
     return [
         {

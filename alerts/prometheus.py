@@ -20,7 +20,7 @@ def dashboard_url(alert: Alert, settings: Settings) -> str:
 
 
 def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
-    """Return what the alert tells people, for Prometheus and vmalert."""
+    """Return the annotations of the alert, for Prometheus and vmalert."""
     vms = {"vms": VMS_ANNOTATION} if VMS in alert.description else {}
     return {
         "summary": alert.summary,

@@ -19,7 +19,7 @@ def reference(settings: Settings) -> str:
 
 
 def values_file(settings: Settings) -> str:
-    """Return a values file that says every value, for people to copy and change."""
+    """Return a values file with every setting and its default, for people to copy and change."""
     lines = ["# Settings of the alerts: python -m alerts --values THIS-FILE --output FOLDER"]
     for each in SETTINGS.values():
         lines += [f"# {each.help} ({each.range})", f"{each.name}: {_value(each, settings)}"]

@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 
 SEVERITIES = ("critical", "warning", "info")
 PLACEHOLDERS = ("REPLACE", "example.com")
-"""What the defaults have in place of addresses and keys that only the owner of a fleet knows."""
+"""The placeholders of addresses and keys that only the owner of a fleet knows."""
 _DAY = 86_400.0
 _LAG_SECONDS = 30.0
 
@@ -60,7 +60,7 @@ class Setting:
         if self.kind in {Kind.DURATION, Kind.NUMBER}:
             self._check_range(text)
         if any(character in text for character in '"\\\n{}'):
-            raise UsageError(f"{self.name}: quotes, backslashes, braces and line breaks cannot stand in it")
+            raise UsageError(f"{self.name}: must not contain quotes, backslashes, braces or line breaks")
         return text
 
     def _check_form(self, text: str) -> None:
@@ -142,7 +142,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 rf"(?!(?:{_RESERVED})$|event_)[a-zA-Z_][a-zA-Z0-9_]*",
                 "a list of names of labels, but none of those that the rules set themselves",
             ),
-            Setting("runbooks.url", _BASE, "Where the runbooks stand; an alert's page is URL/NAME.md."),
+            Setting("runbooks.url", _BASE, "Address of the runbooks; an alert's page is URL/NAME.md."),
             Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
             Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
             _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, 300),
@@ -201,12 +201,12 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length("clock.for", "5m", "… for so long; after a pause a clock lags until it is corrected.", 1, _DAY),
             _length("group.wait", "30s", "Before the first word about a warning that is not Started.", 0, 3600),
             _length("group.interval", "30s", "Between words about one event, such as its end.", 1, _DAY),
-            _length("group.repeat", "4h", "Before the same is said again.", 60, 30 * _DAY),
+            _length("group.repeat", "4h", "Time before a notification is repeated.", 60, 30 * _DAY),
             Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
             Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
             Setting("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages."),
             Setting("chat.slack-url", "https://hooks.slack.com/services/REPLACE/WITH/YOURS", "Empty: no Slack."),
-            Setting("chat.slack-channel", "#azure-maintenance", "Where pages and tickets are told."),
+            Setting("chat.slack-channel", "#azure-maintenance", "Channel for pages and tickets."),
             Setting("tickets.webhook-url", "https://tickets.example.com/webhook", "Empty: no webhook for tickets."),
             Setting("tickets.email-to", "on-call@example.com", "Empty: no e-mail."),
             Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
@@ -246,7 +246,7 @@ class Settings:
         return format_duration(self.seconds(name) * times)
 
     def number(self, name: str) -> str:
-        """Return a number, or a duration's seconds, as it stands in an expression."""
+        """Return a number, or a duration's seconds, as text for an expression."""
         if SETTINGS[name].kind is Kind.DURATION:
             return f"{self.seconds(name):.15g}"
         return f"{float(self.values[name]):.15g}"

@@ -1,4 +1,4 @@
-"""A simulator in a process of its own, so that its work is not taken for that of whoever measures."""
+"""Runs a simulator in its own process, so that its CPU time is not measured with the exporter's."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

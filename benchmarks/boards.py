@@ -252,7 +252,7 @@ def ask_board(board: dict[str, Any], url: str, moment: float, process: int, roun
 
 
 def _queries(board: dict[str, Any], now: float) -> Iterator[tuple[str, dict[str, str], dict[str, float]]]:
-    """Yield each query with the place where it stands, its text, and the times that it is asked for."""
+    """Yield each query with its panel, its text, and the time range that it is evaluated for."""
     one = board["uid"].endswith("-vm")  # its variables name one exporter
     whole = _seconds(board["time"]["from"].removeprefix("now-"))
     for panel in board["panels"]:

@@ -260,7 +260,7 @@ def plot(points: Sequence[Point], target: Path) -> None:
 
 
 def table(rows: Sequence[Row], points: Sequence[Point], others: Sequence[str], python: str) -> str:
-    """Return what stands between the marks of the page."""
+    """Return the text between the marks of the page."""
     system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.platform())
     return "\n".join(
         (

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long a change in IMDS takes to stand in ``/metrics``: p50, p99 and the largest of many changes.
+"""How long a change in IMDS takes to appear in ``/metrics``: p50, p99 and the largest of many changes.
 
 Starts the exporter as a process on a simulator of its own and changes the document at random moments. Ends with
 status 1 when the 99th percentile is over ``--limit``. Everything stays on loopback.

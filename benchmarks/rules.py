@@ -85,7 +85,7 @@ def serve() -> ThreadingHTTPServer:
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            with suppress(ConnectionError):  # Prometheus ends in mid scrape
+            with suppress(ConnectionError):  # Prometheus ends during a scrape
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class

@@ -34,7 +34,7 @@ def main() -> int:
         wrong = [path for path, text in files.items() if not path.exists() or path.read_text("utf-8") != text]
         wrong += set(FOLDER.glob("*.json")) - set(files)
         for path in wrong:
-            sys.stderr.write(f"{path.name} is not what the code says: run python -m dashboards\n")
+            sys.stderr.write(f"{path.name} differs from the generated file: run python -m dashboards\n")
         return 1 if wrong else 0
     FOLDER.mkdir(exist_ok=True)
     for path, text in files.items():

@@ -79,12 +79,12 @@ def runbook(alert: str) -> list[Json]:
 
 
 def manual(part: str) -> list[Json]:
-    """Return the link to what the documentation says about a part of a dashboard."""
+    """Return the link to the documentation of a part of a dashboard."""
     return [web_link("What this shows", f"{_RUNBOOKS.rpartition('/')[0]}/dashboards.md#{part}")]
 
 
 def vm_link(field: str) -> list[Json]:
-    """Return the link from a table cell to the dashboard of the VM that stands in another field of the row."""
+    """Return the link from a table cell to the dashboard of the VM in another field of the row."""
     kept = "${datasource:queryparam}&${__url_time_range}"
     return [{"title": "VM dashboard", "url": f"/d/{VM}?{kept}&var-vm=${{__data.fields.{field}}}"}]
 

@@ -99,7 +99,7 @@ EVENT_STATES = with_names(f"max by (event_id, event_type, resources) ({STATE}) a
 
 # ---- History --------------------------------------------------------------------------------------------------------
 
-_DAY = "[1d] offset -1d"  # a bar stands at the beginning of its day
+_DAY = "[1d] offset -1d"  # a bar is drawn at the beginning of its day
 EVENTS_PER_DAY = f"count by (event_type) (({past(f'min_over_time({FIRST_SEEN}{_DAY})', _DAY)}) >= time())"
 
 _SEEN = past(f"last_over_time({FIRST_SEEN}[{RANGE}])")

@@ -1,7 +1,7 @@
 """Builds the JSON of dashboards for Grafana 11 to 13 with grafanalib's public classes and their ``extraJson``.
 
 grafanalib also writes keys that Grafana dropped long ago. Serialization leaves those out, as well as what is not set.
-This module knows no metric.
+This module uses no metric.
 """
 
 import json
@@ -234,7 +234,7 @@ def plain(dashboard: g.Dashboard) -> Json:
 
 
 def _current(thing: object) -> object:
-    """What a class of grafanalib writes, without the keys that Grafana no longer knows."""
+    """Return the output of a class of grafanalib, without the keys that Grafana no longer supports."""
     obsolete = {key for known, keys in _OBSOLETE.items() if isinstance(thing, known) for key in keys}
     written = thing.to_json_data()  # type: ignore[attr-defined] # each of grafanalib's classes has it
     return _set({key: value for key, value in written.items() if key not in obsolete})

@@ -1,11 +1,12 @@
-"""What the queries of all dashboards are made of: the selection by variables, and who can see.
+"""What the queries of all dashboards are made of: the selection by variables, and whether exporters reach IMDS.
 
 - Each event counts once, whatever the number of exporters that see it: the recordings have one row per event.
 - A selection hides an event, a VM or an exporter only if its place is known and differs. Unknown ones stay visible.
-- An empty answer is not shown as quiet: :func:`or_quiet` says whether somebody could see.
+- An empty answer is not shown as quiet: :func:`or_quiet` checks whether any exporter reached IMDS.
 
-Queries stand on the shipped recordings (``alerts/rules/board_recordings.py``), so that they take milliseconds with
-thousands of VMs. Scraped series are read only for one moment, never over time. This module knows PromQL and nothing of
+Queries use the shipped recordings (``alerts/rules/board_recordings.py``), so that they take milliseconds with
+thousands of VMs. Scraped series are read only for one moment, never over time. This module writes PromQL and must not
+depend on
 panels.
 """
 

@@ -1,7 +1,7 @@
 """Colours with one meaning on every dashboard, and the texts and colours of the values that queries return.
 
 The hues are far apart for every common colour blindness (blue against orange, never red against green alone), and no
-panel tells by colour what it does not also say in words. No query and no layout lives here.
+panel uses color without also using text. No query and no layout lives here.
 """
 
 from collections.abc import Iterable, Mapping

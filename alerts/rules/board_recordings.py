@@ -256,7 +256,7 @@ def _delivery(window: str) -> tuple[Recording, ...]:
 
 
 def _quantiles(vector: str) -> str:
-    """The median, the 99th percentile and the maximum of ``vector``, each with a label that says which it is."""
+    """The median, the 99th percentile and the maximum of ``vector``, each with a label that names it."""
     return "\nor\n".join(
         f'label_replace(quantile by (job) ({share}, {vector}), "quantile", "{name}", "", "")'
         for share, name in QUANTILES.items()

@@ -1,4 +1,4 @@
-"""What an alert says about its event beyond its labels: looked up when the text is written.
+"""Generates the parts of descriptions that are not labels: templates look them up when the text is written.
 
 Names and times may change while an alert fires, and an alert whose labels change is another alert. So they are looked
 up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask: there, an alert names the event.
@@ -21,7 +21,7 @@ def _ask(query: str, then: str, otherwise: str = "") -> str:
 
 
 _SCALE_SET = " (scale set {{ .Labels.scale_set }})"
-# The row of a new event may not be recorded yet: then the exporter that shows the event knows the scale set.
+# The row of a new event may not be recorded yet: then the exporter that shows the event has the scale set.
 _PLACE = (
     f"{{{{ if .Labels.scale_set }}}}{_SCALE_SET}{{{{ else if .Labels.instance }}}}"
     f"{{{{ with printf `{INSTANCE}{{job=%q,instance=%q,scale_set!=''}}` .Labels.job .Labels.instance | query }}}}"

@@ -83,7 +83,7 @@ _SUMMARIES = {
 
 
 def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]:
-    """What Azure does on its own is critical. What a user requested is not: somebody knows already."""
+    """Events by Azure itself are critical. Events that a user requested are not, because that user already knows."""
     matcher = f'event_type="{event_type}"'
     soon, by_user = _soon(matcher, settings), requested(matcher, settings)
     platform = _lines(soon, "unless on (event_id)", by_user, "unless on (event_id)", unattributed(matcher, settings))

@@ -39,7 +39,7 @@ _OWN = f'{INFO}{{scope="self"}}'
 
 
 def memory_group(settings: Settings) -> Group:
-    """Return the group that says which events are over."""
+    """Return the group that records which events are over."""
     return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (_over(settings),))
 
 

@@ -113,7 +113,7 @@ def _hit_now(settings: Settings) -> str:
 
 
 def _hit_before(settings: Settings) -> str:
-    """A VM that answers says itself whether an event hits it. One that does not is hit as it said last.
+    """A VM that answers scrapes reports whether an event hits it. For one that does not, its last report is used.
 
     That is until the event is over, unless the VM had already left Resources when it was last heard of.
     """

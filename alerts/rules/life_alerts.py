@@ -1,6 +1,6 @@
 """What is unusual about how an event goes: too early, too late, too long, not approved, VM not back.
 
-These are told beside the event's own alert, so the Alertmanager configuration does not inhibit them.
+These are delivered beside the event's own alert, so the Alertmanager configuration does not inhibit them.
 """
 
 from types import MappingProxyType
@@ -34,7 +34,7 @@ _STARTED = MappingProxyType({"event_status": "Started"})
 _EVERY = 'event_id!=""'
 
 BESIDE = tuple(f"{PREFIX}{name}" for name in ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack"))
-"""Alerts that are told although the same event has a critical alert."""
+"""Alerts that are delivered although the same event has a critical alert."""
 
 
 def life_group(settings: Settings) -> Group:
@@ -113,7 +113,7 @@ def _degraded_host(settings: Settings) -> Alert:
 
 
 def _overdue(settings: Settings) -> Alert:
-    """Only an exporter that reaches IMDS can tell that an event has not started. One scrape may be missed."""
+    """Only an exporter that reaches IMDS can show that an event has not started. One scrape may be missed."""
     scrapes = settings.several("scrape.interval", 3)
     return _alert(
         "Overdue",

@@ -12,7 +12,7 @@ PREFIX = "AzureScheduledEvent"
 VMS = "@VMS@"
 """In a description: the VMs of the event, and their scale set."""
 TIME = "@TIME@"
-"""In a description: a sentence that says when the event starts."""
+"""In a description: a sentence with the start time of the event."""
 IMPACT = "@IMPACT@"
 """In a description: a sentence if Azure announces that the event interrupts nothing."""
 
@@ -27,7 +27,7 @@ class Dashboard(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording rule; ``why`` says what its series are for."""
+    """A recording rule; ``why`` is the purpose of its series."""
 
     record: str
     expression: str
@@ -43,8 +43,8 @@ class Alert:
         expression: PromQL; every series of its result is one alert.
         severity: critical pages, warning makes a ticket, info only shows.
         summary: a plain sentence, without a template.
-        description: a template that says which VM, when, and what is lost; :data:`VMS`, :data:`TIME` and
-            :data:`IMPACT` stand for what the alert's labels do not say.
+        description: a template with VM, time, and what is lost; :data:`VMS`, :data:`TIME` and :data:`IMPACT` are
+            replaced by data that is not in the alert's labels.
         holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
         dashboard: where to look.
         labels: more labels, such as ``event_status``.

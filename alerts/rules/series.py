@@ -1,9 +1,9 @@
-"""Names of series, and the PromQL fragments that several rules share. Knows no rule.
+"""Names of series, and the PromQL fragments that several rules share. Must not depend on a rule.
 
 Fragments take and return PromQL text. Two rules hold for all of them. First, no fragment can fail, whatever labels a
 target carries: sets are combined by ``and``, ``or`` and ``unless``, and arithmetic has an aggregation on both sides.
-Second, an exporter that cannot reach IMDS (``up`` 0) still shows its last events, so it counts only where no other
-exporter knows better.
+Second, an exporter that cannot reach IMDS (``up`` 0) still shows its last events, so it is used only if no exporter
+with IMDS access covers the event.
 """
 
 from azure_scheduled_events_exporter.core.event_types import EventType

@@ -1,6 +1,6 @@
 """The phone of the engineer on call: a webhook that prints each page as a line and shows all of them on a web page.
 
-A program of the demo alone, of nothing but the standard library. It keeps what it is told in memory, and tells nobody.
+Only for the demo; uses only the standard library. Keeps notifications in memory and sends nothing.
 """  # noqa: INP001 - a program, no package
 
 import argparse
@@ -43,35 +43,35 @@ article.over { border-left-color: var(--line); } article.over h2 { color: var(--
 
 @dataclass(slots=True)
 class Page:
-    """One thing that somebody was told, from its first word to the news that it is over; times in Unix seconds."""
+    """One notification, from firing to resolved; times in Unix seconds."""
 
     kind: str
     what: str
     text: str
     links: tuple[tuple[str, str], ...]
-    told_at: float
+    notified_at: float
     times: int = 1
     over_at: float | None = None
 
     def line(self) -> str:
-        """Return what there is to say about it now, as one line."""
+        """Return its current state as one line."""
         if self.over_at is not None:
             return f"{_clock(self.over_at)} {'over':<6} {self.what}"
-        again = f" (told {self.times} times)" if self.times > 1 else ""
-        return f"{_clock(self.told_at)} {self.kind:<6} {self.what}{again}: {self.text}"
+        again = f" (notified {self.times} times)" if self.times > 1 else ""
+        return f"{_clock(self.notified_at)} {self.kind:<6} {self.what}{again}: {self.text}"
 
 
 @dataclass(slots=True)
 class Phone:
-    """Everything that it was told, newest last; safe to use from many threads."""
+    """All notifications, newest last. Thread-safe."""
 
     shown: tuple[str, ...] = ()
     pages: list[Page] = field(default_factory=list)
     _current: dict[tuple[str, str], Page] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def told(self, kind: str, notification: Mapping[str, Any], now: float) -> str:
-        """Take one notification of Alertmanager's webhook; return the line that says it."""
+    def notified(self, kind: str, notification: Mapping[str, Any], now: float) -> str:
+        """Add one notification of Alertmanager's webhook; return its line."""
         key = kind, str(notification.get("groupKey"))
         with self._lock:
             page = self._current.get(key)
@@ -102,30 +102,30 @@ class Phone:
         return page
 
     def recent(self) -> list[Page]:
-        """Return what it was told, newest first."""
+        """Return the notifications, newest first."""
         with self._lock:
             return self.pages[::-1]
 
 
 def page_of(pages: list[Page], addresses: list[tuple[str, str]]) -> str:
-    """Return the web page: what was told, newest first, and where else to look."""
+    """Return the web page: the notifications, newest first, and links to the other pages."""
     elsewhere = "".join(f'<li><a href="{html.escape(url)}">{html.escape(text)}</a></li>' for url, text in addresses)
-    told = "".join(map(_article, pages)) or "<p>Nobody has been told anything yet.</p>"
+    articles = "".join(map(_article, pages)) or "<p>No notifications yet.</p>"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Pages</title>'
         '<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="3">'
-        f"<style>{_STYLE}</style></head><body><h1>What the engineer on call is told</h1>"
-        f"<ul>{elsewhere}</ul>{told}</body></html>"
+        f"<style>{_STYLE}</style></head><body><h1>Notifications of the on-call engineer</h1>"
+        f"<ul>{elsewhere}</ul>{articles}</body></html>"
     )
 
 
 def _article(page: Page) -> str:
     links = " · ".join(f'<a href="{html.escape(url)}">{name}</a>' for name, url in page.links)
     over = f", over at {_clock(page.over_at)}" if page.over_at is not None else ""
-    again = f", told {page.times} times" if page.times > 1 else ""
+    again = f", notified {page.times} times" if page.times > 1 else ""
     return (
         f'<article class="{page.kind}{" over" if over else ""}"><h2>{html.escape(page.what)}</h2>'
-        f'<p class="when">{page.kind.capitalize()} at {_clock(page.told_at)}{again}{over} (UTC)</p>'
+        f'<p class="when">{page.kind.capitalize()} at {_clock(page.notified_at)}{again}{over} (UTC)</p>'
         f"<p>{html.escape(page.text)}</p><p>{links}</p></article>"
     )
 
@@ -152,7 +152,7 @@ def handler_of(phone: Phone, addresses: list[tuple[str, str]], runbooks: Path | 
                 self._answer(HTTPStatus.BAD_REQUEST, "Post to /pager or /tickets, as Alertmanager does.\n", "plain")
                 return
             try:
-                line = phone.told(kind, json.loads(self.rfile.read(int(length))), time.time())
+                line = phone.notified(kind, json.loads(self.rfile.read(int(length))), time.time())
             except (ValueError, AttributeError, LookupError, TypeError) as error:
                 self._answer(HTTPStatus.BAD_REQUEST, f"This is no notification of Alertmanager: {error}\n", "plain")
                 return
@@ -190,7 +190,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Listen until told to end."""
+    """Listen until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="where; ':PORT' for all interfaces")
     parser.add_argument("--runbooks", type=Path, metavar="DIR", help="runbooks to serve at /runbooks/NAME.md")

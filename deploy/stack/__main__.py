@@ -27,7 +27,7 @@ _LOOK = 0.1  # seconds between looks into the logs
 
 
 def main() -> int:
-    """Return the exit status: 0 when told to end, 1 when a part fails."""
+    """Return the exit status: 0 after SIGINT or SIGTERM, 1 if a part fails."""
     parser = argparse.ArgumentParser(prog="make stack", description=__doc__)
     parser.add_argument("--free-ports", action="store_true", help="take any free ports instead of the usual ones")
     parser.add_argument(
@@ -98,7 +98,7 @@ def _follow(stack: Stack, ended: threading.Event) -> None:
 
 
 def _talkative(part: Part) -> bool:
-    """Whether it has much to say before it says where to look, which is to stand last and stay in sight."""
+    """Whether its output is long, so that the addresses must be printed after it to stay visible."""
     return "ADDRESSES" in part.service.environment
 
 

@@ -1,4 +1,4 @@
-"""What the compose file says, as far as programs without containers need it. Starts nothing, writes nothing.
+"""Reads the parts of the compose file that programs without containers need. Starts nothing, writes nothing.
 
 The rest, such as how a container is sealed off, is for a container engine alone.
 """

@@ -1,4 +1,4 @@
-"""One service as a process of this machine: what stands for its image here, how it is started, asked and ended."""
+"""Runs one service as a process of this machine: the program that replaces its image, start, requests and end."""
 
 import os
 import shutil
@@ -23,7 +23,7 @@ _DEBIAN = {
     "docker.io/victoriametrics/vmagent": "vmagent",
     "docker.io/victoriametrics/vmalert": "vmalert",
 }
-# Debian's builds have no web pages for people, or older ones: what stands there is had from their APIs.
+# Debian's builds have no web pages for people, or older ones: the same data comes from their APIs.
 _PAGES = {
     "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
     "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
@@ -35,7 +35,7 @@ _HEALTH_SECONDS = 10.0
 
 
 def program_of(service: Service) -> list[str] | None:
-    """Return what stands for the service's image (and entrypoint) on this machine; None if nothing does.
+    """Return the program that replaces the service's image (and entrypoint) on this machine; None if there is none.
 
     Raises:
         ExporterError: it should be here, and is not.

@@ -1,4 +1,4 @@
-"""How what stands in containers reads outside of them: names become addresses of 127.0.0.1, mounts become files.
+"""Translates the settings of containers for this machine: names become addresses of 127.0.0.1, mounts become files.
 
 Decides; the only thing that it writes is the files that a service mounts, translated. A line that names a service
 which is not here is left out.
@@ -19,8 +19,8 @@ class Wiring:
     Args:
         services: all that the compose file has.
         absent: the names of those that do not run here.
-        ports: the port of 127.0.0.1 that stands for each published one.
-        pages: by service, the paths that others stand for here.
+        ports: the port of 127.0.0.1 that replaces each published one.
+        pages: by service, the paths that are replaced by others here.
         folder: where volumes and translated files lie.
     """
 

@@ -40,7 +40,7 @@ BEGIN, END = "<!-- torture: begin -->", "<!-- torture: end -->"
 HEAD = ["| trial | what was done | what came of it |", "| --- | --- | --- |"]
 
 
-def torment(name: str, order: Order) -> Row:
+def run_trial(name: str, order: Order) -> Row:
     """Run one trial in this process."""
     module = importlib.import_module(f"trials.{_MODULES[name]}")
     order.chance.seed(order.seed)
@@ -59,7 +59,7 @@ def alone(name: str, options: argparse.Namespace) -> int:
         order = Order(options.short, options.minutes, options.seed, Path(folder), say)
         say(f"begins, seed {order.seed}")
         try:
-            row = torment(name, order)
+            row = run_trial(name, order)
         except FAILURES as failure:
             traceback.print_exc()
             lines = str(failure).splitlines() or [type(failure).__name__]

@@ -101,7 +101,7 @@ class Record:
         return good
 
 
-def torments(order: Order, simulator: Simulator, windows: list[Window], until: float, record: Record) -> None:
+def inject_faults(order: Order, simulator: Simulator, windows: list[Window], until: float, record: Record) -> None:
     """Let one fault follow another, all of them before any comes twice, with health in between."""
     chance = order.chance
     left: list[str] = []
@@ -156,7 +156,7 @@ def run(order: Order) -> Row:
         exporter.shows("a poll", lambda now: now.value("up") == 1)
         record, seen = Record(simulator), Seen(simulator, windows)
         with Watch(exporter, seen.look) as watch:
-            torments(order, simulator, windows, time.monotonic() + minutes * 60, record)
+            inject_faults(order, simulator, windows, time.monotonic() + minutes * 60, record)
             watch.check()
             over = simulator.now()
             simulator.play("cancelled", 0.01)  # nothing happens any more

@@ -46,20 +46,20 @@ class Follower(Program):
         super().__init__([*command, *FAST, *flags], output)
 
     @property
-    def told(self) -> list[Line]:
+    def printed(self) -> list[Line]:
         """The lines so far, those that are whole; what stands on standard error begins otherwise."""
         lines = self.log.splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
     @property
-    def news(self) -> list[tuple[str, str]]:
+    def transitions(self) -> list[tuple[str, str]]:
         """EventId and transition of each line."""
-        return [(line["event_id"], line["transition"]) for line in self.told]
+        return [(line["event_id"], line["transition"]) for line in self.printed]
 
-    def wait_for(self, *news: tuple[str, str]) -> None:
-        """Wait until exactly ``news`` has been told, and nothing else."""
-        eventually(lambda: self.news == list(news) or len(self.news) > len(news), f"{news}")
-        assert self.news == list(news)
+    def wait_for(self, *expected: tuple[str, str]) -> None:
+        """Wait until the printed transitions are exactly ``expected``."""
+        eventually(lambda: self.transitions == list(expected) or len(self.transitions) > len(expected), f"{expected}")
+        assert self.transitions == list(expected)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
     simulator.inject("500")
     follower = follow()
     follower.wait_for_line("IMDS poll failed")
-    assert follower.told == []
+    assert follower.printed == []
 
 
 def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
@@ -132,8 +132,8 @@ def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], fo
     simulator.set_document([event("OLD"), event("NEW", "Started")])
     follower.wait_for(("NEW", "detected"), ("NEW", "rescheduled"), ("NEW", "approved"), ("NEW", "started"))
     simulator.set_document([event("OLD")])
-    eventually(lambda: len(follower.told) == 5, "the end")
-    lines = follower.told
+    eventually(lambda: len(follower.printed) == 5, "the end")
+    lines = follower.printed
     assert [line["seq"] for line in lines] == list(range(2, 7))
     last = lines[-1]
     assert last["transition"] == last["outcome"] == "completed"
@@ -193,20 +193,20 @@ def test_mine_before_the_name(
     everybodys.wait_for(gone[0])
     simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE")])
     detected = (("THEIRS", "detected"), ("MINE", "detected"))
-    eventually(lambda: len(everybodys.told) == 4, "all of it without --mine")
-    assert sorted(everybodys.news) == sorted([*gone, *detected])
-    assert {line["scope"] for line in everybodys.told} == {"unknown"}
-    assert mine.told == []
+    eventually(lambda: len(everybodys.printed) == 4, "all of it without --mine")
+    assert sorted(everybodys.transitions) == sorted([*gone, *detected])
+    assert {line["scope"] for line in everybodys.printed} == {"unknown"}
+    assert mine.printed == []
     nameless.named = True
     mine.wait_for(("MINE", "detected"))
-    assert mine.told[0]["scope"] == "self"
+    assert mine.printed[0]["scope"] == "self"
     simulator.set_document([event("THEIRS", vm="vmss_1"), event("MINE", "Started")])
     mine.wait_for(("MINE", "detected"), ("MINE", "approved"), ("MINE", "started"))
-    eventually(lambda: len(everybodys.told) == 6, "the start without --mine")
-    seqs = {(line["event_id"], line["transition"]): line["seq"] for line in everybodys.told}
-    assert [line["seq"] for line in mine.told] == [seqs[each] for each in mine.news]
+    eventually(lambda: len(everybodys.printed) == 6, "the start without --mine")
+    seqs = {(line["event_id"], line["transition"]): line["seq"] for line in everybodys.printed}
+    assert [line["seq"] for line in mine.printed] == [seqs[each] for each in mine.transitions]
     again = follow("--mine", "--since", "0")
-    again.wait_for(*mine.news)
+    again.wait_for(*mine.transitions)
 
 
 def test_alone_before_the_name(
@@ -224,10 +224,10 @@ def test_alone_before_the_name(
         exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
         exporter.shows("both", lambda scrape: scrape.total("event_info") == 2)
         settled(follower)
-        assert follower.told == []
+        assert follower.printed == []
         nameless.named = True
         follower.wait_for(("A", "detected"))
-        assert follower.told[0]["scope"] == "self"
+        assert follower.printed[0]["scope"] == "self"
         simulator.set_document([event("A", "Started"), event("B", "Started", vm="vmss_1")])
         follower.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"))
 
@@ -238,10 +238,10 @@ def test_alone_learns_the_name(simulator: Simulator, nameless: Nameless, state: 
     with Follower(nameless.url, state, tmp_path / "follower", "--mine") as follower:
         looks = "/metadata/scheduledevents"
         eventually(lambda: sum(looks in arrival.path for arrival in list(nameless.arrivals)) > 2, "some polls")
-        assert follower.told == []
+        assert follower.printed == []
         nameless.named = True
         follower.wait_for(("A", "detected"))
-        assert (follower.told[0]["seq"], follower.told[0]["scope"]) == (None, "self")
+        assert (follower.printed[0]["seq"], follower.printed[0]["scope"]) == (None, "self")
 
 
 def test_since(
@@ -252,7 +252,7 @@ def test_since(
     follower = follow("--since", "0")
     simulator.set_document([event("A")])
     follower.wait_for(("A", "detected"))
-    handled = follower.told[-1]["seq"]
+    handled = follower.printed[-1]["seq"]
     follower.kill()
     simulator.set_document([event("A", "Started")])
     exporter.shows("started", lambda scrape: scrape.total("started") == 1)
@@ -261,7 +261,7 @@ def test_since(
     run().shows("both", lambda scrape: scrape.total("event_info") == 2)
     again = follow("--since", str(handled))
     again.wait_for(("A", "approved"), ("A", "started"), ("B", "detected"))
-    assert [line["seq"] for line in again.told] == [handled + 1, handled + 2, handled + 3]
+    assert [line["seq"] for line in again.printed] == [handled + 1, handled + 2, handled + 3]
     whole = follow("--since", "0", "--mine")
     whole.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"), ("B", "detected"))
     assert not list(state.glob("*.set-aside*"))
@@ -279,13 +279,13 @@ def test_follower_outlives_the_exporter(
     exporter.kill()
     simulator.set_document([event("A"), event("B")])
     follower.wait_for(("A", "detected"), ("B", "detected"))
-    assert [line["seq"] for line in follower.told] == [1, None]
+    assert [line["seq"] for line in follower.printed] == [1, None]
     exporter = run()
     exporter.shows("both", lambda scrape: scrape.total("event_info") == 2)
     simulator.set_document([event("A"), event("B"), event("C")])
     follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
     # The last one by itself or from the journal: it looks for an exporter once a second.
-    assert [line["seq"] for line in follower.told] in ([1, None, 3], [1, None, None])
+    assert [line["seq"] for line in follower.printed] in ([1, None, 3], [1, None, None])
     assert exporter.process.poll() is None
 
 
@@ -296,14 +296,14 @@ def test_before_the_exporter(
     simulator.set_document([event("A")])
     follower = follow("--mine")
     follower.wait_for(("A", "detected"))
-    assert follower.told[0]["seq"] is None
+    assert follower.printed[0]["seq"] is None
     exporter = run()
     exporter.shows("its own journal", lambda scrape: scrape.value("journal_up") == 1)
     assert (state / "journal.sqlite").exists()
     settled(follower)
     simulator.set_document([event("A", "Started")])
     follower.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"))
-    assert [line["seq"] for line in follower.told] == [None, 2, 3]
+    assert [line["seq"] for line in follower.printed] == [None, 2, 3]
     assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1}
 
 

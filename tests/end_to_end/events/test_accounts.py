@@ -264,7 +264,7 @@ def test_resource_type(imds: Simulator, start_exporter: Start, tmp_path: Path) -
             (current,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
             assert current["resource_type"] == "VirtualMachineScaleSet"
             follower.wait_for((ID, "detected"))
-            assert follower.told[0]["resource_type"] == "VirtualMachineScaleSet"
+            assert follower.printed[0]["resource_type"] == "VirtualMachineScaleSet"
         span = collector.wait_for("detected", trace_id=trace_id(ID))["detected"]
         assert span.attributes["azure.scheduled_event.resource_type"] == "VirtualMachineScaleSet"
         assert b"VirtualMachineScaleSet" not in fetch(f"{exporter.url}/metrics").body

@@ -126,9 +126,9 @@ class TestDamage:
         simulator.set_document([event("A"), event("B"), event("C")])
         counted(exporter, detected=3)
         follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
-        assert [line["seq"] for line in follower.told] == [1, 2, 3]
+        assert [line["seq"] for line in follower.printed] == [1, 2, 3]
         assert rows(state) == [("B", "detected"), ("C", "detected")]
-        again = follow("--since", follower.told[1]["cursor"])
+        again = follow("--since", follower.printed[1]["cursor"])
         again.wait_for(("C", "detected"))
         assert exporter.scrape().value("journal_up") == 1
 
@@ -145,7 +145,7 @@ class TestPosition:
         counted(exporter, detected=1)
         follower = follow("--since", "0")
         follower.wait_for(("A", "detected"))
-        cursor = follower.told[0]["cursor"]
+        cursor = follower.printed[0]["cursor"]
         follower.kill()
         exporter.kill()
         shutil.rmtree(state)
@@ -162,7 +162,7 @@ class TestPosition:
         counted(exporter, detected=2)
         whole = follow("--since", "0")
         whole.wait_for(("A", "detected"), ("B", "detected"))
-        first = whole.told[0]
+        first = whole.printed[0]
         for since in (first["cursor"], str(first["seq"])):
             follow("--since", since).wait_for(("B", "detected"))
 
@@ -424,14 +424,14 @@ class TestFollowers:
         counted(exporter, detected=1)
         first = follow("--since", "0")
         first.wait_for(("A", "detected"))
-        cursor = first.told[0]["cursor"]
+        cursor = first.printed[0]["cursor"]
         first.kill()
         follower = follow("--since", cursor)
         settled(follower)
         exporter.kill()
         asked = len(simulator.requests)
         eventually(lambda: len(simulator.requests) > asked + 8, "polls of the follower's own")
-        assert follower.told == []
+        assert follower.printed == []
         simulator.set_document([event("A"), event("B")])
         follower.wait_for(("B", "detected"))
         exporter = run()

@@ -33,7 +33,7 @@ class Delivery:
         answer = fetch(address, "POST", json.dumps(raised).encode(), Content_Type="application/json")
         assert answer.status == 200, answer.body
 
-    def told(self, event_id: str) -> set[tuple[str, str]]:
+    def notified(self, event_id: str) -> set[tuple[str, str]]:
         """Return to whom which alerts of the event were delivered."""
         return {
             (each.path, alert["labels"]["alertname"].removeprefix("AzureScheduledEvent"))
@@ -65,7 +65,7 @@ def test_delivered_beside_a_page(delivery: Delivery, name: str) -> None:
     delivery.fire(name, "Reboot", name)
     path = "/pager" if RULES[name].severity == "critical" else "/tickets"
     expected = {("/pager", "Reboot"), (path, name)}
-    eventually(lambda: delivery.told(name) == expected, f"the page and {name} are delivered")
+    eventually(lambda: delivery.notified(name) == expected, f"the page and {name} are delivered")
 
 
 @pytest.mark.parametrize("name", ["DegradedHost", "RebootRequested"])
@@ -73,13 +73,13 @@ def test_silent_beside_a_page(delivery: Delivery, name: str) -> None:
     """A warning that says no more than the page of its event is not delivered."""
     event_id = f"silent {name}"
     delivery.fire(event_id, "Reboot")
-    eventually(lambda: delivery.told(event_id) == {("/pager", "Reboot")}, "the page is delivered")
+    eventually(lambda: delivery.notified(event_id) == {("/pager", "Reboot")}, "the page is delivered")
     delivery.fire(event_id, name)
     eventually(lambda: delivery.state(event_id, name) == ["suppressed"], "the warning is suppressed")
-    assert delivery.told(event_id) == {("/pager", "Reboot")}
+    assert delivery.notified(event_id) == {("/pager", "Reboot")}
 
 
 def test_a_warning_alone_is_delivered(delivery: Delivery) -> None:
     """The same warning of an event without a page makes a ticket."""
     delivery.fire("alone", "DegradedHost")
-    eventually(lambda: delivery.told("alone") == {("/tickets", "DegradedHost")}, "the ticket is delivered")
+    eventually(lambda: delivery.notified("alone") == {("/tickets", "DegradedHost")}, "the ticket is delivered")

@@ -97,8 +97,8 @@ def every(cases: tuple[Case, ...]) -> pytest.MarkDecorator:
 @every(SCENARIOS)
 def test_scenario(case: Case, played: Stack) -> None:
     """A scenario of the simulator makes exactly its pages and tickets, and each of them ends."""
-    assert played.receiver.told("/pager", scale_set=case.name) == list(case.pages)
-    assert played.receiver.told("/tickets", scale_set=case.name) == list(case.tickets)
+    assert played.receiver.notified("/pager", scale_set=case.name) == list(case.pages)
+    assert played.receiver.notified("/tickets", scale_set=case.name) == list(case.tickets)
 
 
 @every(CASES)
@@ -119,21 +119,21 @@ def test_twenty_exporters_one_page(played: Stack) -> None:
 
 def test_cancelled_event_is_over(played: Stack) -> None:
     """A reboot that Azure calls off is paged, then resolved, and never critical again."""
-    assert played.receiver.told("/pager", scale_set=CANCELLED.name) == list(CANCELLED.pages)
+    assert played.receiver.notified("/pager", scale_set=CANCELLED.name) == list(CANCELLED.pages)
 
 
 @every(NOBODY)
 def test_nobody_is_paged(case: Case, played: Stack) -> None:
     """Nobody's phone rings for what is short, requested, somebody else's or a hiccup of the watcher."""
-    assert played.receiver.told("/pager", scale_set=case.name) == []
-    assert played.receiver.told("/tickets", scale_set=case.name) == list(case.tickets)
+    assert played.receiver.notified("/pager", scale_set=case.name) == []
+    assert played.receiver.notified("/tickets", scale_set=case.name) == list(case.tickets)
 
 
 def test_nothing_else_is_told(played: Stack) -> None:
     """All notifications together are the expected ones: no exporter's own health is among them."""
     expected = [each for case in CASES for each in (*case.pages, *case.tickets)]
-    told = [*played.receiver.told("/pager"), *played.receiver.told("/tickets")]
-    assert sorted(told) == sorted(expected)
+    notified = [*played.receiver.notified("/pager"), *played.receiver.notified("/tickets")]
+    assert sorted(notified) == sorted(expected)
 
 
 def test_chat_reads_like_a_sentence(played: Stack) -> None:

@@ -54,8 +54,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VictoriaStack]:
 
 def test_one_ticket_for_an_event_that_five_exporters_see(played: VictoriaStack) -> None:
     """A Preempt that five exporters report makes one ticket, which resolves once; quiet scenarios notify nobody."""
-    assert played.receiver.told("/tickets") == list(PREEMPT.tickets)
-    assert played.receiver.told("/pager") == []
+    assert played.receiver.notified("/tickets") == list(PREEMPT.tickets)
+    assert played.receiver.notified("/pager") == []
 
 
 def test_the_ticket_names_the_vm(played: VictoriaStack) -> None:

@@ -53,8 +53,8 @@ def played(team: tuple[Alertmanager, Receiver], tmp_path_factory: pytest.TempPat
 @pytest.mark.parametrize("case", ALONE, ids=lambda case: case.name)
 def test_without_prometheus(case: Case, played: Receiver) -> None:
     """An event is told once and resolved once, whatever it is and however many VMs it has; a peer's is not pushed."""
-    assert played.told("/pager", scale_set=case.name) == list(case.pages)
-    assert played.told("/tickets", scale_set=case.name) == list(case.tickets)
+    assert played.notified("/pager", scale_set=case.name) == list(case.pages)
+    assert played.notified("/tickets", scale_set=case.name) == list(case.tickets)
 
 
 class _Vm:
@@ -98,7 +98,7 @@ def _told(vm: _Vm, receiver: Receiver, count: int) -> list[str]:
     """Return whether the pager was told of beginnings and ends, once it was told ``count`` times."""
 
     def told() -> list[str]:
-        return [status for _, _, status in receiver.told("/pager", scale_set=vm.name)]
+        return [status for _, _, status in receiver.notified("/pager", scale_set=vm.name)]
 
     eventually(lambda: len(told()) >= count, f"{count} notifications")
     return told()

@@ -1,6 +1,6 @@
 """The process under torture, in short: clocks that jump, a machine that stands still, clients that are a nuisance."""
 
-from support.torment import row
+from support.short_trial import row
 
 
 def test_clock() -> None:

@@ -1,6 +1,6 @@
 """The journal under torture, in short: kills, power cuts, a disk that fails, files that go, a long history."""
 
-from support.torment import row
+from support.short_trial import row
 
 
 def test_kills() -> None:

@@ -1,6 +1,6 @@
 """Who the exporter talks to under torture, in short: IMDS, a collector, and approvals that are not heard."""
 
-from support.torment import row
+from support.short_trial import row
 
 
 def test_imds() -> None:

@@ -74,7 +74,7 @@ class Receiver:
         """Return what came in Alertmanager's own form: pages and tickets."""
         return [each for each in list(self.notifications) if "alerts" in each.body]
 
-    def told(self, path: str, scale_set: str = "") -> list[tuple[str, str, str]]:
+    def notified(self, path: str, scale_set: str = "") -> list[tuple[str, str, str]]:
         """Return what the receiver at ``path`` was told, in order: name, severity, firing or resolved."""
         return [alert for each in list(self.notifications) if each.path == path for alert in each.alerts(scale_set)]
 

@@ -28,7 +28,7 @@ def test_defaults_are_possible() -> None:
         ("spot.severity", "page", "spot.severity: 'page' is not possible: by-type, critical, warning, info"),
         ("labels.keep", "team,event_id", "labels.keep: 'event_id' is not possible: a list of names of labels"),
         ("labels.keep", "cost-center", "labels.keep: 'cost-center' is not possible"),
-        ("job", 'a"} or up{job="b', "job: quotes, backslashes, braces and line breaks cannot stand in it"),
+        ("job", 'a"} or up{job="b', "job: must not contain quotes, backslashes, braces or line breaks"),
         ("pager.webhook-url", "http://a\nb", "pager.webhook-url: quotes, backslashes"),
     ],
 )
