@@ -150,7 +150,10 @@ class Server:
                     await asyncio.sleep(_EVICTION_PAUSE if full else _ACCEPT_PAUSE)
                 else:
                     try:
-                        self._open(client, state)
+                        if is_connected(client):
+                            self._open(client, state)
+                        else:
+                            client.close()
                     except Exception as error:  # noqa: BLE001 - one client must not end the acceptor
                         self._log_failure(error)
                         client.close()
@@ -297,6 +300,15 @@ def connection_limit(wanted: int) -> int:
     if descriptors == resource.RLIM_INFINITY:
         return wanted
     return max(1, min(wanted, descriptors - min(_RESERVED_DESCRIPTORS, descriptors // 2)))
+
+
+def is_connected(client: socket.socket) -> bool:
+    """Return whether the client has not reset the connection yet: a flood of those costs a fraction of an open one."""
+    try:
+        client.getpeername()
+    except OSError:
+        return False
+    return True
 
 
 def client_left(error: OSError) -> bool:

@@ -2,13 +2,16 @@
 
 import base64
 import json
+import signal
 import socket
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import bcrypt
+import psutil
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
@@ -16,6 +19,7 @@ from support.programs import Exporter, fetch
 
 POLL = ("--poll.interval", "250ms", "--instance.name", "vmss_0")
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0"),), ())
+RESET = struct.pack("ii", 1, 0)
 REQUEST_SECONDS = 10.0
 """In which a client has to send a request."""
 
@@ -81,3 +85,22 @@ def test_pages_are_rendered_once_a_second(simulator: Simulator, start_exporter: 
     while time.monotonic() < began + 3:
         seen.add(json.dumps(json.loads(fetch(f"{exporter.url}/api/v1/events").body)["polls"]))
     assert 2 <= len(seen) <= 1 + (time.monotonic() - began)
+
+
+def test_clients_that_reset_at_once(simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
+    """A flood of clients that connect and reset costs so little that a scrape behind 2,000 of them is soon answered."""
+    exporter = start_exporter(simulator.url, "--instance.name", "vmss_0")
+    exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+    process = psutil.Process(exporter.process.pid)
+    exporter.process.send_signal(signal.SIGSTOP)
+    for number in range(2000):
+        source = (f"127.0.{number // 200}.2", 0)
+        with socket.create_connection(("127.0.0.1", exporter.port), source_address=source) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    before = process.cpu_times()
+    exporter.process.send_signal(signal.SIGCONT)
+    assert fetch(f"{exporter.url}/metrics").status == 200
+    after = process.cpu_times()
+    used = after.user + after.system - before.user - before.system
+    assert used < 0.25, f"{used:.2f} s of processor time"  # 0.4 s when each became a connection first
+    assert exporter.terminate() == 0

@@ -207,7 +207,8 @@ class _World:
 
     async def _answers(self) -> bool:
         """A good client is answered at once; False if this process got no processor time until its deadline."""
-        client, begun = await self._connected(), time.monotonic()
+        begun = time.monotonic()
+        client = await self._connected()
         came = b""
         try:
             await self.loop.sock_sendall(client, b"GET /open HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
