@@ -1,11 +1,13 @@
 """Generates the configuration of Alertmanager: one page for each event, without duplicates."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from .rules.life_alerts import BESIDE
+from .rules.maintenance import MAINTENANCE
 from .rules.rule import PREFIX
 from .rules.watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
-from .settings import PLACEHOLDERS, Settings
+from .settings import MAINTENANCE_TARGETS, MATCHER, PLACEHOLDERS, Settings
 from .yaml_text import to_yaml
 
 _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
@@ -21,7 +23,7 @@ def alertmanager_config(settings: Settings) -> str:
         "global": _global(settings),
         "templates": ["templates/*.tmpl"],
         "route": _route(settings),
-        "inhibit_rules": _inhibitions(),
+        "inhibit_rules": [*_inhibitions(), *_maintenance(settings)],
         "receivers": [_pager(settings), _tickets(settings), {"name": "show"}],
     }
     unfilled = any(sign in str(config) for sign in PLACEHOLDERS)
@@ -97,6 +99,29 @@ def _inhibitions() -> list[dict[str, Any]]:
             "equal": ["job", "instance"],
         },
     ]
+
+
+def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
+    """What the owner of a VM need not hear while Azure works on it: nothing, unless asked for.
+
+    An alert without the label would count as equal to any other without it, so both must have it.
+    """
+    labels = dict.fromkeys(item.partition("=")[0] for item in settings.items("maintenance.equal"))
+    for target in settings.items("maintenance.targets"):
+        for label in labels:
+            there = f'{label}!=""'
+            yield {
+                "source_matchers": [f'alertname="{MAINTENANCE}"', there],
+                "target_matchers": [*_matchers(target), f'alertname!~"{PREFIX}.+"', there],
+                "equal": [label],
+            }
+
+
+def _matchers(target: str) -> list[str]:
+    if target in MAINTENANCE_TARGETS:
+        return [f'alertname=~"{MAINTENANCE_TARGETS[target]}"']
+    found = [each.groups() for each in MATCHER.finditer(target)]
+    return [f'{label}{sign}"{quoted or plain}"' for label, sign, quoted, plain in found] or [f'alertname="{target}"']
 
 
 def _slack(settings: Settings) -> dict[str, Any]:

@@ -7,10 +7,10 @@ grafanalib has only the form of an old HTTP API for rules, so they are built her
 import re
 from typing import Any
 
-from .prometheus import annotations
+from .prometheus import annotations, dashboard_url
 from .rules import groups
 from .rules.descriptions import plain
-from .rules.rule import Alert, Group
+from .rules.rule import VMS, Alert, Group
 from .settings import Settings
 from .yaml_text import to_yaml
 
@@ -51,6 +51,8 @@ def _in_steps(group: Group, settings: Settings) -> int:
 
 def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
     texts = {**annotations(alert, settings), "description": plain(alert.description)}
+    if VMS in alert.description:  # the VM has to be looked up, which Grafana's templates cannot do
+        texts["dashboard_url"] = dashboard_url(alert, settings)
     return {
         "uid": _uid(alert),
         "title": alert.name,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .rules import groups
-from .rules.descriptions import VMS_ANNOTATION, asking
+from .rules.descriptions import VMS_ANNOTATION, asking, dashboard_parameters
 from .rules.rule import VMS, Alert, Group, Recording
 from .settings import Settings
 from .yaml_text import to_yaml
@@ -27,7 +27,7 @@ def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
         "description": asking(alert.description),
         **vms,
         "runbook_url": runbook_url(alert, settings),
-        "dashboard_url": dashboard_url(alert, settings),
+        "dashboard_url": dashboard_url(alert, settings) + dashboard_parameters(alert),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from .prometheus import dashboard_url, runbook_url
 from .rules.event_alerts import event_group
 from .rules.life_alerts import life_group
-from .rules.rule import PREFIX, VMS, Alert
+from .rules.rule import FIRST_VM, PREFIX, VMS, Alert
 from .rules.series import kept
 from .settings import Settings
 
@@ -51,6 +51,6 @@ def _alert(alert: Alert, settings: Settings) -> dict[str, Any]:
             "description": alert.description,
             **vms,
             "runbook_url": runbook_url(alert, settings),
-            "dashboard_url": dashboard_url(alert, settings),
+            "dashboard_url": f"{dashboard_url(alert, settings)}?var-vm={FIRST_VM}",
         },
     }

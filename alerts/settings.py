@@ -130,6 +130,27 @@ _BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-even
 _RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|job|instance|__.*"
 """Labels that identify alerts and VMs in the rules, so that a target's label cannot have their place."""
 
+_LONGEST = {
+    EventType.FREEZE: "10m",
+    EventType.REBOOT: "15m",
+    EventType.REDEPLOY: "30m",
+    EventType.PREEMPT: "1d",
+    EventType.TERMINATE: "1d",
+}
+EQUAL_SOURCE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+"""The part of a form of ``maintenance.equal`` that is replaced by a value of the VM; a suffix may follow."""
+_EQUAL = r"[a-zA-Z_][a-zA-Z0-9_]*(=[a-zA-Z_][a-zA-Z0-9_]*([^a-zA-Z0-9_\s\"'\\{}$,][^\s\"'\\{}$,]*)?)?"
+MATCHER = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*(?:\"([^\"\\]*)\"|([^\s\"\\{},=~!]+))\s*")
+_TARGET = rf"[a-zA-Z][a-zA-Z0-9_-]*|{MATCHER.pattern}(?:,{MATCHER.pattern})*"
+MAINTENANCE_TARGETS: Mapping[str, str] = MappingProxyType(
+    {
+        "node-exporter": "InstanceDown|NodeDown|HostDown|NodeExporterDown|PrometheusTargetMissing",
+        "kube-prometheus": "KubeNodeNotReady|KubeNodeUnreachable|KubeNodeReadinessFlapping|KubeletDown",
+        "blackbox": "ProbeFailed|BlackboxProbeFailed|BlackboxProbeHttpFailure|EndpointDown",
+    }
+)
+"""The usual names of alerts that say no more than that a VM is away."""
+
 SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
         each.name: each
@@ -199,6 +220,26 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 3600,
             ),
             _length("clock.for", "5m", "… for so long; after a pause a clock lags until it is corrected.", 1, _DAY),
+            _length("maintenance.before", "1m", "A VM is in maintenance so long before NotBefore.", 0, 3600),
+            _length("maintenance.after", "5m", "… and until it has answered for so long after the event.", 1, 3600),
+            *(
+                _length(f"maintenance.longest.{each.lower()}", longest, f"… but no longer for a {each}.", 1, _DAY)
+                for each, longest in _LONGEST.items()
+            ),
+            _list(
+                "maintenance.equal",
+                ("instance",),
+                "Labels that the team's own alerts have of a VM, and how they are written there.",
+                _EQUAL,
+                "a list of labels: LABEL, or LABEL=SOURCE and a suffix, such as instance=host:9100",
+            ),
+            _list(
+                "maintenance.targets",
+                (),
+                "The team's own alerts that are inhibited while their VM is in maintenance.",
+                _TARGET,
+                f"a list of {', '.join(MAINTENANCE_TARGETS)}, names of alerts, or matchers",
+            ),
             _length("group.wait", "30s", "Before the first word about a warning that is not Started.", 0, 3600),
             _length("group.interval", "30s", "Between words about one event, such as its end.", 1, _DAY),
             _length("group.repeat", "4h", "Time before a notification is repeated.", 60, 30 * _DAY),
@@ -262,7 +303,19 @@ def resolve(values: Mapping[str, str]) -> Settings:
         if name not in SETTINGS:
             raise UsageError(f"'{name}' is no setting of the alerts; there are: {', '.join(SETTINGS)}")
     checked = {name: each.check(values.get(name, each.default)) for name, each in SETTINGS.items()}
-    return Settings(MappingProxyType(checked))
+    settings = Settings(MappingProxyType(checked))
+    _check_sources(settings)
+    return settings
+
+
+def _check_sources(settings: Settings) -> None:
+    """Raise UsageError for a form of ``maintenance.equal`` that names what is not known of a VM."""
+    known = ("host", "vm_id", "vm_name", "node", *settings.items("labels.keep"))
+    for item in settings.items("maintenance.equal"):
+        form = item.partition("=")[2]
+        source = EQUAL_SOURCE.match(form)
+        if source and source[0] not in known:
+            raise UsageError(f"maintenance.equal: '{item}' needs '{source[0]}': there are {', '.join(known)}")
 
 
 def load(path: Path, more: Mapping[str, str] | None = None) -> Settings:

@@ -82,11 +82,19 @@ def _answer() -> list[g.Panel]:
         panel(
             g.Stat,
             "What happens to it",
-            "The furthest state of the events of this VM, whichever exporter reports them.",
+            "The furthest state of the events of this VM, whichever exporter reports them. It is in "
+            "maintenance while it does not answer although its event is over.",
             (6, 4),
             [instant(q.CURRENT_STATE)],
             thresholds=steps(NEUTRAL),
-            mappings=values({0: ("nothing announced", FINE), **STATES, UNKNOWN: ("unknown", BLIND)}),
+            mappings=values(
+                {
+                    0: ("nothing announced", FINE),
+                    q.IN_MAINTENANCE: ("in maintenance", WAITING),
+                    **STATES,
+                    UNKNOWN: ("unknown", BLIND),
+                }
+            ),
             links=manual("vm"),
         ),
         panel(

@@ -13,7 +13,7 @@ from alerts.rules.board_recordings import (
     VM_STATE,
     VMS,
 )
-from alerts.rules.series import EVENT
+from alerts.rules.series import EVENT, VM_MAINTENANCE
 from alerts.rules.series import LENGTH as DURATION
 from alerts.rules.series import PLANNED as NOT_BEFORE
 
@@ -55,7 +55,9 @@ def _or_quiet(vector: str, quiet: float) -> str:
     return f"{vector} or on () ({quiet:g} + 0 * max({_UP} == 1)) or on () vector({UNKNOWN:g})"
 
 
-CURRENT_STATE = _or_quiet(f"max({_ITS})", 0)
+IN_MAINTENANCE = 0.5
+"""The VM does not answer, although its event is over."""
+CURRENT_STATE = _or_quiet(f"max({_ITS}) or on () {IN_MAINTENANCE} * max({of(VM_MAINTENANCE, _NAMED)} ^ 0)", 0)
 NEXT_IMPACT = _or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_ITS} < 3)) - time()", QUIET)
 EVENTS = with_trace(f"({_ITS} + 0)")
 EVENT_COLUMNS = tuple(

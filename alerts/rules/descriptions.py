@@ -6,7 +6,7 @@ up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask:
 
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 
-from .rule import IMPACT, TIME, VMS
+from .rule import IMPACT, TIME, VMS, Alert, Dashboard
 from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, VM_EVENT
 
 _ONE = "{event_id='%[1]s'}"
@@ -34,7 +34,7 @@ _VMS = _ask(
     "A VM",
 )
 _LEFT = (
-    '{{ with printf "vector(%.0f) - time() > 0" .Value | query }}'
+    '{{ with printf "round(vector(%.0f) - time()) > 0" .Value | query }}'
     " (in {{ . | first | value | humanizeDuration }}){{ end }}"
 )
 _TIME = _ask(
@@ -48,6 +48,21 @@ _TIME = _ask(
 _IMPACT = _ask(f"min by (event_id) ({DURATION}{_ONE}) == 0", f"{NO_INTERRUPTION} ")
 
 VMS_ANNOTATION = _VMS
+
+_FIRST_VM = _ask(
+    f"{EVENT}{_ONE} or on (event_id) {INFO}{_ONE}",
+    '?var-vm={{ .Labels.resources | reReplaceAll ",.*" "" }}',
+)
+_PARAMETERS = {
+    Dashboard.FLEET: "{{ with $labels.scale_set }}?var-scale_set={{ . }}{{ end }}",
+    Dashboard.EXPORTER: "{{ with $labels.instance }}?var-instance={{ . }}{{ end }}",
+    Dashboard.VM: "{{ with $labels.vm_name }}?var-vm={{ . }}{{ end }}",
+}
+
+
+def dashboard_parameters(alert: Alert) -> str:
+    """Return the end of a dashboard's address that makes it open with the alert's VM, scale set or exporter."""
+    return _FIRST_VM if VMS in alert.description else _PARAMETERS[alert.dashboard]
 
 
 def asking(text: str) -> str:

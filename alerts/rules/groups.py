@@ -6,6 +6,7 @@ from .event_alerts import event_group
 from .event_recordings import memory_group, vm_group
 from .impact_alerts import impact_groups
 from .life_alerts import life_group
+from .maintenance import maintenance_group
 from .rule import Alert, Group
 from .watcher_alerts import watcher_groups
 
@@ -13,7 +14,8 @@ from .watcher_alerts import watcher_groups
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
     events = (memory_group(settings), vm_group(settings), event_group(settings), life_group(settings))
-    return (*events, *impact_groups(settings), *watcher_groups(settings), *board_groups(settings))
+    impact = (*impact_groups(settings), maintenance_group(settings))
+    return (*events, *impact, *watcher_groups(settings), *board_groups(settings))
 
 
 def alerts(settings: Settings) -> tuple[Alert, ...]:

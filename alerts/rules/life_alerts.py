@@ -13,7 +13,6 @@ from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import (
     APPROVAL_DUE,
     APPROVED,
-    DELETING,
     EVENT,
     FIRST_SEEN,
     INFO,
@@ -22,8 +21,6 @@ from .series import (
     OVER,
     SHOWN,
     UP,
-    VM_EVENT,
-    kept,
     seen_within,
 )
 
@@ -51,7 +48,6 @@ def life_group(settings: Settings) -> Group:
                 _started_too_long(settings),
             )
         ),
-        _vm_not_back(settings),
     )
     return Group("azure-scheduled-events-lives", settings.duration("evaluation.interval"), rules)
 
@@ -70,7 +66,7 @@ def _notice(settings: Settings) -> Recording:
         expression(f"""
             last_over_time({NOTICE}[{settings.duration("memory")}]) and on (event_id) {INFO}
             or on (event_id)
-            (
+            round(
               max by (event_id, event_type) ({NOT_BEFORE}{{scope="self"}})
               - on (event_id, event_type)
               min by (event_id, event_type) (
@@ -103,7 +99,7 @@ def _short_notice(settings: Settings) -> Alert:
 def _degraded_host(settings: Settings) -> Alert:
     return _alert(
         "DegradedHost",
-        f"{far(_EVERY, settings)}\nunless on (event_id) {OVER}",
+        f"round({far(_EVERY, settings)}\nunless on (event_id) {OVER})",
         "warning",
         "A VM is on a host that is predicted to fail.",
         f"{_THE} {VMS} is {{{{ $value | humanizeDuration }}}} ahead: the host is predicted to fail, and may fail "
@@ -167,25 +163,4 @@ def _started_too_long(settings: Settings) -> Alert:
         f"{_THE} {VMS} has been Started for more than {limit}: the VM may be stuck, or a second impact may follow.",
         status="Started",
         holds=limit,
-    )
-
-
-def _vm_not_back(settings: Settings) -> Alert:
-    longest = settings.duration("longest")
-    started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
-    also = "".join(f", {label}" for label in kept(settings))
-    return _alert(
-        "VmNotBack",
-        expression(f"""
-            group by (event_id, event_type{also}) (topk by (event_id) (1,
-              last_over_time({started}[1d])
-              unless on (event_id) last_over_time({started}[{longest}])
-              and on (job, instance) up == 0
-              unless on (event_id) last_over_time({OVER}[1d])
-            ))
-        """),
-        settings.text("not-back.severity"),
-        "A VM has not come back from an event.",
-        f"{_THE} {VMS} started, and the VM has not answered for {longest}.",
-        status="Started",
     )

@@ -11,6 +11,8 @@ PREFIX = "AzureScheduledEvent"
 
 VMS = "@VMS@"
 """In a description: the VMs of the event, and their scale set."""
+FIRST_VM = "@FIRST_VM@"
+"""In the address of a dashboard: the first VM of the event."""
 TIME = "@TIME@"
 """In a description: a sentence with the start time of the event."""
 IMPACT = "@IMPACT@"

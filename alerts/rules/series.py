@@ -46,6 +46,8 @@ VM_HIT = f"{RECORDED}vm_hit"
 SCALE_SET_VMS = f"{RECORDED}scale_set_vms"
 ZONE_VMS = f"{RECORDED}zone_vms"
 VM_TARGET = f"{RECORDED}vm_target"
+EVENT_PLACE = f"{RECORDED}event_place"
+VM_MAINTENANCE = f"{RECORDED}vm_maintenance_begin_timestamp_seconds"
 SCALE_SET_LABELS = f"{RECORDED}scale_set_labels"
 ZONE_LABELS = f"{RECORDED}zone_labels"
 

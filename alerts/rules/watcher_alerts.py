@@ -180,7 +180,7 @@ def _clock(settings: Settings) -> Alert:
     return _alert(
         "ClockOff",
         expression(f"""
-            abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {settings.number("clock.tolerance")}
+            round(abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {settings.number("clock.tolerance")})
             unless {UP} == 0
         """),
         "The clock of a VM differs from that of Prometheus.",

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 
-VMS, TIME, IMPACT = "@VMS@", "@TIME@", "@IMPACT@"
+VMS, FIRST_VM, TIME, IMPACT = "@VMS@", "@FIRST_VM@", "@TIME@", "@IMPACT@"
 RESOURCES_SHOWN = 10
 """The maximum number of VMs, as in the label ``resources`` of a metric."""
 
@@ -28,9 +28,10 @@ def render(
     texts: Mapping[str, str], life: Lifecycle, scale_set: str, labels: Mapping[str, str], now: float
 ) -> dict[str, str]:
     """Return annotations for the event ``life`` of a VM of ``scale_set`` (``""``: none), at wall-clock time ``now``."""
-    left = 0.0 if life.not_before is None else life.not_before - now
+    left = 0 if life.not_before is None else _rounded(life.not_before - now)
     known = {
         VMS: _vms(life, scale_set),
+        FIRST_VM: next(iter(life.event.resources), ""),
         TIME: _time(life, now),
         IMPACT: f"{NO_INTERRUPTION} " if life.event.duration_seconds == 0 else "",
         _VALUE_AS_DURATION: humanize_duration(left),
@@ -58,9 +59,14 @@ def _time(life: Lifecycle, now: float) -> str:
         return "It has started."
     if life.not_before is None:
         return "It may start at any moment, or has started."
-    left = round(life.not_before) - now  # the rules' query takes whole seconds
+    left = _rounded(round(life.not_before) - now)  # the rules' query takes whole seconds
     remaining = f" (in {humanize_duration(left)})" if left > 0 else ""
     return f"It starts at {humanize_timestamp(life.not_before)} UTC{remaining}, or earlier if approved."
+
+
+def _rounded(seconds: float) -> float:
+    """Return whole seconds, as PromQL's ``round`` does."""
+    return math.floor(seconds + 0.5) if math.isfinite(seconds) else seconds
 
 
 def humanize_timestamp(seconds: float) -> str:

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import requests
 
-from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX
+from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
@@ -34,6 +34,7 @@ DESCRIPTION: Final = "Test your paging: raise an alert that is labelled as a dri
 _LOOK_SECONDS: Final = 0.05  # between two looks at Alertmanager
 _REQUEST_SECONDS: Final = 10
 _SHORT_FREEZE_SECONDS: Final = 9
+_MAINTENANCE: Final = "AzureScheduledEventMaintenance"
 _DEGRADED_SECONDS: Final = 86_400
 _NOTIFICATIONS: Final = re.compile(
     r"^alertmanager_notification_requests(?P<failed>_failed)?_total"
@@ -83,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION",
         help="With --exporter.listen-address: time for Prometheus to find the target before the event. (default 30s)",
     )
+    add(
+        "--maintenance",
+        metavar="LABELS",
+        help="Test inhibition instead: labels of an alert of your own that stays quiet while Azure works on its VM, "
+        "for example alertname=InstanceDown,instance=10.0.0.4:9100.",
+    )
     add("--keep", action="store_true", help="Do not resolve the alert at the end. It resolves after 5 minutes.")
 
 
@@ -97,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     event = _event(arguments.scenario)
     alert = alert_of(event)
     team = Alertmanager(arguments.alertmanager)
+    if arguments.maintenance is not None:
+        return _maintenance(team, arguments.maintenance, timeout)
     before = team.sent()
     if arguments.listen is None:
         labels = labels_of(event, alert)
@@ -175,12 +184,16 @@ class Alertmanager:
         return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
 
     def raise_alert(self, labels: Mapping[str, str], alert: DrillAlert, ends_in: float) -> None:
-        """Post the alert, which resolves after ``seconds``."""
-        now = datetime.now(UTC)
+        """Post the alert, which resolves after ``ends_in`` seconds."""
         text = f"This is a drill: no VM is in danger. {labels['event_type']} of {labels['resources']}."
+        self.post(labels, f"{DRILL}: {alert.name}.", text, ends_in)
+
+    def post(self, labels: Mapping[str, str], summary: str, description: str, ends_in: float) -> None:
+        """Post an alert with these texts, which resolves after ``ends_in`` seconds."""
+        now = datetime.now(UTC)
         body = {
             "labels": dict(labels),
-            "annotations": {"summary": f"{DRILL}: {alert.name}.", "description": text},
+            "annotations": {"summary": summary, "description": description},
             "startsAt": now.isoformat(),
             "endsAt": (now + timedelta(seconds=ends_in)).isoformat(),
         }
@@ -246,6 +259,38 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
         )
         raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
     _say("Alertmanager has done its part. Did the page arrive?")
+
+
+def _maintenance(team: Alertmanager, text: str, timeout: float) -> int:
+    """Raise the alert that a VM is in maintenance, then the team's own one; ExporterError: that is not inhibited."""
+    labels = {**parse_assignments("--maintenance", text.split(",")), "drill": "true"}
+    if "alertname" not in labels:
+        raise UsageError("--maintenance: the labels of an alert have an alertname, such as alertname=InstanceDown")
+    name = labels["alertname"]
+    marked = {**labels, "alertname": _MAINTENANCE, "severity": "info", "component": "maintenance"}
+    summary, description = f"{DRILL}: {name}.", "This is a drill: no VM is in danger."
+    try:
+        team.post(marked, summary, description, ends_in=300)
+        if not _until(lambda: team.holding('drill="true"', _MAINTENANCE), time.monotonic() + timeout):
+            raise ExporterError(f"{_MAINTENANCE} has not reached {team.url} within {format_duration(timeout)}")
+        team.post(labels, summary, description, ends_in=300)
+        found = _until(lambda: _decided(team, name), time.monotonic() + timeout)
+    finally:
+        for each in (labels, marked):
+            team.post(each, summary, description, ends_in=0)
+    if found is None or not found["status"]["inhibitedBy"]:
+        raise ExporterError(
+            f"{name} is not inhibited while its VM is in maintenance, so it notifies: "
+            "set maintenance.targets and maintenance.equal, and load the rendered inhibit_rules"
+        )
+    _say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
+    return 0
+
+
+def _decided(team: Alertmanager, name: str) -> dict[str, Any] | None:
+    """Return the team's alert once Alertmanager has decided what to do with it."""
+    found = team.holding('drill="true"', name)
+    return None if found is None or found["status"]["state"] == "unprocessed" else found
 
 
 def _more(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:

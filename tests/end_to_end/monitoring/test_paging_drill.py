@@ -1,6 +1,7 @@
 """A team tries its own paging with the command drill."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from azure_scheduled_events_exporter.commands import drill
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Scenario, shipped
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
-from support.programs import free_port
+from support.programs import eventually, free_port
 
 FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "group.interval": "1s"}
 
@@ -68,6 +69,27 @@ def test_info_reaches_nobody(tmp_path: Path) -> None:
     ):
         run("--alertmanager", alertmanager.url, "--timeout", "2s", "--scenario", "live-migration")
     assert receiver.notifications == []
+
+
+@pytest.fixture
+def quiet_team(tmp_path: Path) -> Iterator[Alertmanager]:
+    """An Alertmanager that inhibits alerts of node_exporter while Azure works on a VM."""
+    targets = {"maintenance.targets": "node-exporter", "maintenance.equal": "instance=host:9100"}
+    dead = f"http://127.0.0.1:{free_port()}"
+    with Alertmanager(tmp_path, resolve({**receivers(dead), **FAST, **targets})) as alertmanager:
+        yield alertmanager
+
+
+def test_inhibition(quiet_team: Alertmanager, capsys: pytest.CaptureFixture[str]) -> None:
+    """A drill says whether an alert of the team's own stays quiet while Azure works on its VM, and takes both back."""
+    address, vm = ("--alertmanager", quiet_team.url, "--timeout", "10s"), "instance=10.0.0.4:9100"
+    assert run(*address, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
+    assert "InstanceDown is inhibited while its VM is in maintenance" in capsys.readouterr().out
+    with pytest.raises(ExporterError, match="ReplicaLag is not inhibited while its VM is in maintenance"):
+        run(*address, "--maintenance", f"alertname=ReplicaLag,{vm}")
+    with pytest.raises(UsageError, match="--maintenance: the labels of an alert have an alertname"):
+        run(*address, "--maintenance", vm)
+    eventually(lambda: quiet_team.alerts() == [], "no alert of the drill is left")
 
 
 def test_no_alertmanager() -> None:

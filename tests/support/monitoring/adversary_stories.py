@@ -114,11 +114,12 @@ BLIND = (
         "a VM never returns from its Redeploy",
         _REDEPLOY_AWAY,
         fires={
-            (NOT_BACK, 4000): (
+            (NOT_BACK, 2130): (
                 Firing(
                     row("Redeploy", "critical", event_status="Started"),
                     "A VM has not come back from an event.",
-                    f"The Redeploy of {WHO} started, and the VM has not answered for 1h. Event E1.",
+                    f"The Redeploy of {WHO} should be over, and the VM does not answer: it has not come back "
+                    "within 30m 0s. Event E1.",
                 ),
             ),
         },
@@ -128,7 +129,7 @@ BLIND = (
             NOT_BACK: MANY,
             TOO_LONG: (1800,),
         },
-        steady={REDEPLOY: (30, 3870), NOT_BACK: (3930, 6000), TOO_LONG: (2220, 3780)},
+        steady={REDEPLOY: (30, 3870), NOT_BACK: (2130, 6000), TOO_LONG: (2220, 3780)},
     ),
     Story(
         "a VM returns from its Redeploy after 20 minutes, and the event is still there",

@@ -5,6 +5,7 @@ A story is told in seconds since its beginning, which is also what ``time()`` sa
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,7 +32,10 @@ OUTCOMES = ("ok", "timeout", "connection_error", "throttled", "http_error", "inv
 Value = Callable[[int], float | None]
 
 MANY = tuple(range(0, 1230, 30))
-ALL = tuple(alert.name for alert in alerts(Settings()))
+MAINTENANCE = "AzureScheduledEventMaintenance"
+EVERY = tuple(alert.name for alert in alerts(Settings()))
+ALL = tuple(name for name in EVERY if name != MAINTENANCE)
+"""All that say something of their own. That Azure works on a VM accompanies most events, and has its own stories."""
 PREEMPT, TERMINATE, REDEPLOY, REBOOT, FREEZE = (
     f"AzureScheduledEvent{each}" for each in ("Preempt", "Terminate", "Redeploy", "Reboot", "Freeze")
 )
@@ -279,13 +283,25 @@ def _check(name: str, at: int, firing: tuple[Firing, ...]) -> dict[str, object]:
                     "summary": each.summary,
                     "description": each.description,
                     "runbook_url": f"{RUNBOOKS}/{name}.md",
-                    "dashboard_url": f"{DASHBOARDS}-{each.dashboard}",
-                    **({"vms": each.vms} if each.dashboard == "vm" else {}),
+                    "dashboard_url": f"{DASHBOARDS}-{each.dashboard}{_parameters(each)}",
+                    **({"vms": each.vms} if each.dashboard == "vm" and each.vms else {}),
                 },
             }
             for each in firing
         ],
     }
+
+
+def _parameters(firing: Firing) -> str:
+    """Return the end of the dashboard's address: the VM, scale set or exporter that it opens with."""
+    vm = firing.labels.get("vm_name") or re.sub("[, ].*", "", firing.vms)
+    values = {
+        "vm": ("vm", vm),
+        "fleet": ("scale_set", firing.labels.get("scale_set", "")),
+        "exporter": ("instance", firing.labels.get("instance", "")),
+    }
+    name, value = values[firing.dashboard]
+    return f"?var-{name}={value}" * bool(value)
 
 
 def _steady(name: str, begin: int, end: int, evaluation: int) -> Iterator[dict[str, object]]:

@@ -4,12 +4,14 @@ import json
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import yaml
 
 from alerts import Settings, render, resolve
 from alerts.scrape import scrape_examples
@@ -80,10 +82,16 @@ class Receiver:
 
 
 class Alertmanager(Program):
-    """Debian's Alertmanager with the generated configuration of ``settings``."""
+    """Debian's Alertmanager with the generated configuration of ``settings``, and a team's own ``routes`` before it."""
 
-    def __init__(self, folder: Path, settings: Settings, port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, settings: Settings, routes: Sequence[Mapping[str, Any]] = (), port: int = 0
+    ) -> None:
         write(folder, "alertmanager/", settings)
+        file = folder / "alertmanager" / "alertmanager.yml"
+        config = yaml.safe_load(file.read_text())
+        config["route"]["routes"] = [*routes, *config["route"]["routes"]]
+        file.write_text(yaml.safe_dump(config))
         port = port or free_port()
         self.url = f"http://127.0.0.1:{port}"
         super().__init__(
@@ -104,13 +112,29 @@ class Alertmanager(Program):
         return found
 
 
-class RuledPrometheus(Program):
-    """Debian's Prometheus with the generated rules, scraping what :meth:`scrape` names."""
+@dataclass(frozen=True)
+class Team:
+    """What a company has of its own: scrape jobs, groups of rules, and routes of Alertmanager."""
 
-    def __init__(self, folder: Path, settings: Settings, alertmanager: str, targets: Sequence[str]) -> None:
+    jobs: Sequence[Mapping[str, Any]] = ()
+    rules: Sequence[Mapping[str, Any]] = ()
+    routes: Sequence[Mapping[str, Any]] = ()
+
+
+class RuledPrometheus(Program):
+    """Debian's Prometheus with the generated rules, and those of ``team``, scraping what :meth:`scrape` names."""
+
+    def __init__(
+        self, folder: Path, settings: Settings, alertmanager: str, targets: Sequence[str], team: Team = Team()
+    ) -> None:
         write(folder, "prometheus/", settings)
-        config = scrape_examples(settings)["prometheus-file-sd.yml"].replace("127.0.0.1:9093", alertmanager)
-        (folder / "prometheus" / "prometheus.yml").write_text(config)
+        config = yaml.safe_load(
+            scrape_examples(settings)["prometheus-file-sd.yml"].replace("127.0.0.1:9093", alertmanager)
+        )
+        config["scrape_configs"] += team.jobs
+        config["rule_files"].append("team-rules.yml")
+        (folder / "prometheus" / "team-rules.yml").write_text(yaml.safe_dump({"groups": list(team.rules)}))
+        (folder / "prometheus" / "prometheus.yml").write_text(yaml.safe_dump(config))
         self._targets = folder / "prometheus" / "targets"
         self._targets.mkdir(exist_ok=True)
         self.scrape(targets)
@@ -187,16 +211,24 @@ def receivers(url: str) -> dict[str, str]:
 class Stack:
     """Prometheus, Alertmanager and a webhook receiver, with ``values`` over the shipped settings.
 
-    With ``slack``, the receiver also hears at ``/slack`` what a chat would show.
+    With ``slack``, the receiver also hears at ``/slack`` what a chat would show. ``team`` has its own alerts.
     """
 
-    def __init__(self, folder: Path, values: dict[str, str], targets: Sequence[str], *, slack: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        values: dict[str, str],
+        targets: Sequence[str],
+        *,
+        slack: bool = False,
+        team: Team = Team(),
+    ) -> None:
         self.receiver = Receiver().__enter__()
         chat = {"chat.slack-url": f"{self.receiver.url}/slack"} if slack else {}
         self.settings = resolve({**receivers(self.receiver.url), **chat, **values})
-        self.alertmanager = Alertmanager(folder, self.settings)
+        self.alertmanager = Alertmanager(folder, self.settings, team.routes)
         address = self.alertmanager.url.removeprefix("http://")
-        self.prometheus = RuledPrometheus(folder, self.settings, address, targets)
+        self.prometheus = RuledPrometheus(folder, self.settings, address, targets, team)
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,227 @@
+"""VMs that Azure is about to work on, works on, or has just worked on; and VMs that did not come back from it.
+
+While a VM is in maintenance, alerts about its absence say nothing new: Alertmanager may inhibit them. The alert begins
+with what exporters show, and a recording holds it while the VM and its exporter do not answer. Each impact has an end
+that no exporter can extend: ``maintenance.longest`` of its type after it became due, or after it started.
+"""
+
+from types import MappingProxyType
+
+from azure_scheduled_events_exporter.core.event_types import EventType
+
+from ..settings import EQUAL_SOURCE, Settings
+from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
+from .series import (
+    APPROVED,
+    DELETING,
+    EVENT_PLACE,
+    INFO,
+    INSTANCE,
+    NOT_BEFORE,
+    OVER,
+    VM_MAINTENANCE,
+    VM_TARGET,
+    identified,
+    kept,
+    seeing,
+)
+
+MAINTENANCE = f"{PREFIX}Maintenance"
+
+_OWN = f'{INFO}{{scope="self"}}'
+_IMPACT = "on (event_id, vm_id, phase)"
+_MOST_RESOURCES = 10  # the exporter names no more
+
+
+def maintenance_group(settings: Settings) -> Group:
+    """Return the group."""
+    rules = (
+        Recording(EVENT_PLACE, _places(), "1 for each current event, with the names of its VMs and where they are"),
+        Recording(VM_MAINTENANCE, _begin(settings), "since when an event has been due on a VM, or has started there"),
+        _maintenance(settings),
+        _vm_not_back(settings),
+    )
+    return Group("azure-scheduled-events-maintenance", settings.duration("evaluation.interval"), rules)
+
+
+def _places() -> str:
+    return expression(f"""
+        group by (event_id, event_type, resources, subscription_id, resource_group) (
+          max by (event_id, event_type, resources, job, instance) ({INFO})
+          * on (job, instance) group_left (subscription_id, resource_group)
+          topk by (job, instance) (1, {INSTANCE} and on (job, instance) {INFO})
+        )
+    """)
+
+
+def _labels(settings: Settings, *but: str) -> str:
+    """Return what identifies a VM in an alert, and what a company's own alerts may know it by."""
+    labels = dict.fromkeys(("vm_id", "vm_name", "node", *kept(settings)))
+    return ", ".join(label for label in labels if label not in but)
+
+
+def _impacts(settings: Settings) -> str:
+    """Return the events that have started, and those that start soon or have been approved; never both for one."""
+    started = f'{INFO}{{event_status="Started"}}'
+    return expression(f"""
+        (
+          label_replace(group by (event_id) ({started} unless on (event_id) {OVER}), "phase", "started", "", "")
+          or
+          label_replace(
+            group by (event_id) (
+              {APPROVED} == 1
+              or on (event_id)
+              (
+                min by (event_id) {seeing(NOT_BEFORE)} or on (event_id) min by (event_id) ({NOT_BEFORE})
+              ) <= time() + {settings.number("maintenance.before")}
+            )
+            unless on (event_id) {started}
+            unless on (event_id) {OVER},
+            "phase", "due", "", ""
+          )
+        )
+    """)
+
+
+def _own(settings: Settings) -> str:
+    """Return the impacts on the VMs that report them, from scraped series alone."""
+    return expression(f"""
+        (
+          max by (event_id, event_type, job, instance) ({_OWN})
+          * on (job, instance) group_left ({_labels(settings)})
+          topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
+          * on (event_id) group_left (phase)
+          {_impacts(settings)}
+        )
+    """)
+
+
+def _of_others(settings: Settings) -> str:
+    """Return the impacts on the VMs that events name, by the last target that each of them had."""
+    names = "\nor\n".join(
+        f'label_replace({EVENT_PLACE}, "vm_name", "$1", "resources", "(?:[^,]+,){{{number}}}([^,]+)(?:,.*)?")'
+        for number in range(_MOST_RESOURCES)
+    )
+    place = "subscription_id, resource_group, vm_name"
+    labels = _labels(settings, *place.split(", "))
+    return expression(f"""
+        (
+          group by (event_id, event_type, {place}) ({names})
+          * on (event_id) group_left (phase)
+          {_impacts(settings)}
+          * on ({place}) group_left (job, instance, {labels})
+          topk by ({place}) (1, last_over_time({VM_TARGET}{{vm_name!=""}}[{settings.duration("memory")}]))
+        )
+    """)
+
+
+def _begin(settings: Settings) -> str:
+    """A row goes on while its impact does, and while its VM does not answer; it keeps the time that it began with."""
+    memory, after = settings.duration("memory"), _after(settings)
+    row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
+    impacts = f"group by ({row}) ({_own(settings)} or {_of_others(settings)})"
+    return expression(f"""
+        max by ({row}) (
+          last_over_time({VM_MAINTENANCE}[{memory}]) and {_IMPACT} {impacts}
+          or
+          (
+            last_over_time({VM_MAINTENANCE}{{event_type!~"{DELETING}"}}[{after}])
+            or
+            (last_over_time({VM_MAINTENANCE}{{event_type=~"{DELETING}"}}[{after}]) and on (job, instance) up)
+          )
+          > time() - 86400
+          unless on (vm_id) {identified()}
+          or
+          ({impacts} unless {_IMPACT} last_over_time({VM_MAINTENANCE}[{memory}])) * 0 + time()
+        )
+    """)
+
+
+def _after(settings: Settings) -> str:
+    """Return how long a VM has to be back: a missed scrape or evaluation is not enough."""
+    least = settings.seconds("evaluation.interval") * 4
+    return settings.duration("maintenance.after") if settings.seconds("maintenance.after") > least else f"{least:g}s"
+
+
+def _by_type(comparison: str, settings: Settings, *, deleting: bool, value: str = "") -> str:
+    """Return the rows of each type compared with its longest maintenance; a new type has that of a Reboot."""
+    types = {f'event_type="{each}"': f"{each.lower()}" for each in EventType if deleting or not each.facts.deletes}
+    types[f'event_type!~"{"|".join(EventType)}"'] = "reboot"
+    return "\nor\n".join(
+        f"(last_over_time({VM_MAINTENANCE}{{{matcher}}}[{_after(settings)}])"
+        f" {comparison} time() - {settings.number(f'maintenance.longest.{name}')})"
+        + value.format(longest=settings.number(f"maintenance.longest.{name}"))
+        for matcher, name in types.items()
+    )
+
+
+def _maintenance(settings: Settings) -> Alert:
+    recorded = f"last_over_time({VM_MAINTENANCE}[{settings.duration('memory')}])"
+    rows = expression(f"""
+        (
+          {_by_type(">", settings, deleting=True)}
+          or
+          ({_own(settings)} unless {_IMPACT} {recorded}) * 0 + time()
+        )
+    """)
+    return Alert(
+        MAINTENANCE,
+        "\nor\n".join(_written(rows, forms, settings) for forms in _alternatives(settings)),
+        "info",
+        "Azure works on a VM.",
+        "Azure has been about to work on {{ $labels.vm_name }}, or has worked on it, since "
+        '{{ $value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC. '
+        "Alerts about its absence may wait until it is back.",
+        Dashboard.VM,
+        labels=MappingProxyType({"component": "maintenance"}),
+    )
+
+
+def _alternatives(settings: Settings) -> list[dict[str, str]]:
+    """Return how each label is written. A label with several forms makes as many alerts, since an alert has it once."""
+    forms: dict[str, list[str]] = {"instance": []}
+    for item in settings.items("maintenance.equal"):
+        label, _, form = item.partition("=")
+        forms.setdefault(label, []).append(form or ("host" if label == "instance" else label))
+    forms["instance"] = forms["instance"] or ["host"]
+    most = max(len(each) for each in forms.values())
+    return [{label: each[min(number, len(each) - 1)] for label, each in forms.items()} for number in range(most)]
+
+
+def _written(rows: str, forms: dict[str, str], settings: Settings) -> str:
+    """Return ``rows``, one per VM, with labels written as ``forms`` say; ``instance`` last, since others read it."""
+    text = f"\n{rows}\n"
+    for label, form in sorted(forms.items(), key=lambda item: item[0] == "instance"):
+        source = EQUAL_SOURCE.match(form)
+        name, suffix = (source[0], form[source.end() :]) if source else (form, "")
+        label_of, value = ("instance", "(.+?)(?::[0-9]+)?") if name == "host" else (name, "(.+)")
+        text = f'label_replace({text}, "{label}", "${{1}}{suffix}", "{label_of}", "{value}")'
+    written = ", ".join(dict.fromkeys(("instance", *_labels(settings).split(", "), *forms)))
+    return f"max by ({written}) ({text})"
+
+
+def _vm_not_back(settings: Settings) -> Alert:
+    also = "".join(f", {label}" for label in kept(settings))
+    return Alert(
+        f"{PREFIX}VmNotBack",
+        expression(f"""
+            max by (event_id, event_type{also}) (topk by (event_id) (1,
+              (
+                {_by_type("<=", settings, deleting=False, value=" * 0 + {longest}")}
+              )
+              unless on (event_id, vm_id)
+              (
+                {_by_type(">", settings, deleting=False)}
+              )
+              and on (job, instance) up == 0
+              unless on (vm_id) {identified()}
+              unless on (event_id) {seeing(f'{INFO}{{event_status!="Started"}}')}
+            ))
+        """),
+        settings.text("not-back.severity"),
+        "A VM has not come back from an event.",
+        f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and the VM does not answer: it has not come back "
+        "within {{ $value | humanizeDuration }}. Event {{ $labels.event_id }}.",
+        Dashboard.VM,
+        labels=MappingProxyType({"event_status": "Started"}),
+    )

@@ -1,0 +1,137 @@
+"""When a VM counts as in maintenance, how the alert is labelled, and what Alertmanager is told to inhibit."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from alerts import Settings, load, render, resolve
+from azure_scheduled_events_exporter.errors import UsageError
+from support.monitoring.alert_scenarios import MAINTENANCE, Seen, Story, one, promtool
+from support.monitoring.maintenance_stories import MAINTAINED, working
+from support.paths import ROOT
+
+_REBOOT = Seen(not_before=300, started=300, gone=700)
+
+
+def rendered(name: str, **values: str) -> str:
+    """Return a generated file with changed settings of the maintenance."""
+    settings = resolve({key.replace("__", "."): value for key, value in values.items()})
+    return render(settings, grafana=False)[name]
+
+
+def play(folder: Path, story: Story, **values: str) -> None:
+    """Assert that the story goes as it says with changed settings."""
+    rules = folder / f"{story.name}.yml"
+    rules.write_text(rendered("prometheus/prometheus-rules.yml", **values))
+    done = promtool(folder, story, rules=rules)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("story", MAINTAINED, ids=lambda story: story.name)
+def test_story(story: Story, tmp_path: Path) -> None:
+    """A VM is in maintenance while Azure is about to work on it, works on it or has just done so, and no longer."""
+    done = promtool(tmp_path, story)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_needs_no_recording(tmp_path: Path) -> None:
+    """The alert fires in its first evaluation from scraped series alone."""
+    rules = yaml.safe_load(rendered("prometheus/prometheus-rules.yml"))
+    for group in rules["groups"]:
+        group["rules"] = [rule for rule in group["rules"] if "alert" in rule]
+    path = tmp_path / "alerts-only.yml"
+    path.write_text(yaml.safe_dump({"groups": [group for group in rules["groups"] if group["rules"]]}))
+    story = Story("alerts only", one(_REBOOT), fires={(MAINTENANCE, 240): (working(),)}, quiet={MAINTENANCE: (230,)})
+    done = promtool(tmp_path, story, rules=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_times(tmp_path: Path) -> None:
+    """``before``, ``after`` and ``longest`` are settings."""
+    story = Story(
+        "other times",
+        one(_REBOOT, down=((305, 600),)),
+        quiet={MAINTENANCE: (170, 790, 1000)},
+        steady={MAINTENANCE: (180, 750)},
+    )
+    play(tmp_path, story, maintenance__before="2m", maintenance__after="1m")
+    story = Story("at most 2 minutes", one(_REBOOT), quiet={MAINTENANCE: (230, 430)}, steady={MAINTENANCE: (240, 410)})
+    play(tmp_path, story, maintenance__longest__reboot="2m")
+
+
+def test_labels(tmp_path: Path) -> None:
+    """The alert carries labels as the team's own alerts write them, and the labels to keep."""
+    target = {"team": "search", "node": "aks-1"}
+    labels = {
+        "instance": "vmss_0:9100",
+        "host": "vmss_0",
+        "fqdn": "vmss_0.prod.example.org",
+        "nodename": "aks-1",
+        "severity": "info",
+    }
+    story = Story("labels", one(_REBOOT, target=target), fires={(MAINTENANCE, 240): (working(**target, **labels),)})
+    equal = "instance=host:9100,host=host,fqdn=vm_name.prod.example.org,nodename=node"
+    play(tmp_path, story, labels__keep="team", maintenance__equal=equal)
+
+
+def test_two_forms_of_a_label(tmp_path: Path) -> None:
+    """Two exporters on a VM have two instances: the alert then exists once for each."""
+    firing = tuple(working(instance=f"vmss_0:{port}") for port in (9100, 9187))
+    story = Story("ports", one(_REBOOT), fires={(MAINTENANCE, 240): firing})
+    play(tmp_path, story, maintenance__equal="instance=host:9100,instance=host:9187")
+
+
+def test_unknown_source_is_refused() -> None:
+    """A label can be written with what is known of a VM, and nothing else."""
+    with pytest.raises(UsageError, match=r"maintenance\.equal: 'nodename=team' needs 'team': there are host, vm_id, "):
+        resolve({"maintenance.equal": "nodename=team"})
+    resolve({"maintenance.equal": "nodename=team", "labels.keep": "team"})
+
+
+@pytest.mark.parametrize("text", ["a b", 'alertname="x', "a=b{}", "instance=host 9100"])
+def test_what_is_no_target(text: str) -> None:
+    """What Alertmanager would not take is refused by the setting's name."""
+    with pytest.raises(UsageError, match=r"maintenance\.targets: '"):
+        resolve({"maintenance.targets": f"{text}\n"})
+
+
+def inhibitions(**values: str) -> list[dict[str, Any]]:
+    """Return the rules by which a VM in maintenance inhibits alerts."""
+    config = yaml.safe_load(rendered("alertmanager/alertmanager.yml", **values))
+    return [each for each in config["inhibit_rules"] if MAINTENANCE in str(each["source_matchers"])]
+
+
+def test_nothing_is_inhibited_unless_asked_for() -> None:
+    """As shipped, no alert of anybody waits for Azure."""
+    assert inhibitions() == []
+    assert Settings().items("maintenance.targets") == ()
+
+
+def test_the_documented_example_is_what_is_rendered(tmp_path: Path) -> None:
+    """The page's values file for node_exporter renders the inhibit_rules that the page shows."""
+    page = (ROOT / "docs" / "maintenance.md").read_text()
+    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (values,) = [block for block in blocks if block.startswith("maintenance.targets: [node-exporter]")]
+    (shown,) = [yaml.safe_load(block) for block in blocks if block.startswith("inhibit_rules:")]
+    (tmp_path / "values.yaml").write_text(values)
+    config = yaml.safe_load(render(load(tmp_path / "values.yaml"), grafana=False)["alertmanager/alertmanager.yml"])
+    assert [each for each in config["inhibit_rules"] if MAINTENANCE in str(each)] == shown["inhibit_rules"]
+
+
+def test_inhibition_needs_a_label_that_both_have() -> None:
+    """A rule inhibits alerts of the same VM only: none that lacks the label, and no alert about an event."""
+    found = inhibitions(
+        maintenance__targets='node-exporter\nBackupSlow\nalertname=~"Probe.*",job=blackbox\n',
+        maintenance__equal="instance=host:9100,node",
+    )
+    assert len(found) == 6
+    for each in found:
+        (label,) = each["equal"]
+        assert each["source_matchers"] == [f'alertname="{MAINTENANCE}"', f'{label}!=""']
+        assert each["target_matchers"][-2:] == ['alertname!~"AzureScheduledEvent.+"', f'{label}!=""']
+    targets = [each["target_matchers"][:-2] for each in found if each["equal"] == ["node"]]
+    assert re.match(r'alertname=~"InstanceDown\|', targets[0][0])
+    assert targets[1:] == [['alertname="BackupSlow"'], ['alertname=~"Probe.*"', 'job="blackbox"']]

@@ -1,0 +1,136 @@
+"""The stories of VMs that Azure works on: when they count as in maintenance, and when that is over."""
+
+from dataclasses import replace
+
+from support.monitoring.adversary_stories import NOT_BACK
+from support.monitoring.alert_scenarios import DOWN, MAINTENANCE, MANY, Exporter, Firing, Seen, Story, one
+
+_REBOOT = Seen(not_before=300, started=300, gone=700)
+_HOST_FAILURE = Seen(announced=65, not_before=None, started=65, gone=800)
+
+
+def working(vm: str = "vmss_0", since: str = "00:04:00", **labels: str) -> Firing:
+    """Return the alert that Azure works on ``vm``, since ``since`` (time of day)."""
+    return Firing(
+        {
+            "severity": "info",
+            "component": "maintenance",
+            "instance": vm,
+            "vm_name": vm,
+            "vm_id": f"//{vm}",
+            **labels,
+        },
+        "Azure works on a VM.",
+        f"Azure has been about to work on {vm}, or has worked on it, since 1970-01-01 {since} UTC. "
+        "Alerts about its absence may wait until it is back.",
+        vms="",
+    )
+
+
+MAINTAINED = (
+    Story(
+        "a reboot: from a minute before until five minutes after its end, also while the VM is down",
+        one(_REBOOT, down=((305, 600),)),
+        fires={(MAINTENANCE, 240): (working(),), (MAINTENANCE, 450): (working(since="00:05:00"),)},
+        quiet={MAINTENANCE: (60, 230, 1000, 1200), NOT_BACK: MANY},
+        steady={MAINTENANCE: (240, 980)},
+        exact=True,
+    ),
+    Story(
+        "a host fails: a peer reports it, and its VM is known by its last target",
+        (
+            Exporter(down=((60, 900),)),
+            Exporter("vmss_1", (replace(_HOST_FAILURE, scope="peer"),)),
+            Exporter("vmss_2", down=((60, 900),)),
+        ),
+        fires={(MAINTENANCE, 120): (working(since="00:01:10"),)},
+        quiet={MAINTENANCE: (50, 980, 1200), NOT_BACK: MANY},
+        steady={MAINTENANCE: (70, 960)},
+        exact=True,
+    ),
+    Story(
+        "a redeploy of 20 minutes",
+        one(Seen("Redeploy", not_before=300, started=300, gone=1400), down=((305, 1500),)),
+        quiet={MAINTENANCE: (230, 1820), NOT_BACK: (*MANY, 1400, 1600, 2400)},
+        steady={MAINTENANCE: (240, 1790)},
+        exact=True,
+    ),
+    Story(
+        "a freeze that is Started for ever",
+        one(Seen("Freeze", not_before=300, started=300)),
+        quiet={MAINTENANCE: (230, 910, 1200, 2400), NOT_BACK: (*MANY, 2400)},
+        steady={MAINTENANCE: (240, 890)},
+        exact=True,
+    ),
+    Story(
+        "a stuck exporter goes down long after the impact",
+        one(Seen(not_before=300, started=300), down=((1500, 100_000),)),
+        quiet={MAINTENANCE: (1210, 1500, 1600, 2400)},
+        exact=True,
+    ),
+    Story(
+        "an overdue event starts at last",
+        one(Seen(not_before=300, started=2000, gone=2300), down=((2005, 2200),)),
+        quiet={MAINTENANCE: (1150, 1990, 2620)},
+        steady={MAINTENANCE: (2000, 2580)},
+        exact=True,
+    ),
+    Story(
+        "an approved event",
+        one(Seen(not_before=3000, approved=1, started=3100)),
+        fires={(MAINTENANCE, 30): (working(since="00:00:30"),)},
+        quiet={MAINTENANCE: (20, 940)},
+        exact=True,
+    ),
+    Story(
+        "an event that is called off before it is near",
+        one(Seen(not_before=930, gone=600)),
+        quiet={MAINTENANCE: MANY},
+        exact=True,
+    ),
+    Story(
+        "an exporter is down without any event",
+        (Exporter(down=((60, 2000),)), Exporter("vmss_1")),
+        quiet={MAINTENANCE: MANY, NOT_BACK: (*MANY, 2000)},
+        steady={DOWN: (370, 1900)},
+        exact=True,
+    ),
+    Story(
+        "an exporter fails again after its VM has been back for a while",
+        one(_REBOOT, down=((305, 600), (1010, 2400))),
+        quiet={MAINTENANCE: (1000, 1020, 1100, 2300), NOT_BACK: (*MANY, 2300)},
+        exact=True,
+    ),
+    Story(
+        "an evicted VM: until it has left the targets, and nobody waits for it",
+        one(Seen("Preempt", not_before=60, started=60), down=((90, 100_000),), gone=2400),
+        quiet={MAINTENANCE: (2720,), NOT_BACK: (*MANY, 2300, 2700)},
+        steady={MAINTENANCE: (30, 2600)},
+        exact=True,
+    ),
+    Story(
+        "a deleted VM whose target stays for hours",
+        one(Seen("Terminate", not_before=330, started=330), down=((340, 100_000),)),
+        quiet={NOT_BACK: (*MANY, 7200)},
+        steady={MAINTENANCE: (270, 7200)},
+        every=30,
+    ),
+    Story(
+        "a VM does not come back from a reboot, and does after an hour",
+        one(replace(_REBOOT, gone=100_000), down=((305, 3600),)),
+        quiet={MAINTENANCE: (1210, 2400, 3900), NOT_BACK: (1180, 3610, 4000)},
+        steady={NOT_BACK: (1210, 3590)},
+        exact=True,
+    ),
+    Story(
+        "two VMs of one event, one of which no longer answers, and a third one",
+        (
+            Exporter(events=(replace(_REBOOT, resources="vmss_0,vmss_1"),)),
+            Exporter("vmss_1", down=((100, 900),)),
+            Exporter("vmss_2", (replace(_REBOOT, resources="vmss_0,vmss_1", scope="peer"),), down=((310, 900),)),
+        ),
+        fires={(MAINTENANCE, 300): (working(since="00:05:00"), working("vmss_1", since="00:05:00"))},
+        quiet={MAINTENANCE: (230, 1210)},
+        exact=True,
+    ),
+)
