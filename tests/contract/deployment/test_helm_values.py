@@ -118,4 +118,4 @@ def test_notes_say_what_is_missing(tmp_path: Path) -> None:
     )
     for unsaid in ("Nothing scrapes it yet", "No alert rules", "Whoever reaches"):
         assert unsaid not in whole
-    assert "a restart in mid event forgets" in whole
+    assert "a restart during an event loses its history" in whole

@@ -37,7 +37,7 @@ def approvals(scrape: Scrape) -> dict[str, float]:
 
 
 def latencies(scrape: Scrape) -> dict[str, float]:
-    """Return how many approvals were told, by who approved."""
+    """Return how many approvals were counted, by approver."""
     return {labels["approved_by"]: value for labels, value in scrape.series("approval_latency_seconds_count")}
 
 
@@ -52,7 +52,7 @@ FAILURES: dict[str, tuple[tuple[Rule, ...], dict[str, float]]] = {
 
 
 def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """An approval that IMDS did not accept is not told, and is asked for again, later each time, until it is."""
+    """An approval that IMDS did not accept is not reported, and is retried with growing delays until it is accepted."""
     gates: dict[str, Gate] = {}
     exporters: dict[str, Exporter] = {}
     for name, (rules, _) in FAILURES.items():
@@ -101,8 +101,8 @@ def _one_per_poll(gate: Gate) -> None:
     assert ("POST", "POST") not in itertools.pairwise(methods)
 
 
-def test_somebody_else_was_heard(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """An approval that is always refused is asked for until the event begins, and is never called ours."""
+def test_approved_by_another_program(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """A refused approval is retried until the event starts. It is never counted as approved by this exporter."""
     simulator = stack.enter_context(Simulator(reboot()))
     gate = stack.enter_context(Gate(simulator.url, 429))
     exporter = start_exporter(gate.url, *FLAGS)
@@ -123,7 +123,7 @@ def test_somebody_else_was_heard(stack: ExitStack, start_exporter: Callable[...,
 
 
 def test_answer_lost(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """An approval whose answer was lost is told once the event begins early: that was the answer."""
+    """An approval whose answer was lost is counted as accepted if the event then starts early."""
     simulator = stack.enter_context(Simulator(reboot()))
     gate = stack.enter_context(Gate(simulator.url, Way.LOSE))
     exporter = start_exporter(gate.url, *FLAGS)

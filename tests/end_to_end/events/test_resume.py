@@ -435,8 +435,8 @@ class TestRestart:
         assert list(machine.exporter.poller.snapshot.current) == [ID]
         assert machine.transitions == {"detected": 1}
 
-    def test_delivered_spans_are_not_told_again(self, machine: Machine) -> None:
-        """A restart in mid event sends no span that the collector has already under another id."""
+    def test_a_restart_keeps_the_id_and_times_of_a_span(self, machine: Machine) -> None:
+        """After a restart during an event, the span `detected` has the same id, start, end and name as before."""
         machine.polls(0, event())
         first = machine.spans["detected"]
         machine.dies()

@@ -25,7 +25,7 @@ NO = ExportResult(settled=True, rejected=1000, reason="404")
 
 
 class Script:
-    """A sender that answers as it is told, and remembers what it was given; the last verdict stays."""
+    """A sender that returns the given results in order, repeats the last one, and records what was sent."""
 
     def __init__(self, *verdicts: ExportResult) -> None:
         self.verdicts = list(verdicts)
@@ -114,7 +114,7 @@ class TestDelivery:
         assert delivery.failed == 0
 
     def test_new_spans_end_a_pause(self, journal: Journal) -> None:
-        """An event that appears while a retry waits is told at once."""
+        """The span of an event that appears while a retry waits is sent immediately."""
         script = Script(LATER)
         add(journal, "a")
         delivery = SpanDelivery(journal, script, LOG)
@@ -140,7 +140,7 @@ class TestDelivery:
             assert time.monotonic() - began >= 2.0
 
     def test_a_refusal_is_final(self, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-        """What will never be taken is counted as failed, waits no longer, and is told once."""
+        """Rejected spans are counted as failed, removed from the queue, and logged once."""
         script = Script(NO)
         delivery = SpanDelivery(journal, script, LOG)
         with running(delivery, script):
@@ -171,8 +171,10 @@ class TestDelivery:
             eventually(lambda: journal.spans_queued() == 0, "nothing waits")
         assert (delivery.exported, delivery.failed) == (exported, failed)
 
-    def test_trouble_is_told_when_it_begins_and_ends(self, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-        """A collector that is away fills no log."""
+    def test_a_failure_is_logged_when_it_begins_and_ends(
+        self, journal: Journal, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """A collector that is down is logged once when it fails and once when it works again."""
         caplog.set_level(logging.INFO)
         script = Script(LATER, LATER, YES)
         add(journal, "a")
@@ -186,10 +188,10 @@ class TestDelivery:
 
 
 class TestEnd:
-    """The process is to end, and the VM perhaps with it."""
+    """Delivery at shutdown."""
 
-    def test_last_words(self, journal: Journal) -> None:
-        """Open spans are told first, then what waits; they stay out of the journal, since they are not finished."""
+    def test_open_spans_are_sent_first(self, journal: Journal) -> None:
+        """At shutdown, open spans are sent first, then queued spans; open spans are not in the journal."""
         script = Script(LATER, YES)
         add(journal, "queued")
         delivery = SpanDelivery(journal, script, LOG)
@@ -201,8 +203,8 @@ class TestEnd:
         assert journal.spans_queued() == 0
         assert delivery.exported == 2
 
-    def test_last_words_nobody_takes(self, journal: Journal) -> None:
-        """What could not be told at the end stays in the journal for the next start."""
+    def test_unsent_spans_stay_in_the_journal(self, journal: Journal) -> None:
+        """Spans that could not be sent at shutdown stay in the journal for the next start."""
         script = Script(LATER)
         add(journal, "queued")
         delivery = SpanDelivery(journal, script, LOG)
@@ -237,8 +239,8 @@ class TestEnd:
             assert time.monotonic() - began < 3.0
             assert journal.spans_queued() == 1
 
-    def test_whenever_it_is_asked_to_end(self, journal: Journal) -> None:
-        """No moment is so unlucky that the end is not noticed and the last words are not said."""
+    def test_stop_works_at_any_moment(self, journal: Journal) -> None:
+        """`stop` works at any moment and sends the open spans."""
         for round_ in range(200):
             script = Script(YES)
             delivery = SpanDelivery(journal, script, LOG)
