@@ -257,12 +257,12 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
     if last == 0:
         return []  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
     epoch = store.epoch()
-    if epoch == position.epoch and position.seq > last:
+    if epoch == position.epoch and (position.older is not None or position.seq > last):
         # An older copy of this journal: the exporter replaces it, or goes on with it, and then what comes is new.
         if position.older is None or last <= position.older:
             position.older = last
             return []
-        position.seq = position.older
+        position.seq, position.older = position.older, None
     elif position.epoch != epoch and (position.epoch or position.seq > last):
         position.seq = 0  # another journal, with numbers of its own: better all of it than a gap
     position.epoch = epoch

@@ -174,6 +174,18 @@ class TestDamageWhileRunning:
         assert "detected" in {queued.span.name for queued in recorder.journal.queued_spans(-1)}
         self.check(recorder, start, folder)
 
+    def test_ended_events_are_still_known(self, folder: Path, start: Open) -> None:
+        """Events that had ended before the damage are known in the fresh file, so that one can return."""
+        recorder = start(folder)
+        recorder.sees(*(f"E{number}" for number in range(60)))
+        recorder.after(5).sees("A")
+        damage_under(folder / "journal.sqlite")
+        recorder.after(5).sees("A", "B")
+        recorder.journal.close()
+        after = start(folder)
+        assert after.statistics == recorder.statistics
+        assert len(after.known.ended) == 60
+
     @pytest.mark.parametrize(
         "meet",
         [
