@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
+from support.monitoring.alert_scenarios import Story, promtool
 from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
+from support.monitoring.firing_stories import FIRING
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
 
@@ -264,3 +267,33 @@ def test_the_unit_runs_what_is_installed() -> None:
     unit = (ROOT / "deploy" / "systemd" / "azure-scheduled-events-exporter.service").read_text()
     (home,) = re.findall(r"^home=(.*)$", (ROLLOUT / "install").read_text(), re.MULTILINE)
     assert f"ExecStart={home}/bin/azure-scheduled-events-exporter run\n" in unit
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A story in which Prometheus keeps only the series that alerts need."""
+
+    story: Story
+    metrics: re.Pattern[str]
+
+    @property
+    def evaluation(self) -> int:
+        """The seconds between evaluations."""
+        return self.story.evaluation
+
+    def to_test(self) -> dict[str, object]:
+        """Return the test as promtool reads it."""
+        test: dict[str, Any] = self.story.to_test()
+        series = [each for each in test["input_series"] if self._keeps(each["series"].partition("{")[0])]
+        return {**test, "input_series": series}
+
+    def _keeps(self, name: str) -> bool:
+        return name == "up" or bool(self.metrics.fullmatch(name))
+
+
+@pytest.mark.parametrize("name", ["a reboot is announced 5 minutes ahead", "a policy means to approve, and does not"])
+def test_alerts_fire_with_what_they_need_alone(name: str, tmp_path: Path) -> None:
+    """An alert whose rule reads unusual series fires with the filter for those who want alerts only."""
+    (story,) = [story for story in FIRING if story.name == name]
+    done = promtool(tmp_path, Kept(story, re.compile(kept_by_alerts(FLEET))))
+    assert done.returncode == 0, done.stdout + done.stderr

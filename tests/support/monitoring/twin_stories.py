@@ -14,6 +14,7 @@ from support.monitoring.alert_scenarios import (
     Story,
     one,
 )
+from support.monitoring.firing_stories import REBOOT_FIRES
 
 DEGRADED = "AzureScheduledEventDegradedHost"
 _EVICTED = Seen("Preempt", not_before=60, gone=300)
@@ -21,6 +22,9 @@ _AGAIN = "azure-scheduled-events-again"
 _BOTH = Seen("Redeploy", announced=30, resources="vmss_0,vmss_1")
 _THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")
 _OTHERS = tuple(Exporter(f"vmss_{number}") for number in range(2, 6))
+
+# What an HA pair sends differs in annotations only, so that Alertmanager takes both for one alert.
+_NAMELESS = REBOOT_FIRES.description.replace(" (scale set vmss)", "")
 
 TWINS = (
     Story(
@@ -167,5 +171,12 @@ TWINS = (
         ),
         quiet={OVERDUE: (330, 900)},
         steady={OVERDUE: (960, 1200), DOWN: (690, 1200)},
+    ),
+    Story(
+        "the other Prometheus of an HA pair does not know the scale set",
+        one(Seen(), scale_set=""),
+        fires={(REBOOT, 60): (replace(REBOOT_FIRES, description=_NAMELESS, vms="vmss_0"),)},
+        quiet=only(REBOOT),
+        steady={REBOOT: (30, 900)},
     ),
 )
