@@ -85,7 +85,7 @@ def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> 
 
 
 def _check_audit(exporter: Exporter, gate: Gate) -> None:
-    """The log tells who asked, by what rule, for which events and VMs, and what IMDS said."""
+    """The log has the operator or rule, the events and VMs of each request, and the answer of IMDS."""
     (event_id,) = gate.posts[0].event_ids
     said = f"event_ids={event_id} approved_by=exporter who=user-asked resources=vmss_0"
     assert len(exporter.lines(f"msg=approving {said}")) == 3
@@ -138,7 +138,7 @@ def test_answer_lost(stack: ExitStack, start_exporter: Callable[..., Exporter]) 
 
 
 def test_refusal_after_a_lost_answer(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """IMDS heard the first approval and lost the answer; that it refuses the second one does not undo the first."""
+    """IMDS accepted the first approval but its answer was lost; a refusal of the second one does not undo the first."""
     simulator = stack.enter_context(Simulator(reboot(approval_delay=4)))
     gate = stack.enter_context(Gate(simulator.url, Way.LOSE, 429))
     exporter = start_exporter(gate.url, *FLAGS)
@@ -186,7 +186,7 @@ def test_one_request_for_all_accepted(stack: ExitStack, start_exporter: Callable
 def test_killed_before_the_answer(
     way: Way, stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path
 ) -> None:
-    """Killed while it waits for the answer, the exporter neither forgets an approval nor repeats what was heard."""
+    """If the exporter is killed while it waits for the answer, no approval is lost or repeated."""
     simulator = stack.enter_context(Simulator(reboot()))
     gate = stack.enter_context(Gate(simulator.url, way, Way.PASS))
     flags = (*FLAGS, "--imds.timeout", "30s", "--journal.path", str(tmp_path / "state"))
@@ -225,7 +225,7 @@ def test_killed_after_the_answer(stack: ExitStack, start_exporter: Callable[...,
 
 
 def test_nothing_is_approved_over_the_network(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """No request to the exporter's port, of whatever method and path, lets an event begin."""
+    """No request to the exporter's port approves an event, with any method and path."""
     simulator = stack.enter_context(Simulator(reboot()))
     exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
     exporter.shows("the event", lambda scrape: scrape.total("pending", scope="self") == 1)

@@ -89,7 +89,7 @@ class Rig:
         self.approved_gauge: dict[str, float] = {}
 
     def rest(self) -> None:
-        """Let all events go, and remember the counters as they stand then."""
+        """Remove all events and store the counters."""
         self.simulator.play(QUIET, 1)
         self.exporter.shows("no events", lambda s: s.value("up") and not s.total("event_info"))
         self.before = self.exporter.scrape()
@@ -122,7 +122,7 @@ def rigs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rig, ...]]:
 
 @pytest.mark.parametrize("scenario", CASES)
 def test_scenario(rigs: tuple[Rig, ...], scenario: str) -> None:
-    """Each policy lets an event begin when its rules say; metrics and trace tell who it was and how long it took."""
+    """Each policy approves events at the time of its rules; metrics and trace show the approver and the latency."""
     case = CASES[scenario]
     for rig in rigs:
         rig.rest()
@@ -130,14 +130,14 @@ def test_scenario(rigs: tuple[Rig, ...], scenario: str) -> None:
         rig.simulator.play(scenario, case.speed)
     seen: dict[str, Scrape] = {}
 
-    def all_told() -> bool:
+    def all_counted() -> bool:
         seen.update({rig.policy: rig.look() for rig in rigs})
         return all(
             sum(rig.grown(seen[rig.policy], "transitions_total", scope="self", transition=t) for t in ENDS) >= 1
             for rig in rigs
         )
 
-    eventually(all_told, "an event started or cancelled under every policy")
+    eventually(all_counted, "an event started or cancelled under every policy")
     for rig in rigs:
         _check(rig, seen[rig.policy], case.event_type, getattr(case, rig.policy))
 
@@ -270,7 +270,7 @@ def test_five_exporters_and_one_event(fleet: tuple[Simulator, dict[str, Exporter
 
 
 def test_next_poll_follows_at_once(start_exporter: Callable[..., Exporter]) -> None:
-    """However rarely it polls, the exporter looks at once what came of its approval."""
+    """The exporter polls immediately after an approval, at any poll interval."""
     event = PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0)
     with Simulator(Scenario("once", "A reboot.", VMS, (event,))) as simulator:
         exporter = start_exporter(simulator.url, "--approval.policy", "documented", "--poll.interval", "1h")
@@ -299,7 +299,7 @@ def test_foreign_events(start_exporter: Callable[..., Exporter], tmp_path: Path)
 
 
 def test_dry_run_and_hold(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """A dry run decides, counts and says so; a rule that holds says so; neither sends anything."""
+    """A dry run decides, counts and logs; a rule that holds logs; neither sends anything."""
     policy = tmp_path / "dry.yaml"
     policy.write_text(
         "rules:\n"
@@ -327,7 +327,7 @@ def test_dry_run_and_hold(start_exporter: Callable[..., Exporter], tmp_path: Pat
 
 
 def test_latency_over_restarts(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """The time to the approval counts from the first sight of the event, however often the exporter was killed."""
+    """The approval latency counts from first seen, also if the exporter was killed several times."""
     policy = tmp_path / "later.yaml"
     policy.write_text("rules:\n  - {name: later, action: approve, after: 4s}\n")
     flags = (*FAST, "--approval.policy", str(policy), "--journal.path", str(tmp_path / "state"))

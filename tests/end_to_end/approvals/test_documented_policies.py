@@ -1,4 +1,4 @@
-"""What the documented policies approve, when, and what people are told of an event that a policy does not approve."""
+"""What the documented policies approve, when, and the reason shown for an event that a policy does not approve."""
 
 import json
 import subprocess

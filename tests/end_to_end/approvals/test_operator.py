@@ -86,7 +86,7 @@ def start(start_exporter: Callable[..., Exporter], url: str, state: Path, *flags
 
 
 def test_beside_a_running_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """The wish is shown, sent by the running exporter, counted there as the operator's, and its result told."""
+    """The request is shown, sent by the running exporter, counted as the operator's, and its result printed."""
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Freeze"]
     done = approve(simulator.url, state, event_id.lower(), "--yes")
@@ -199,7 +199,7 @@ def test_question(answer: str | None, simulator: Simulator, state: Path) -> None
 def on_terminal(
     url: str, state: Path, answer: bytes, meanwhile: Callable[[], object] = lambda: None
 ) -> tuple[int, bytes]:
-    """Run ``approve --all-mine`` on a terminal, type ``answer``; return its status and what it said."""
+    """Run ``approve --all-mine`` on a terminal, type ``answer``; return its status and output."""
     master, terminal = pty.openpty()
     process = subprocess.Popen(
         [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), "--all-mine"],
@@ -238,7 +238,7 @@ def test_imds_refuses(
     state: Path,
     start_exporter: Callable[..., Exporter],
 ) -> None:
-    """A refusal is the operator's to know, with what IMDS said; nothing is told as approved or asked again."""
+    """A refusal is printed with the answer of IMDS; nothing is counted as approved or sent twice."""
     with Gate(simulator.url, 500) as gate:
         exporter = start(start_exporter, gate.url, state) if running else None
         event_id = event_ids(simulator)["Reboot"]
@@ -262,7 +262,7 @@ def test_imds_throttles(
     state: Path,
     start_exporter: Callable[..., Exporter],
 ) -> None:
-    """A 429 says nothing of the wish, so it is sent again until IMDS answers, and the operator waits for that."""
+    """After a 429, the request is sent again until IMDS answers, and the command waits for that."""
     with Gate(simulator.url, 429, Way.PASS) as gate:
         exporter = start(start_exporter, gate.url, state) if running else None
         event_id = event_ids(simulator)["Reboot"]
@@ -274,7 +274,7 @@ def test_imds_throttles(
 
 
 def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """When no answer came, the operator is told so, and that is not the same as a refusal."""
+    """If no answer comes, the command reports that, and not a refusal."""
     with Gate(simulator.url, Way.HANG) as gate:
         exporter = start(start_exporter, gate.url, state, "--imds.timeout", "500ms")
         event_id = event_ids(simulator)["Reboot"]
@@ -293,7 +293,7 @@ def test_imds_is_away(
     simulator: Simulator,
     start_exporter: Callable[..., Exporter],
 ) -> None:
-    """An operator who was told that it failed is not surprised by an approval once IMDS is back."""
+    """After the command has reported a failure, no approval is sent once IMDS is back."""
     event_ids(simulator)
     if asked:
         status, told = on_terminal(simulator.url, state, b"y\n", lambda: simulator.inject("503"))
@@ -317,7 +317,7 @@ def test_already_begun(
     state: Path,
     start_exporter: Callable[..., Exporter],
 ) -> None:
-    """What has begun, or was approved, needs no request; the answer says which of both it is."""
+    """An event that has started or is approved needs no request; the result says which of both."""
     with Simulator(group(approval_delay=0)) as simulator:
         if running:
             exporter = start(start_exporter, simulator.url, state)
@@ -348,7 +348,7 @@ def test_needs_write_access(
     start_exporter: Callable[..., Exporter],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Who may not write the journal approves nothing, whether an exporter runs or not, and is told why."""
+    """A user who cannot write the journal approves nothing, with or without an exporter, and gets the reason."""
     if os.geteuid() != 0:
         pytest.fail("this test needs root, to be somebody else for a moment")
     state = tmp_path_factory.mktemp("owned") / "state"
@@ -408,7 +408,7 @@ def queued(state: Path) -> list[str]:
 
 @contextmanager
 def stopped(exporter: Exporter) -> Iterator[None]:
-    """Let the exporter stand still for the length of the block."""
+    """Stop the exporter's process during the block."""
     exporter.process.send_signal(signal.SIGSTOP)
     try:
         yield

@@ -71,7 +71,7 @@ def test_an_event_that_came_back(simulator: Simulator, state: Path, start_export
 def test_a_document_that_is_partly_unreadable(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """What is readable of a document is approved at once; an event without EventId is never sent to IMDS."""
+    """Readable events of a document are approved immediately; an event without EventId is never sent to IMDS."""
     simulator.set_document([event()])  # IMDS knows it
     entries = [event(), {**event(), "EventId": ""}, None]
     simulator.serve_body(json.dumps({"DocumentIncarnation": 7, "Events": entries}).encode())

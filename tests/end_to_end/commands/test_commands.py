@@ -60,7 +60,7 @@ def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
-    """It ended with ``status``, and its one line says ``words``."""
+    """It ended with ``status``, and its one line contains ``words``."""
     assert done.returncode == status, done
     assert done.stdout == ""
     assert re.fullmatch(rf"{NAME}: [^\n]+\n", done.stderr), done.stderr
@@ -109,7 +109,7 @@ class TestHelp:
     """Help that teaches."""
 
     def test_version(self) -> None:
-        """--version says name and version."""
+        """--version prints name and version."""
         done = command("--version")
         assert (done.returncode, done.stdout) == (0, f"{NAME} {__version__}\n")
 
@@ -159,7 +159,7 @@ class TestHelp:
 
 
 class TestUsage:
-    """Wrong usage is told in one line, with status 2."""
+    """A usage error is one line, with status 2."""
 
     @pytest.mark.parametrize(
         ("arguments", "word"),
@@ -208,7 +208,7 @@ class TestRun:
     """The daemon's beginning."""
 
     def test_off_azure(self, start_exporter: Callable[..., Exporter]) -> None:
-        """Where no metadata service can be reached, the log says what to try."""
+        """If no metadata service can be reached, the log suggests what to try."""
         exporter = start_exporter(f"http://127.0.0.1:{free_port()}")
         [line] = eventually(lambda: exporter.lines("this VM's name is not known yet"), "the warning")
         assert f"try '{NAME} demo'" in line
@@ -233,7 +233,7 @@ class TestRun:
         assert_one_line(done, 1, address)
 
     def test_unknown_variable(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
-        """A misspelt variable is warned of, with what was meant; Kubernetes' own variables are not."""
+        """A misspelt variable causes a warning with a suggestion; Kubernetes' own variables do not."""
         exporter = start_exporter(
             simulator.url,
             AZURE_SCHEDULED_EVENTS_POLL_INTERVALL="5s",
@@ -324,26 +324,26 @@ class TestEvents:
         assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
 
     def test_none(self, simulator: Simulator) -> None:
-        """No events are said in words."""
+        """If there are no events, a sentence says so."""
         done = command("events", "--imds.endpoint", simulator.url)
         assert (done.returncode, done.stdout, done.stderr) == (0, "No events.\n", "")
 
     def test_imds_down(self) -> None:
-        """When IMDS cannot be asked, one line says so and the status is 1: it is not the same as no events."""
+        """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
         url = f"http://127.0.0.1:{free_port()}"
         assert_one_line(
             command("events", "--imds.endpoint", url), 1, url, "Connection refused", f"{NAME} demo", f"{NAME} simulate"
         )
 
     def test_imds_hangs(self, simulator: Simulator, tmp_path: Path) -> None:
-        """While no answer comes, the command says what it waits for and what to try off Azure."""
+        """While no answer comes, the command prints what it waits for and what to try outside Azure."""
         simulator.inject("timeout")
         with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
             assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
 
     @pytest.mark.parametrize("fault", ["500", "throttle", "not-json", "reset"])
     def test_imds_fails(self, fault: str, simulator: Simulator) -> None:
-        """When IMDS gives no valid answer, one line says so and the status is 1."""
+        """If IMDS gives no valid answer, one line reports it and the status is 1."""
         simulator.inject(fault)
         assert_one_line(command("events", "--imds.endpoint", simulator.url), 1)
 
@@ -355,7 +355,7 @@ class TestEvents:
         assert " peer " in done.stdout
 
     def test_unreadable_entry(self, simulator: Simulator) -> None:
-        """A document that is partly unreadable is told as such, with status 1, and never as no events."""
+        """A document that is partly unreadable is reported as such, with status 1, and never as no events."""
         simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')
         done = command("events", "--imds.endpoint", simulator.url)
         assert done.returncode == 1, done
@@ -367,7 +367,7 @@ class TestCheckConfig:
     """What would hold, and why."""
 
     def test_good(self, tmp_path: Path) -> None:
-        """Every setting is listed with its value and the place where it stands."""
+        """Every setting is listed with its value and where it is set."""
         file = tmp_path / "config.yml"
         file.write_text("imds.timeout: 5s\n")
         done = command(
@@ -435,7 +435,7 @@ class TestCheckConfig:
         ids=["unknown key", "bad value", "no YAML"],
     )
     def test_bad(self, text: str, where: str, words: tuple[str, ...], tmp_path: Path) -> None:
-        """What is wrong is told in one line with its place, and the status is 2."""
+        """An error is one line with its place, and the status is 2."""
         file = tmp_path / "config.yml"
         file.write_text(text)
         assert_one_line(command("check-config", "--config.file", str(file)), 2, f"{file}{where}", *words)
@@ -450,7 +450,7 @@ class TestCheckConfig:
 
     @pytest.mark.parametrize("name", ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60])
     def test_unknown_variable(self, name: str) -> None:
-        """A misspelt variable is told; a guess is made only when there is a likely one."""
+        """A misspelt variable is reported; a suggestion is made only if there is a similar name."""
         done = command("check-config", **{name: "debug"})
         assert done.returncode == 0
         assert re.fullmatch(r"[^\n]+\n", done.stderr)
@@ -503,7 +503,7 @@ class TestDemo:
             assert fetch(url).status == 200
 
     def test_tls(self, tmp_path: Path) -> None:
-        """With TLS configured, the printed addresses and the command say so, and can be used as they stand."""
+        """With TLS configured, the printed addresses and the command use https and work unchanged."""
         authority = Authority(tmp_path)
         authority.server()
         file = tmp_path / "web.yml"
@@ -521,7 +521,7 @@ class TestDemo:
 
     @pytest.mark.parametrize("name", ["demo", "simulate"])
     def test_reader_that_has_gone(self, name: str) -> None:
-        """Piped into `head -1`, it goes on until it is ended, and complains of nothing."""
+        """Piped into `head -1`, it continues until it is stopped, and prints no error."""
         flags = ("--speed", "6000", "--web.listen-address", "127.0.0.1:0")
         read, write = os.pipe()
         with subprocess.Popen(

@@ -38,7 +38,7 @@ def test_lines_for_people(chain: Chain) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_fault(chain: Chain, fault: Fault) -> None:
-    """Each planted fault is found by the check that is there for it, which says what to do."""
+    """Each planted fault is found by its check, with a hint what to do."""
     with chain.extra:
         flags, variables = fault.plant(chain)
         report = doctor(flags, **variables)

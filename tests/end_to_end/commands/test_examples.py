@@ -1,4 +1,4 @@
-"""The examples of docs/approvals.md and deploy/examples: read as they are, and run against the simulator."""
+"""The examples of docs/approvals.md and deploy/examples: read unchanged, and run against the simulator."""
 
 import configparser
 import json
@@ -165,7 +165,7 @@ def test_deletions_are_never_approved(name: str) -> None:
 
 
 class Stage:
-    """A simulator, an exporter with a journal, and a place where stand-ins write down how they were called."""
+    """A simulator, an exporter with a journal, and a folder where substitutes of programs record their calls."""
 
     def __init__(self, stack: ExitStack, folder: Path, simulator: Simulator, exporter: Callable[..., Exporter]) -> None:
         self._stack = stack
@@ -191,7 +191,7 @@ class Stage:
 
     @property
     def calls(self) -> list[str]:
-        """How the stand-ins were called so far."""
+        """The calls of the substitutes so far."""
         return self.file.read_text().splitlines() if self.file.exists() else []
 
     @property
@@ -230,12 +230,12 @@ class Stage:
         return self.run(*command.replace(LIBRARY, str(EXAMPLES)).split(), **{**in_unit, **settings})
 
     def slow(self, *, on: bool) -> None:
-        """Let the stand-ins take their time, or end."""
+        """Make the substitutes wait, or end."""
         marker = Path(f"{self.file}.slow")
         marker.touch() if on else marker.unlink()
 
     def broken(self, *, on: bool) -> None:
-        """Let the stand-ins fail, or not."""
+        """Make the substitutes fail or succeed."""
         marker = Path(f"{self.file}.broken")
         marker.touch() if on else marker.unlink()
 
@@ -343,7 +343,7 @@ def test_kubectl_drain(stage: Stage) -> None:
 
 
 def test_checkpoint_before_eviction(stage: Stage) -> None:
-    """Work is saved before an eviction, which is not hurried; called off, the worker goes on."""
+    """Work is saved before an eviction, which is not approved; if it is cancelled, the worker continues."""
     stage.exporter()
     stage.unit("checkpoint-before-eviction")
     stage.simulator.play(scenario("Preempt", notice=60))
@@ -359,7 +359,7 @@ def test_checkpoint_before_eviction(stage: Stage) -> None:
 
 
 def test_killed_while_it_drains(stage: Stage) -> None:
-    """Killed in mid drain, together with the exporter, the script drains again, then approves, and recovers."""
+    """Killed during a drain, together with the exporter, the script drains again, then approves, and recovers."""
     exporter = stage.exporter()
     stage.slow(on=True)
     script = stage.unit("kubectl-drain", NODE="node")
@@ -441,7 +441,7 @@ def test_shortest_drain(stage: Stage) -> None:
 
 
 def test_shared_event_is_not_approved(stage: Stage) -> None:
-    """One VM that is ready does not start an event of two VMs, unless it is told that the other needs nothing."""
+    """One VM that is ready does not start an event of two VMs, except with `--approve=any`."""
     stage.exporter()
     script = stage.unit("kubectl-drain", NODE="node")
     both = ("vmss_0", "vmss_1")
@@ -524,7 +524,7 @@ ASKED = "curl --silent --fail --output /dev/null http://127.0.0.1:8008/primary"
 
 
 def test_patroni_switches_over(stage: Stage) -> None:
-    """Before a Reboot the leader role is handed over, and then the event is approved."""
+    """Before a Reboot the leader role is moved to another VM, and then the event is approved."""
     stage.exporter()
     stage.unit("patroni-switchover")
     stage.simulator.play(scenario("Reboot"))
@@ -543,7 +543,7 @@ def test_patroni_and_a_freeze(duration: int, calls: list[str], stage: Stage) -> 
 
 
 def test_patroni_switchover_that_fails(stage: Stage) -> None:
-    """Without a switchover nothing is approved, on the leader; a replica has nothing to hand over."""
+    """Without a switchover, nothing is approved on the leader; a replica needs no switchover."""
     hook = str(EXAMPLES / "patroni-switchover")
     stage.broken(on=True)  # curl fails as well: this VM is not the leader
     settings = {

@@ -39,7 +39,7 @@ def event(
 
 
 class Follower(Program):
-    """A process that follows; its standard error goes along."""
+    """A running ``events --follow``; its standard error is in the same output."""
 
     def __init__(self, url: str, state: Path | str, output: Path, *flags: str) -> None:
         command = [COMMAND, "events", "--follow", "--imds.endpoint", url, "--journal.path", str(state)]
@@ -47,7 +47,7 @@ class Follower(Program):
 
     @property
     def printed(self) -> list[Line]:
-        """The lines so far, those that are whole; what stands on standard error begins otherwise."""
+        """The complete lines of JSON so far, without standard error."""
         lines = self.log.splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
 
@@ -102,7 +102,7 @@ def run(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporte
 
 
 def settled(follower: Follower) -> None:
-    """Wait until the follower has the journal open: what happens from then on it must tell."""
+    """Wait until the follower has opened the journal: it must print every later transition."""
     folder = Path(f"/proc/{follower.process.pid}/fd")
     eventually(
         lambda: any("journal.sqlite" in str(link.readlink()) for link in folder.iterdir() if link.is_symlink()),
@@ -119,7 +119,7 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
 
 
 def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
-    """Every transition is one line of JSON with a growing seq, and nothing from before the follower began is told."""
+    """Every transition is one line of JSON with a growing seq, and no transition from before the start is printed."""
     simulator.set_document([event("OLD")])
     exporter = run()
     exporter.shows("the old event", lambda scrape: scrape.total("pending", scope="self") == 1)
@@ -158,7 +158,7 @@ def test_mine_at_once(simulator: Simulator, run: Callable[..., Exporter], follow
 
 
 class Nameless(Gate):
-    """An IMDS that does not tell a VM its name until it is ``named``."""
+    """An IMDS that does not answer a VM's name until it is ``named``."""
 
     named = False
 
@@ -182,7 +182,7 @@ def test_mine_before_the_name(
     start_exporter: Callable[..., Exporter],
     follow: Callable[..., Follower],
 ) -> None:
-    """What was detected before the exporter knew its VM's name is told with ``--mine`` once it does, and once only."""
+    """Transitions from before the VM's name was known are printed once with ``--mine`` when it becomes known."""
     exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
     exporter.shows("IMDS", lambda scrape: scrape.value("up"))
     mine, everybodys = follow("--mine"), follow()
@@ -216,7 +216,7 @@ def test_alone_before_the_name(
     tmp_path: Path,
     start_exporter: Callable[..., Exporter],
 ) -> None:
-    """What a follower saw by itself before it knew the name, and then an exporter that did not either, is told once."""
+    """A transition that the follower and later an exporter detected, both without the VM's name, is printed once."""
     simulator.set_document([event("A"), event("B", vm="vmss_1")])
     with Follower(nameless.url, state, tmp_path / "follower", "--mine") as follower:
         looks = "/metadata/scheduledevents"
@@ -233,7 +233,7 @@ def test_alone_before_the_name(
 
 
 def test_alone_learns_the_name(simulator: Simulator, nameless: Nameless, state: Path, tmp_path: Path) -> None:
-    """A follower that polls by itself tells what it detected before it knew the name as soon as it does."""
+    """A follower that polls by itself prints transitions from before the name was known as soon as it is known."""
     simulator.set_document([event("A"), event("B", vm="vmss_1")])
     with Follower(nameless.url, state, tmp_path / "follower", "--mine") as follower:
         looks = "/metadata/scheduledevents"
@@ -270,7 +270,7 @@ def test_since(
 def test_follower_outlives_the_exporter(
     simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """While no exporter runs the follower looks for itself, and what it told is not told again once one is back."""
+    """Without an exporter, the follower polls itself; transitions are not printed twice when an exporter returns."""
     exporter = run()
     follower = follow()
     settled(follower)
@@ -292,7 +292,7 @@ def test_follower_outlives_the_exporter(
 def test_before_the_exporter(
     simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """A follower that was there first tells what it sees, leaves the journal to the exporter, and goes over to it."""
+    """A follower that starts first polls itself, leaves the journal unlocked, and switches to it later."""
     simulator.set_document([event("A")])
     follower = follow("--mine")
     follower.wait_for(("A", "detected"))
@@ -333,7 +333,7 @@ def test_without_a_journal(simulator: Simulator, follow: Callable[..., Follower]
 
 
 def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:
-    """A follower ends with SIGTERM, and when nobody reads it any more, without a word."""
+    """A follower ends without a message on SIGTERM, and when its reader ends."""
     run()
     follower = follow()
     settled(follower)

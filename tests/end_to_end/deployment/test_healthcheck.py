@@ -1,4 +1,4 @@
-"""The container's HEALTHCHECK beside exporters that listen in all the ways that they can be told to."""
+"""The container's HEALTHCHECK with every configuration of the listen address."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ Start = Callable[..., Exporter]
 
 
 def check(**variables: str) -> str:
-    """Run it with these settings in its environment; return what it complains of, ``""`` if it finds health."""
+    """Run it with these settings in its environment; return its error, ``""`` if it succeeds."""
     own = {f"AZURE_SCHEDULED_EVENTS_{name}": text for name, text in variables.items()}
     command = [sys.executable, str(PROGRAM)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment(**own), timeout=60)
@@ -34,7 +34,7 @@ def simulator() -> Iterator[Simulator]:
 
 
 def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """It finds the exporter by the environment or by the configuration file, and says so when there is none."""
+    """It finds the exporter by the environment or by the configuration file, and reports if there is none."""
     exporter = start_exporter(simulator.url)
     assert not check(WEB_LISTEN_ADDRESS=f":{exporter.port}")
     file = tmp_path / "config.yaml"

@@ -180,7 +180,7 @@ def run(image: Image, volume: Path, tmp_path: Path) -> Iterator[Run]:
 
 
 def test_a_live_migration_is_seen_and_remembered(run: Run, volume: Path) -> None:
-    """On a read-only root its metrics are right, and a new container on the same volume goes on where it ended."""
+    """On a read-only root its metrics are right, and a new container on the same volume continues."""
     with Simulator("live-migration", speed=200) as simulator:
         container = run(simulator.url)
         container.shows("the announcement", lambda now: now.value("pending", event_type="Freeze", scope="self") == 1)
@@ -222,7 +222,7 @@ def test_it_has_no_powers(run: Run) -> None:
 
 
 def test_health(run: Run, image: Image) -> None:
-    """HEALTHCHECK tells a serving exporter from one that hangs."""
+    """HEALTHCHECK distinguishes a serving exporter from one that hangs."""
     with Simulator(QUIET) as simulator:
         container = run(simulator.url)
         eventually(lambda: container.healthy(image), "health")

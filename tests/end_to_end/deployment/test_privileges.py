@@ -1,4 +1,4 @@
-"""Root given up: what a process started with it still may, as the kernel says."""
+"""Root given up: the users, groups and capabilities that the kernel shows for the process."""
 
 import os
 import re
@@ -90,13 +90,13 @@ def start(site: Path, imds: Simulator, folder: Path) -> Iterator[Start]:
 
 
 def status(exporter: Exporter) -> dict[str, str]:
-    """Return what the kernel says of the process: its users, groups and capabilities."""
+    """Return the users, groups and capabilities of the process, from the kernel."""
     text = Path(f"/proc/{exporter.process.pid}/status").read_text()
     return {name: value.strip() for name, value in re.findall(r"^(\w+):(.*)$", text, re.MULTILINE)}
 
 
 def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
-    """Started as root and told nothing more, it can use files and nothing else, and cannot get its powers back."""
+    """Started as root without further flags, it can only access files, and cannot regain capabilities."""
     exporter = start("--journal.path", str(folder / "state"))
     exporter.wait_for_line('msg=listening .*root="kept, without most of its capabilities')
     eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
@@ -121,7 +121,7 @@ def test_root_becomes_the_user_that_is_named(start: Start, folder: Path) -> None
 
 
 def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
-    """A journal begun as root goes on under the user, also in the folder of packages and units."""
+    """A journal begun as root continues under the user, also in the folder of packages and units."""
     state = folder / "azure-scheduled-events-exporter"
     exporter = start("--journal.path", str(state), log="first")
     eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
@@ -133,7 +133,7 @@ def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
 
 
 def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
-    """Only the journal and its companions are handed over: neither its neighbours, nor what a link leads to."""
+    """Only the journal's files change their owner, not other files in the folder or targets of links."""
     state = folder / "state"
     state.mkdir()
     for name in ("events.db", "events.db-wal", "journal-of-another.txt", "linked"):
@@ -175,21 +175,21 @@ def refusal(site: Path, user: str, become: str = "") -> subprocess.CompletedProc
 
 
 def test_an_unknown_user_is_refused(site: Path) -> None:
-    """A user that is not there is a mistake, told in one line."""
+    """A user that does not exist is reported in one line."""
     done = refusal(site, "nosuchuser")
     assert done.returncode == 2
     assert "process.user: there is no user 'nosuchuser': name an account, or leave it out" in done.stderr
 
 
 def test_only_root_becomes_somebody_else(site: Path) -> None:
-    """Who is not root is told so, instead of running as somebody else than was asked for."""
+    """Without root, ``--process.user`` is an error; the exporter does not run as another user than requested."""
     done = refusal(site, "daemon", f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})")
     assert done.returncode == 2
     assert "process.user: only root can become 'daemon': start it as root, or as that user" in done.stderr
 
 
 def test_a_program_that_the_user_cannot_read_is_refused(site: Path) -> None:
-    """A program in a folder of root's alone is told at the start, not when a part of it is needed."""
+    """A program that only root can read is reported at the start, not when a part of it is loaded."""
     package = site / "azure_scheduled_events_exporter"
     package.chmod(0o700)
     try:

@@ -1,4 +1,4 @@
-"""The end of ``run``: SIGTERM and SIGINT end it soon and with status 0, whatever hangs."""
+"""The end of ``run``: SIGTERM and SIGINT end it within 2 s and with status 0, also if a part hangs."""
 
 import signal
 import socket
@@ -66,7 +66,7 @@ def test_during_the_first_request(number: signal.Signals, start_exporter: Start)
 
 
 def test_while_everything_hangs(simulator: Simulator, start_exporter: Start) -> None:
-    """An IMDS that never answered anything, not even who the VM is, holds nobody."""
+    """An IMDS that never answers does not delay the shutdown."""
     simulator.inject("timeout")
     exporter = start_exporter(simulator.url, "--imds.timeout", "1m")
     eventually(lambda: len(simulator.requests) == 2, "both requests")
@@ -122,7 +122,7 @@ def _trickle(connections: list[socket.socket], stop: threading.Event) -> None:
 
 
 def test_second_signal(simulator: Simulator, start_exporter: Start) -> None:
-    """Somebody impatient who sends more signals gets the same clean end."""
+    """More signals lead to the same clean end."""
     simulator.inject("timeout")
     exporter = start_exporter(simulator.url, "--imds.timeout", "1m")
     eventually(lambda: simulator.requests, "a request")

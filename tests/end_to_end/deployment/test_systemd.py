@@ -1,4 +1,4 @@
-"""What the exporter tells systemd, or whoever speaks as it does."""
+"""The notifications that the exporter sends to systemd or a compatible service manager."""
 
 import os
 import socket
@@ -82,7 +82,7 @@ def test_failing_imds_is_no_reason(fault: str, status: str, manager: Manager, st
 
 
 def test_polling_that_hangs_is_one(manager: Manager) -> None:
-    """The watchdog goes hungry when polling hangs, here on a log that nobody reads, though the port answers."""
+    """No WATCHDOG=1 is sent while polling hangs (on a log that is not read), though the port answers."""
     port = free_port()
     with Simulator(QUIET) as simulator:
         flags = ["--imds.endpoint", simulator.url, "--web.listen-address", f"127.0.0.1:{port}"]
@@ -110,7 +110,7 @@ def test_polling_that_hangs_is_one(manager: Manager) -> None:
             exporter.communicate(timeout=PATIENCE)
 
 
-def test_its_end_is_told(manager: Manager, start_exporter: Start) -> None:
+def test_its_end_is_notified(manager: Manager, start_exporter: Start) -> None:
     """The manager hears that it is ending, and nothing after that."""
     with Simulator(QUIET) as simulator:
         exporter = start_exporter(simulator.url, **manager.environment)

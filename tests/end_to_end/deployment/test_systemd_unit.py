@@ -107,7 +107,7 @@ def test_addresses_that_are_let_in(box: Box, machine: str) -> None:
 
 @boxed
 def test_restart_of_what_hangs(box: Box, machine: str) -> None:
-    """An exporter that hangs is restarted, and nothing of what it knew is lost."""
+    """An exporter that hangs is restarted, and no known event is lost."""
     first = box.shown("MainPID")
     box.run("kill", "-STOP", first)
     eventually(lambda: box.shown("MainPID") not in {first, "0"}, f"another process, with {machine}")

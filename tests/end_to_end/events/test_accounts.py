@@ -167,7 +167,7 @@ def test_an_event_that_returns(imds: Simulator, start_exporter: Start, tmp_path:
 
 
 def test_rare_polls(vm: BootingVm) -> None:
-    """An event that left between two polls more than a minute apart is lost, however long the interval is."""
+    """An event that left between two polls more than a minute apart is lost, with any poll interval."""
     simulator = Simulator(QUIET)
     other = {**event(), "EventId": ID.replace("602D", "702D")}
     with simulator, Gate(simulator.url) as gate:
@@ -323,7 +323,7 @@ def test_patience_after_a_day(vm: BootingVm) -> None:
 
 
 def test_a_status_that_nobody_knows(imds: Simulator, start_exporter: Start) -> None:
-    """An event with a status that nobody knows is pending, not started, and lost when it leaves."""
+    """An event with an undocumented status is pending, not started, and lost when it leaves."""
     exporter = start_exporter(imds.url, *FAST)
     imds.set_document([event("Deferred")])
     scrape = seen(exporter, detected=1)

@@ -1,4 +1,4 @@
-"""IMDS fails in the middle of a pending event: nothing is forgotten, the failure shows, and nobody has to help."""
+"""IMDS fails during a pending event: no event is lost, the failure is visible, and the exporter recovers by itself."""
 
 import itertools
 import socket
@@ -51,7 +51,7 @@ def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
 
 
 def assert_still_known(scrape: Scrape, before: Scrape, not_before: float) -> None:
-    """The event stands as it did, and its countdown goes on."""
+    """The event is unchanged, and its countdown continues."""
     assert scrape.value("pending", event_type="Reboot", scope="self") == 1
     assert settled(scrape) == settled(before)
     left = scrape.value("event_seconds_until_not_before", **KEY)
@@ -74,7 +74,7 @@ def assert_still_known(scrape: Scrape, before: Scrape, not_before: float) -> Non
 def test_failure_in_mid_event(
     fault: str, outcome: str, polls: int, simulator: Simulator, start_exporter: Start
 ) -> None:
-    """The event's series stay, up is 0, the outcome is counted, the log tells beginning and end, and it recovers."""
+    """The event's series stay, up is 0, the outcome is counted, the begin and end are logged, and it recovers."""
     not_before = float(int(time.time()) + 3600)
     simulator.set_document([reboot(not_before)])
     limit = "2s" if fault == "timeout" else "20s"
@@ -121,7 +121,7 @@ def test_failure_in_mid_event(
 
 
 def assert_recovers(exporter: Exporter, succeeded: float) -> None:
-    """Polls succeed again, and the event still stands."""
+    """Polls succeed again, and the event is still current."""
     exporter.shows("recovery", lambda now: now.value("up") == 1)
     scrape = exporter.scrape()
     assert scrape.value("pending", event_type="Reboot", scope="self") == 1
@@ -130,7 +130,7 @@ def assert_recovers(exporter: Exporter, succeeded: float) -> None:
 
 
 def test_failure_that_changes(simulator: Simulator, start_exporter: Start) -> None:
-    """A failure that turns into another one is told once more, with what it is now."""
+    """A failure that changes its cause is logged once more, with the new cause."""
     exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     for fault in ("500", "503", "410"):
@@ -181,7 +181,7 @@ def test_throttled(simulator: Simulator, start_exporter: Start) -> None:
 
 
 def test_never_a_burst(simulator: Simulator, start_exporter: Start) -> None:
-    """After an outage, and whatever the interval, no second sees five requests or more."""
+    """After an outage, with any poll interval, no second has five requests or more."""
     exporter = start_exporter(simulator.url, "--poll.interval", "10ms")
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     simulator.inject("500")
@@ -225,7 +225,7 @@ def test_first_request_takes_long(start_exporter: Start) -> None:
 
 
 def test_log_lines_stay_lines(start_exporter: Start) -> None:
-    """Whatever a server sends as an answer, the log has one line of fields per record, and nothing else."""
+    """For any answer of a server, the log has one line of fields per record, and nothing else."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         exporter = start_exporter(f"http://127.0.0.1:{listener.getsockname()[1]}", "--poll.interval", "250ms")
         listener.settimeout(10)

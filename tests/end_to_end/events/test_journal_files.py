@@ -156,7 +156,7 @@ class TestPosition:
     def test_a_number_of_this_journal(
         self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
     ) -> None:
-        """A cursor of the journal as it is begins right behind it, as its number does."""
+        """A cursor of the current journal continues directly after its line, as a number does."""
         exporter = run()
         simulator.set_document([event("A"), event("B")])
         counted(exporter, detected=2)
@@ -168,7 +168,7 @@ class TestPosition:
 
 
 class TestDiskIsBack:
-    """The disk was out of reach at the start, and what it knows is older."""
+    """The disk did not work at the start, and its record is older."""
 
     def test_what_the_disk_knows_wins(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
@@ -211,7 +211,7 @@ class TestDiskIsBack:
 
 
 class TestOneWriter:
-    """Nobody else may write while the exporter runs, wherever it keeps its entries."""
+    """No other process can write while the exporter runs, also while it keeps entries in memory."""
 
     def test_the_lock_is_kept_in_memory(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
         """While a disk error keeps the journal in memory, a second exporter is still refused."""
@@ -340,7 +340,7 @@ class TestAnotherVm:
     """The journal came with a captured image."""
 
     def test_it_is_set_aside(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
-        """Another VM reports nothing of the first one's events, says so, and keeps the history aside."""
+        """Another VM does not report the first one's events, logs this, and sets the history aside."""
         first = run()
         simulator.set_document([event("THEIRS", not_before="Mon, 11 Apr 2022 22:26:58 GMT")])
         counted(first, detected=1)
@@ -391,7 +391,7 @@ class TestClock:
         assert history(state) == {"OLD"}
 
     def test_a_day_at_once(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
-        """With a clock that is right, what is older than the retention goes, at most a day's worth at a time."""
+        """With a correct clock, entries older than the retention are removed, at most one day of them at a time."""
         exporter = run()
         simulator.set_document([event("OLD"), event("NEWER")])
         counted(exporter, detected=2)
@@ -418,7 +418,7 @@ class TestFollowers:
     def test_nothing_handled_comes_again(
         self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
     ) -> None:
-        """While the exporter is down, a follower with ``--since`` reports only what is new, and that once."""
+        """While the exporter is down, a follower with ``--since`` prints only new transitions, once each."""
         exporter = run()
         simulator.set_document([event("A")])
         counted(exporter, detected=1)

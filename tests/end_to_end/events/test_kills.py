@@ -16,7 +16,7 @@ class TestLock:
     """One journal, one writer, over real processes."""
 
     def test_a_second_exporter_is_refused(self, start_exporter: Start, tmp_path: Path) -> None:
-        """A second exporter on the same journal ends with one line that says what to do; the first goes on."""
+        """A second exporter on the same journal ends with one line that says what to do; the first continues."""
         with Simulator() as simulator:
             journal = str(tmp_path / "state")
             first = start_exporter(simulator.url, "--journal.path", journal)
@@ -45,7 +45,7 @@ class TestLock:
 
 
 def test_a_disk_that_comes_late(start_exporter: Start, tmp_path: Path) -> None:
-    """An exporter whose journal cannot be written runs, says so, and takes the disk when it can."""
+    """An exporter whose journal cannot be written runs, reports this, and returns to the disk when it works."""
     (tmp_path / "state").write_text("in the way")
     with Simulator() as simulator:
         simulator.set_document(

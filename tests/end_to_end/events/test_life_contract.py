@@ -1,4 +1,4 @@
-"""What the exporter says of an event agrees with what happened: boots, empty bodies, unwatched gaps, returns."""
+"""The reported transitions agree with what happened: boots, empty bodies, gaps between polls, returns."""
 
 import json
 from collections.abc import Iterator
@@ -68,7 +68,7 @@ def test_two_seconds_of_empty_bodies(machine: Machine) -> None:
 
 @pytest.mark.parametrize(("interval", "believed"), [(1, 6), (2, 4), (10, 3), (120, 3)])
 def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believed: int) -> None:
-    """Empty bodies end an event after three polls and 5 s; with long gaps nobody was watching, so it is lost."""
+    """Empty bodies end an event after three polls and 5 s; with long gaps between polls, it is lost."""
     machine.polls(0, None, event())
     for number in range(1, believed):
         machine.polls(number * interval, b"")
@@ -78,7 +78,7 @@ def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believe
 
 
 def test_an_empty_body_after_a_restart(machine: Machine) -> None:
-    """After a restart too, empty bodies are believed late, and nobody was watching in between."""
+    """After a restart too, empty bodies are believed late, and the time in between was not watched."""
     machine.polls(0, None, event())
     machine.restarts()
     for second in (100, 101, 103):

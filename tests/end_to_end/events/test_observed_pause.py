@@ -1,4 +1,4 @@
-"""How long this VM really stood still: a stopped process, clocks that jump, reboots and restarts."""
+"""Measured pauses of this VM: a stopped process, clocks that jump, reboots and restarts."""
 
 import json
 import logging
@@ -70,7 +70,7 @@ def seen(exporter: Exporter, transition: str, times: int = 1) -> Scrape:
 
 
 def stop_for_a_while(exporter: Exporter) -> float:
-    """Stop the process as a Freeze does; return for how many seconds it surely stood still."""
+    """Stop the process as a Freeze does; return for how many seconds it was stopped at least."""
     stat = Path(f"/proc/{exporter.process.pid}/stat")
     os.kill(exporter.process.pid, signal.SIGSTOP)
     try:
@@ -187,7 +187,7 @@ class GuestClock:
     ],
 )
 def test_a_frozen_vm(vm: str, set_by: float, pauses: dict[str, float], imds: Simulator) -> None:
-    """A pause in which all clocks of the VM stand still shows when its wall clock is set right, for its own events."""
+    """A pause in which all clocks of the VM stop is measured once its wall clock is corrected, for its own events."""
     flags = {"imds.endpoint": imds.url, "instance.name": "vm_0", "journal.path": "memory", "poll.interval": "300ms"}
     clock = GuestClock()
     daemon = Daemon(resolve(flags, {}), LOG, clock)
@@ -217,7 +217,7 @@ def test_a_frozen_vm(vm: str, set_by: float, pauses: dict[str, float], imds: Sim
 
 @dataclass
 class Guest:
-    """A VM whose clocks stand still but when they are told; its exporter is polled by hand and killed."""
+    """A VM whose clocks advance only on command; its exporter is polled by hand and killed."""
 
     imds: Simulator
     folder: Path
@@ -326,7 +326,7 @@ class TestReboot:
         assert guest.pauses == {"Redeploy": (1, 300)}
 
     def test_all_at_once(self, guest: Guest) -> None:
-        """A VM that is gone in the middle of Scheduled left no sign, so nobody knows how long: nothing is observed."""
+        """A VM that goes down while the event is Scheduled leaves no heartbeat, so no pause is observed."""
         guest.polls(event("Reboot", "Scheduled"))
         guest.dies()
         guest.reboots(85)
@@ -383,7 +383,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("in_order", [True, False])
     def test_while_started(self, guest: Guest, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
-        """The time that no exporter ran is no pause of the VM, and what was measured before it stands."""
+        """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
         guest.polls(event("Freeze", "Scheduled"))
         guest.polls(event("Freeze", "Started"))
         guest.wall += 3  # nobody polls meanwhile, as in a pause

@@ -303,7 +303,7 @@ CASES = (
 
 
 class Service:
-    """An IMDS that answers what it is told to, and notes the api-versions that it is asked for."""
+    """An IMDS with configurable answers, which records the requested api-versions."""
 
     def __init__(self) -> None:
         self.status, self.body = 200, EMPTY
@@ -472,7 +472,7 @@ def test_live_migration_from_beginning_to_end(watched: dict[tuple[str, str], Wat
 
 
 def test_a_refused_body_leaves_the_event(watched: dict[tuple[str, str], Watched]) -> None:
-    """Whatever is no document, or no success, leaves a pending event as it was."""
+    """An invalid document or a failed request leaves a pending event unchanged."""
     pair = watched["2020-07-01", "flatcar-vm1"]
     pair.serve((PAYLOADS / "azure_vm-scheduled-events_2021_2_user_reboot.json").read_bytes())
     refused = [case for case in CASES if case.outcome != "ok" and case.status != 429]

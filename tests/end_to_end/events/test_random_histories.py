@@ -48,7 +48,7 @@ class RandomImds:
             self.shown[name] = Shown(status, kind, source, self._own[name], not_before)
 
     def entries(self) -> Iterator[dict[str, object]]:
-        """Yield the events as they stand in a document."""
+        """Yield the events in the form of a document."""
         for name, each in self.shown.items():
             due = "" if each.not_before is None else formatdate(START + each.not_before, usegmt=True)
             yield {

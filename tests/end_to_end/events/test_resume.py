@@ -29,7 +29,7 @@ LOG = logging.getLogger("tests.resume")
 
 @dataclass
 class MachineClock:
-    """The clocks of a machine that boots when it is told to."""
+    """The clocks of a machine that boots on command."""
 
     wall: float = START
     booted: float = START - 100_000
@@ -79,7 +79,7 @@ class Machine:
         self.stack.callback(self.exporter._ending.set)
 
     def dies(self) -> None:
-        """End without a word, as SIGKILL and power cuts do: what is committed is all there is."""
+        """End without a shutdown, as SIGKILL and power failures do: only committed data remains."""
         assert self.exporter
         self.exporter.journal.close()
         self.exporter = None
@@ -160,7 +160,7 @@ class TestReboot:
     """The event takes the exporter down with its VM."""
 
     def test_in_mid_event(self, machine: Machine) -> None:
-        """A reboot nobody saw begin is completed by the evidence of the boot, with one trace without a hole."""
+        """An event whose start was not seen is completed because of the boot, with one trace without gaps."""
         machine.polls(0, event())
         machine.polls(899, event())
         machine.dies()
@@ -221,7 +221,7 @@ class TestReboot:
         assert machine.spans == {}
 
     def test_before_the_name_is_known_again(self, machine: Machine) -> None:
-        """The trace gets its end also when IMDS does not tell this VM's name in time after the reboot."""
+        """The trace is completed also if IMDS does not answer this VM's name in time after the reboot."""
         machine.polls(0, event())
         machine.dies()
         machine.name = ""
@@ -247,7 +247,7 @@ class TestReboot:
         assert machine.exporter.journal.spans_queued() == 0
 
     def test_still_started_afterwards(self, machine: Machine) -> None:
-        """A VM that is back while its event still stands there as Started sees it end later."""
+        """A VM that is back while its event is still Started sees it end later."""
         machine.polls(0, event())
         machine.dies()
         machine.clock.reboots(at=910)
@@ -279,7 +279,7 @@ class TestReboot:
         assert machine.transitions == {"detected": 1, "completed": 1}
 
     def test_a_freeze_is_not_proven(self, machine: Machine) -> None:
-        """A Freeze keeps the memory, so a reboot says nothing about it."""
+        """A Freeze keeps the memory, so a reboot does not prove it."""
         machine.polls(0, event("Freeze"))
         machine.dies()
         machine.clock.reboots(at=910)
@@ -288,7 +288,7 @@ class TestReboot:
         assert "started" not in machine.times()
 
     def test_the_reboot_of_another_vm_is_not_proven(self, machine: Machine) -> None:
-        """Our own reboot says nothing about an event of another VM."""
+        """A reboot of this VM does not prove an event of another VM."""
         machine.name = "vmss_3"
         machine.polls(0, event())
         machine.dies()
@@ -309,7 +309,7 @@ class TestRestart:
     """The exporter alone was down."""
 
     def test_still_there(self, machine: Machine) -> None:
-        """An event that is still there goes on as if nothing had been."""
+        """An event that is still current continues unchanged."""
         machine.polls(0, event())
         machine.dies()
         machine.polls(300, event())
@@ -328,7 +328,7 @@ class TestRestart:
         assert machine.phases["Reboot", "started"].total == 599
 
     def test_started_meanwhile(self, machine: Machine) -> None:
-        """A start in between is told with the first poll, and the time in between is in the phase."""
+        """A start during the downtime is reported at the first poll, and the downtime is part of the phase."""
         machine.polls(0, event())
         machine.dies()
         machine.polls(1000, event(status="Started"))
@@ -338,7 +338,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("at", [300, 2000])
     def test_gone_without_a_reboot(self, machine: Machine, at: float) -> None:
-        """An event that left while nobody polled is lost: cancelled or done, nobody knows."""
+        """An event that left while no exporter polled is lost: it is unknown whether it was cancelled or happened."""
         machine.polls(0, event())
         machine.dies()
         machine.polls(at)
@@ -376,7 +376,7 @@ class TestRestart:
         assert machine.journalled() == [(ID, "detected"), ("NEW", "detected")]
 
     def test_an_event_that_returned(self, machine: Machine) -> None:
-        """An event that is in the document again after its end and a restart goes on with its old life."""
+        """An event that is in the document again after its end and a restart keeps its history."""
         machine.polls(0, event())
         machine.polls(50)
         machine.dies()
@@ -424,7 +424,7 @@ class TestRestart:
         assert len(rows) == len(set(rows)) == 9
 
     def test_what_was_known_is_shown_before_the_first_answer(self, machine: Machine) -> None:
-        """While IMDS does not answer after a restart, the events of before stand, and are not taken for gone."""
+        """While IMDS does not answer after a restart, the earlier events stay current."""
         machine.polls(0, event())
         machine.dies()
         machine.start()

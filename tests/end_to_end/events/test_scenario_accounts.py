@@ -1,4 +1,4 @@
-"""The simulator's record and the exporter's account agree: every scenario, however it is polled and interrupted."""
+"""The simulator's record and the exporter's transitions agree in every scenario, also with interruptions."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -223,7 +223,7 @@ def test_each_event_counts_once(stage: Stage) -> None:
     assert unwatched == [0, 0, 0, 0, 1]
 
 
-def test_the_way_of_each_event_is_told(stage: Stage) -> None:
+def test_the_history_of_each_event_is_shown(stage: Stage) -> None:
     """How events ended, and who approved the current ones, follows from what Prometheus has seen."""
     ended = {
         outcome: {row["event_type"]: value for row, value in stage.table("fleet", "How they ended", ref)}

@@ -1,4 +1,4 @@
-"""What a real Alertmanager delivers beside a page, and what it keeps silent."""
+"""Which alerts a real Alertmanager delivers beside a page, and which it inhibits."""
 
 import json
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def delivery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivery]:
 
 @pytest.mark.parametrize("name", ["Overdue", "NotApproved", "StartedTooLong", "VmNotBack"])
 def test_delivered_beside_a_page(delivery: Delivery, name: str) -> None:
-    """What is unusual about the life of a critical event is delivered, although the event has a page."""
+    """Alerts about an unusual course of a critical event are delivered, although the event has a page."""
     delivery.fire(name, "Reboot")
     eventually(lambda: delivery.notified(name) == {("/pager", "Reboot")}, "the page is delivered")
     delivery.fire(name, "Reboot", name)
@@ -72,7 +72,7 @@ def test_delivered_beside_a_page(delivery: Delivery, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["DegradedHost", "RebootRequested"])
 def test_silent_beside_a_page(delivery: Delivery, name: str) -> None:
-    """A warning that says no more than the page of its event is not delivered."""
+    """A warning without new information beside the page of its event is not delivered."""
     event_id = f"silent {name}"
     delivery.fire(event_id, "Reboot")
     eventually(lambda: delivery.notified(event_id) == {("/pager", "Reboot")}, "the page is delivered")

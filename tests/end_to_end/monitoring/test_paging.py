@@ -103,14 +103,14 @@ def test_scenario(case: Case, played: Stack) -> None:
 
 @every(CASES)
 def test_what_only_shows(case: Case, played: Stack) -> None:
-    """What is only worth a look fires in Prometheus, and nothing fires that nobody expects."""
+    """Alerts of severity info fire in Prometheus, and no unexpected alert fires."""
     notified = {(name, severity) for name, severity, _ in (*case.pages, *case.tickets)}
     shown = {(f"AzureScheduledEvent{name}", "info") for name in case.shows}
     assert played.prometheus.fired(case.name) - {("AzureScheduledEventShortNotice", "info")} == notified | shown
 
 
 def test_twenty_exporters_one_page(played: Stack) -> None:
-    """Twenty exporters of a scale set see one event: somebody is paged once, and told once that it is over."""
+    """Twenty exporters of a scale set see one event: one page is sent, and one notification that it is resolved."""
     told = [each for each in played.receiver.webhooks() if each.alerts(TWENTY.name)]
     assert [each.body["status"] for each in told] == ["firing", "resolved"]
     assert {each.path for each in told} == {"/pager"}
@@ -124,12 +124,12 @@ def test_cancelled_event_is_over(played: Stack) -> None:
 
 @every(NOBODY)
 def test_nobody_is_paged(case: Case, played: Stack) -> None:
-    """Nobody's phone rings for what is short, requested, somebody else's or a hiccup of the watcher."""
+    """No page is sent for a short Freeze, a requested event, a peer's event or a short failure of an exporter."""
     assert played.receiver.notified("/pager", scale_set=case.name) == []
     assert played.receiver.notified("/tickets", scale_set=case.name) == list(case.tickets)
 
 
-def test_nothing_else_is_told(played: Stack) -> None:
+def test_nothing_else_is_notified(played: Stack) -> None:
     """All notifications together are the expected ones: no exporter's own health is among them."""
     expected = [each for case in CASES for each in (*case.pages, *case.tickets)]
     notified = [*played.receiver.notified("/pager"), *played.receiver.notified("/tickets")]
@@ -137,7 +137,7 @@ def test_nothing_else_is_told(played: Stack) -> None:
 
 
 def test_chat_reads_like_a_sentence(played: Stack) -> None:
-    """In the chat stands what happens to whom, what will be lost and where the runbook is."""
+    """The chat message has the event, its VMs, what will be lost and the runbook's address."""
     shown = [each.body["attachments"][0] for each in played.receiver.notifications if each.path == "/slack"]
     (begun,) = [each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Over" not in each["title"]]
     (over,) = [each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Over" in each["title"]]

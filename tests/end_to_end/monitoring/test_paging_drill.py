@@ -25,7 +25,7 @@ def run(*flags: str) -> int:
 
 
 def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A drill pages once, says that it is one, tells how long it took, and ends."""
+    """A drill pages once, is labelled as a drill, prints how long it took, and ends."""
     with Receiver() as receiver, Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager:
         assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
     (told, *_) = receiver.notifications
@@ -53,7 +53,7 @@ def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
 
 
 def test_receiver_is_broken(tmp_path: Path) -> None:
-    """A drill whose page nobody takes fails, and says so."""
+    """A drill whose page is not accepted fails with a message."""
     dead = f"http://127.0.0.1:{free_port()}"
     settings = resolve({**receivers(dead), **FAST})
     with Alertmanager(tmp_path, settings) as team, pytest.raises(ExporterError, match="notification failed: webhook"):
@@ -61,7 +61,7 @@ def test_receiver_is_broken(tmp_path: Path) -> None:
 
 
 def test_info_reaches_nobody(tmp_path: Path) -> None:
-    """A drill of what only shows says that nobody was told, and why."""
+    """A drill of an event with severity info prints that nobody was notified, and why."""
     with (
         Receiver() as receiver,
         Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager,
@@ -93,7 +93,7 @@ def test_inhibition(quiet_team: Alertmanager, capsys: pytest.CaptureFixture[str]
 
 
 def test_no_alertmanager() -> None:
-    """A wrong address is said in one line."""
+    """A wrong address is reported in one line."""
     with pytest.raises(ExporterError, match=r"Alertmanager cannot be reached: Connection refused$"):
         run("--alertmanager", f"http://127.0.0.1:{free_port()}")
     with pytest.raises(UsageError, match="is not an address"):

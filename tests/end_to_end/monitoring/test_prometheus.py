@@ -42,7 +42,7 @@ class Simulate(Program):
 
 @pytest.fixture
 def simulate(tmp_path: Path) -> Iterator[Simulate]:
-    """A simulator as the README starts one; it is told later to go faster."""
+    """A simulator as the README starts one; its speed is raised later."""
     with Simulate(tmp_path / "simulate.log", "--scenario", "live-migration", "--speed", "1") as running:
         yield running
 

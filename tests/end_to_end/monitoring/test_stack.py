@@ -55,7 +55,7 @@ def query(prometheus: str, expression: str) -> list[dict[str, Any]]:
 
 
 def test_preempt_is_paged(tmp_path: Path) -> None:
-    """A simulated eviction pages the engineer on call once, whoever sees it; at the end nothing is left running."""
+    """A simulated eviction that all exporters see causes one page; at the end no process is left running."""
     # The story stands still until all five exporters are watched, then goes four times as fast as in life.
     flags = ["--free-ports", "--folder", str(tmp_path / "stack")]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:
@@ -123,7 +123,7 @@ def two(tmp_path: Path) -> Iterator[Program]:
 
 
 def test_a_part_dies(two: Program) -> None:
-    """When a part dies, one line says which and where its log is, and the rest is ended."""
+    """If a part ends, one line names it and its log, and the other parts are stopped."""
     first, second = children(two)
     second.kill()
     assert two.process.wait(PATIENCE) == 1
@@ -160,7 +160,7 @@ def test_a_part_cannot_start(tmp_path: Path) -> None:
 
 
 def test_port_is_taken(tmp_path: Path) -> None:
-    """When an address cannot be had, nothing is started, and the line says what to do."""
+    """If an address is in use, nothing is started, and the error says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         path = small(tmp_path)
@@ -243,7 +243,7 @@ def test_what_is_no_page(phone: tuple[Program, str]) -> None:
 
 @pytest.mark.parametrize("engine", ["", "--victoria"], ids=["Prometheus", "VictoriaMetrics"])
 def test_doctor_finds_nothing_wrong(engine: str, tmp_path: Path) -> None:
-    """Doctor finds nothing wrong with the stack on either engine, and says what VictoriaMetrics does not tell."""
+    """Doctor finds no fault in the stack on either engine, and lists what VictoriaMetrics does not report."""
     folder = tmp_path / "stack"
     flags = ["--free-ports", "--folder", str(folder), *filter(None, [engine])]
     with Program([STACK, *flags], tmp_path / "out.log", SPEED="0.001") as stack:

@@ -22,7 +22,7 @@ TRACE = trace_id(ID)
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """A collector that accepts everything unless told otherwise."""
+    """A collector that accepts everything by default."""
     with Collector() as running:
         yield running
 
@@ -113,7 +113,7 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     assert scrape.value("spans_total", outcome="failed") == 0
 
 
-def test_detected_is_told_at_once(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
+def test_detected_is_sent_immediately(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
     """The trace exists within a moment of the poll that saw the event, since the VM may go away."""
     exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url)
     exporter.shows("a poll", lambda scrape: scrape.value("up"))
@@ -124,7 +124,7 @@ def test_detected_is_told_at_once(collector: Collector, imds: Simulator, start_e
 
 
 def test_two_vms_one_trace(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
-    """Two VMs that see one event tell one trace: the first of Resources the root, the other its child."""
+    """Two VMs that see one event send one trace: the first of Resources sends the root, the other its child."""
     flags = [*POLL, "--otlp.endpoint", collector.url]
     exporters = [
         start_exporter(imds.vm_url(name), *flags, "--instance.name", spelling)
@@ -161,7 +161,7 @@ def test_the_events_of_others(scope: str, collector: Collector, imds: Simulator,
 
 
 def test_the_end_in_mid_event(collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """SIGTERM tells the open spans as they stand, and the next start tells them whole under the same ids."""
+    """After SIGTERM, the open spans are sent, and the next start sends them completely with the same ids."""
     flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
     exporter = start_exporter(imds.url, *flags)
     imds.set_document([reboot()])
@@ -261,7 +261,7 @@ def test_without_tracing(collector: Collector, imds: Simulator, start_exporter: 
 
 
 def test_names_that_change_case(imds: Simulator, collector: Collector, start_exporter: Start) -> None:
-    """However Resources spell this VM from one document to the next, its spans are one trace under one root."""
+    """If Resources change the spelling of this VM, its spans are still one trace under one root."""
     exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, "--instance.name", "vmss_0")
     imds.set_document([{**reboot(), "Resources": ["VMSS_0", "vmss_1"]}])
     seen_by(exporter, "detected")
@@ -275,7 +275,7 @@ def test_names_that_change_case(imds: Simulator, collector: Collector, start_exp
 
 
 def test_a_vm_that_leaves_resources(imds: Simulator, collector: Collector, start_exporter: Start) -> None:
-    """A trace that was begun gets its root, also if this VM does not stand in Resources any more at the end."""
+    """A trace that was begun gets its root, also if this VM is no longer in Resources at the end."""
     exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, "--instance.name", "vmss_0")
     imds.set_document([reboot()])
     collector.wait_for("detected", trace_id=TRACE)

@@ -1,4 +1,4 @@
-"""How soon a change in IMDS stands in ``/metrics``: the benchmark, with few changes and a bound for busy machines."""
+"""How soon a change in IMDS appears in ``/metrics``: the benchmark, with few changes and a bound for busy machines."""
 
 import re
 import subprocess

@@ -1,15 +1,15 @@
-"""The process under torture, in short: clocks that jump, a machine that stands still, clients that are a nuisance."""
+"""Short fault injection into the process: clocks that jump, a paused machine, hostile clients."""
 
 from support.short_trial import row
 
 
 def test_clock() -> None:
-    """A wall clock that is set by an hour in mid event lets no duration be negative, and no event end wrongly."""
+    """If the wall clock is set by an hour during an event, no duration is negative and no event ends wrongly."""
     assert "no negative duration" in row("clock")
 
 
 def test_suspended() -> None:
-    """After it stood still, it tells what happened once, polls at its rhythm, and answers who waited."""
+    """After a pause, it reports each transition once, polls at its interval, and answers waiting clients."""
     assert "all of it reported once" in row("suspended")
 
 

@@ -1,21 +1,21 @@
-"""The journal under torture, in short: kills, power cuts, a disk that fails, files that go, a long history."""
+"""Short fault injection into the journal: kills, power failures, a failing disk, removed files, a long history."""
 
 from support.short_trial import row
 
 
 def test_kills() -> None:
-    """However often it is killed, nothing is lost that it can have seen, nothing counted twice, nothing damaged."""
+    """After any number of kills, no observable transition is lost or counted twice, and no file is damaged."""
     assert "`integrity_check` ok" in row("kills")
 
 
 def test_power() -> None:
-    """What it has told is still known after a power cut."""
+    """Reported transitions are still in the journal after a power failure."""
     found = row("power")
     assert " 0 lost" in found or "needs Linux and root" in found
 
 
 def test_disk() -> None:
-    """A disk that is full, read-only, damaged, somebody else's or locked stops no poll, and loses nothing."""
+    """With a disk that is full, read-only, damaged, another program's or locked, polls continue and nothing is lost."""
     assert "none lost or twice" in row("disk")
 
 
@@ -25,5 +25,5 @@ def test_history() -> None:
 
 
 def test_journal() -> None:
-    """Whatever is done to the journal's files, each transition is there once, in order, also for followers."""
+    """After any damage to the journal's files, each transition is there once, in order, also for followers."""
     assert "each once in the journal" in row("journal")

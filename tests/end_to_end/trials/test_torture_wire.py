@@ -1,15 +1,15 @@
-"""Who the exporter talks to under torture, in short: IMDS, a collector, and approvals that are not heard."""
+"""Short fault injection into the network: IMDS, a collector, and lost approvals."""
 
 from support.short_trial import row
 
 
 def test_imds() -> None:
-    """Whatever IMDS answers, nothing is made up, nothing told twice, and never more asked than it bears."""
+    """With any answers of IMDS, no transition is invented or reported twice, and the rate limit is kept."""
     assert "none missing of what was seen" in row("imds")
 
 
 def test_collector() -> None:
-    """Whatever a collector answers, every span arrives that it did not refuse for good."""
+    """With any answers of a collector, every span arrives that it did not refuse permanently."""
     assert " 0 lost" in row("collector")
 
 

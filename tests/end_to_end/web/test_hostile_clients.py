@@ -77,7 +77,7 @@ def test_slow_password_checks_end_no_deadline(
 
 
 def test_pages_are_rendered_once_a_second(simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
-    """However many clients ask, and however often it polls, the events as JSON change at most once a second."""
+    """With any number of clients and polls, the events as JSON are rendered at most once a second."""
     exporter = start_exporter(simulator.url, *POLL)
     exporter.shows("polls", lambda scrape: scrape.total("polls_total") > 2)
     began = time.monotonic()

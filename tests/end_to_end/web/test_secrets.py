@@ -29,7 +29,7 @@ def with_password(url: str) -> str:
 
 
 def assert_no_secret(where: str, text: str) -> None:
-    """No spelling of a secret stands in ``text``."""
+    """No spelling of a secret is in ``text``."""
     for secret in SPELLINGS:
         assert secret not in text, f"{where}: {text}"
 
@@ -51,7 +51,7 @@ class TestCollector:
     def test_every_answer(
         self, reply: Reply, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
     ) -> None:
-        """Whatever the collector answers, log at its most talkative, pages, metrics and journal have no secret."""
+        """With any answer of the collector, the debug log, pages, metrics and journal contain no secret."""
         journal = tmp_path / "journal"
         with simulator, Collector(reply) as collector:
             flags = ("--log.level", "debug", "--log.format", "json", "--poll.interval", "100ms")
@@ -70,7 +70,7 @@ class TestCollector:
             assert_no_secret(file.name, file.read_bytes().decode(errors="replace"))
 
     def test_no_answer(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
-        """A collector that cannot be reached is told of without its password."""
+        """A collector that cannot be reached is reported without its password."""
         with simulator:
             exporter = start_exporter(
                 simulator.url,
@@ -109,7 +109,7 @@ class TestCommandLine:
         assert_no_secret("complaint", said)
 
     def test_wrong_headers(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
-        """Headers that nobody can read are not repeated in the log."""
+        """Invalid headers are not repeated in the log."""
         with simulator, Collector() as collector:
             exporter = start_exporter(
                 simulator.url,
@@ -121,7 +121,7 @@ class TestCommandLine:
 
 
 def test_the_guard_of_this_module() -> None:
-    """The spellings are found where they stand."""
+    """The spellings are found in a text that contains them."""
     for spelling in SPELLINGS:
         with pytest.raises(AssertionError):
             assert_no_secret("here", f"x{spelling}x")

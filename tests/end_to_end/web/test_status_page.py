@@ -263,7 +263,7 @@ def test_works_without_script(simulator: Simulator, exporter: Exporter, browser:
 
 
 def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: Start, context: BrowserContext) -> None:
-    """While the exporter hangs or is gone, the page says so in red, takes back that all is quiet, and recovers."""
+    """While the exporter hangs or is down, the page shows it in red, no longer shows "no events", and recovers."""
     exporter = start_exporter(simulator.url)
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     page = opened(context, exporter.url)
@@ -291,7 +291,7 @@ def test_exporter_that_cannot_be_reached(simulator: Simulator, start_exporter: S
 def test_failing_imds_is_red_and_keeps_the_events(
     simulator: Simulator, exporter: Exporter, context: BrowserContext
 ) -> None:
-    """When IMDS fails, the page turns red and says why, and keeps the events as last known, until it answers."""
+    """If IMDS fails, the page turns red with the reason, and shows the last known events until IMDS answers."""
     simulator.set_document([event()])
     page = opened(context, exporter.url)
     expect(page.locator("#imds")).to_contain_text("IMDS answers")

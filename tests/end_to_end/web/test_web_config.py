@@ -1,4 +1,4 @@
-"""TLS and users on the real exporter: Prometheus and others with certificate and password get in, nobody else."""
+"""TLS and users on the real exporter: only Prometheus and other clients with certificate and password have access."""
 
 import json
 import os
@@ -172,7 +172,7 @@ def test_browser(
 
 
 def test_change(simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """A new password holds without a restart; a wrong file changes nothing and is told in one line of the log."""
+    """A new password applies without a restart; an invalid file changes nothing and is one line in the log."""
     file = tmp_path / "web.yml"
     file.write_text(f"basic_auth_users: {{prometheus: {hashed('old')}}}\n")
     exporter = start_exporter(simulator.url, "--web.config.file", str(file))
@@ -200,7 +200,7 @@ def test_change(simulator: Simulator, start_exporter: Callable[..., Exporter], t
 
 @pytest.mark.parametrize("text", ["tls_server_config: {cert_file: nowhere.pem, key_file: nowhere.key}\n", None])
 def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
-    """With a file that cannot be used run does not start, and check-config says the same: one line, status 2."""
+    """With an invalid file, run does not start, and check-config prints the same line, with status 2."""
     file = tmp_path / "web.yml"
     if text:
         file.write_text(text)
