@@ -1,4 +1,4 @@
-"""What a user sets, where, and what is refused."""
+"""Settings and their sources, and invalid settings."""
 
 import os
 from collections.abc import Mapping
@@ -265,7 +265,7 @@ def test_empty_file(file: Path) -> None:
 
 
 def test_empty_value_is_none(file: Path) -> None:
-    """A setting that may be absent is absent when its value is empty, wherever that stands."""
+    """An optional setting with an empty value is unset, in every source."""
     file.write_text("instance.name:\notlp.endpoint: ''\n")
     config = resolve({"config.file": str(file), "web.config.file": ""}, {})
     assert (config.instance_name, config.otlp_endpoint, config.web_config_file) == (None, None, None)
@@ -279,7 +279,7 @@ def test_every_bad_file_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", COMPLAINTS)
 def test_bad_file(name: str) -> None:
-    """Each kind of mistake has one line that says where it is, what is wrong and what to write."""
+    """Each kind of error is one line with its place, the error and what to write."""
     path = BAD / f"{name}.yaml"
     with pytest.raises(UsageError) as caught:
         resolve({"config.file": str(path)}, {})
@@ -332,7 +332,7 @@ def test_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_places(file: Path) -> None:
-    """It can be told of every setting where it was set."""
+    """For every setting, the place where it was set is known."""
     file.write_text("\nimds.timeout: 5s\n")
     flags = {"config.file": str(file), "log.level": "debug"}
     environment = {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": "2s"}

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 
 @pytest.mark.parametrize("key", [r"a\nb", r"\e[2J", r"\x9b2J", r"\u2028", r"\uD800"])
 def test_a_key_with_controls_is_complained_about_in_one_line(tmp_path: Path, key: str) -> None:
-    """A complaint about a file is one printable line, whatever the file's author put into the names of keys."""
+    """An error about a file is one printable line, with any characters in the names of keys."""
     path = tmp_path / "policy.yaml"
     path.write_text(f'"{key}": 1\n')
     with pytest.raises(UsageError) as caught:

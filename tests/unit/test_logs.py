@@ -1,4 +1,4 @@
-"""One line per record, whatever stands in it."""
+"""One line per record, with any content."""
 
 import io
 import json
@@ -88,7 +88,7 @@ def test_json() -> None:
 
 @pytest.mark.parametrize("value", NASTY)
 def test_no_value_forges_a_field(value: str) -> None:
-    """Whatever a value holds, it ends no line, makes no field and steers no terminal, and can be read back."""
+    """No value can end a line, add a field or control a terminal, and every value can be read back."""
     line = written("logfmt", description=value, after="x")
     assert line.endswith("\n")
     assert line[:-1].isprintable()
@@ -100,7 +100,7 @@ def test_no_value_forges_a_field(value: str) -> None:
 
 @pytest.mark.parametrize("value", NASTY)
 def test_no_value_breaks_json(value: str) -> None:
-    """Whatever a value holds, its line is one JSON object."""
+    """A line is one JSON object, with any value."""
     line = written("json", description=value)
     assert line.count("\n") == 1
     assert line[:-1].isprintable()

@@ -35,7 +35,7 @@ def test_parse(text: str, seconds: float) -> None:
      "inf", "nan", "1m30", "00"],
 )  # fmt: skip
 def test_parse_refuses(text: str) -> None:
-    """What is no duration is refused, and the message shows how one is written."""
+    """An invalid duration is refused, and the message shows valid ones."""
     with pytest.raises(ValueError, match="is no duration: write a number and a unit, such as 500ms") as caught:
         parse_duration(text)
     assert repr(text) in str(caught.value)
@@ -71,7 +71,7 @@ def test_format(seconds: float, text: str) -> None:
 @settings(deadline=None)
 @given(st.integers(min_value=0, max_value=10**13))
 def test_round_trip(milliseconds: int) -> None:
-    """What is shown as a duration can be written as one."""
+    """Every formatted duration can be parsed."""
     assert parse_duration(format_duration(milliseconds / 1000)) == pytest.approx(milliseconds / 1000, abs=1e-3)
 
 

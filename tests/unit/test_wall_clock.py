@@ -53,7 +53,7 @@ def announcement(not_before: datetime) -> Document:
 
 
 def seen(document: Document) -> Lifecycles:
-    """Return what is known once IMDS shows ``document`` at the moment of the real clock."""
+    """Return the known events after ``document`` at the time of the real clock."""
     known, _ = observe(Lifecycles(), document, ObservationContext(system_clock().now(), "vm_0"))
     return known
 
@@ -61,7 +61,7 @@ def seen(document: Document) -> Lifecycles:
 @pytest.mark.parametrize(("_zone", "moment"), BORDERS, indirect=["_zone"])
 @pytest.mark.usefixtures("_zone")
 def test_countdown_across_a_change_of_local_time(moment: str) -> None:
-    """Exposition, API, page and table count down to NotBefore in UTC, whatever local time and calendar do."""
+    """Exposition, API, page and table count down to NotBefore in UTC, independent of local time and calendar."""
     not_before = datetime.fromisoformat(moment) + timedelta(seconds=NOTICE)
     document = announcement(not_before)
     with freezegun.freeze_time(moment) as clock:

@@ -22,14 +22,14 @@ def read(text: str) -> Section:
      ".inf", "=", "2022-04-11 22:26:58"],
 )  # fmt: skip
 def test_scalars_are_text(written: str) -> None:
-    """What YAML would take for a boolean, a date or a number is the text that was written."""
+    """Values that YAML treats as a boolean, a date or a number are read as the text that was written."""
     assert read(f"key: {written}\n").text("key") == written
     assert read(f"keys: [{written}, '{written}']\n").texts("keys") == (written, written)
 
 
 @pytest.mark.parametrize("written", ["", "~", "null"])
 def test_nothing_is_no_text(written: str) -> None:
-    """A key without a value, however YAML lets one write that, is not a VM called 'null'."""
+    """A key without a value, in every form of YAML, is not a VM called 'null'."""
     assert read(f"key: {written}\n").text("key") == ""
 
 
@@ -120,7 +120,7 @@ def test_sections() -> None:
 
 
 def test_keys_known_without_being_read() -> None:
-    """A key may be allowed without being read, and one value be told from a list or a mapping."""
+    """A key can be allowed without being read, and a single value is distinguished from a list or a mapping."""
     section = read("a: 1\nb: [1]\nc: {d: 1}\n")
     assert [section.is_text(key) for key in "abcd"] == [True, False, False, False]
     for key in "abcd":
@@ -143,7 +143,7 @@ def test_flat() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n", "\ufeff", "{}"])
 def test_empty_file(text: str) -> None:
-    """A file in which nothing stands is a section without keys."""
+    """An empty file is a section without keys."""
     section = read(text)
     assert list(section) == []
     section.finish()
@@ -193,7 +193,7 @@ COMPLAINTS: list[tuple[str, Callable[[Section], object], str]] = [
 
 @pytest.mark.parametrize(("text", "ask", "message"), COMPLAINTS, ids=[message for _, _, message in COMPLAINTS])
 def test_complaints(text: str, ask: Callable[[Section], object], message: str) -> None:
-    """What is not as it must be is refused with file, line and key."""
+    """An invalid value is refused with file, line and key."""
     with pytest.raises(UsageError) as caught:
         ask(read(text))
     assert str(caught.value) == message

@@ -40,7 +40,7 @@ def test_impossible_values_are_refused(name: str, value: str, complaint: str) ->
 
 
 def test_values_file(tmp_path: Path) -> None:
-    """A values file may nest its keys, and what is set by hand wins over it."""
+    """A values file may nest its keys, and a setting on the command line overrides it."""
     file = tmp_path / "values.yaml"
     file.write_text("overdue: {after: 20m}\nhit.share: 0.5\n")
     settings = load(file, {"hit.share": "0.75"})
@@ -104,7 +104,7 @@ def test_every_setting_changes_something(name: str) -> None:
 
 
 def test_severity_moves_an_alert_to_another_receiver() -> None:
-    """Who does not want to be paged for a Reboot says so in one setting."""
+    """One setting turns the page for a Reboot into a ticket."""
     changed = {alert.name: alert.severity for alert in alerts(resolve({"reboot.severity": "warning"}))}
     assert changed["AzureScheduledEventReboot"] == "warning"
     assert changed["AzureScheduledEventRedeploy"] == "critical"

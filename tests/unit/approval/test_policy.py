@@ -92,7 +92,7 @@ def test_nine_seconds_are_too_long(seconds: float) -> None:
 
 @pytest.mark.parametrize("source", ["", "Robot"])
 def test_source_nobody_has_seen(source: str) -> None:
-    """An event whose source is absent or new was asked for by nobody as far as one knows."""
+    """An event whose source is absent or unknown does not count as requested by a user."""
     assert not DOCUMENTED.decide(life("Reboot", source), "vmss_0", BEGAN).approve
 
 
@@ -107,7 +107,7 @@ def test_off_approves_nothing(event_type: str, source: str, duration: float) -> 
 @pytest.mark.parametrize("policy", [DOCUMENTED, Policy("all", (Rule("all", Match(), Action.APPROVE),))])
 @pytest.mark.parametrize("vm", ["vmss_9", None])
 def test_foreign_events_are_left_alone(policy: Policy, vm: str | None) -> None:
-    """An event that does not touch this VM, or may not, is not approved unless a rule says so in so many words."""
+    """An event that does not affect this VM, or may not, is approved only by a rule with that scope."""
     assert policy.decide(life(source="User", vm=vm), vm, after(10_000)) == Decision(approve=False)
 
 
@@ -149,7 +149,7 @@ def test_first_rule_that_matches_decides() -> None:
 
 
 def test_after() -> None:
-    """``after`` counts from when the event was first seen, and the decision says when it is due."""
+    """``after`` counts from when the event was first seen, and the decision has the due time."""
     policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
     assert policy.decide(life(), "vmss_0", after(10)) == Decision(approve=False, rule="later", due=BEGAN.wall + 30)
     assert not policy.decide(life(), "vmss_0", after(29.9)).approve
@@ -164,7 +164,7 @@ def test_after_over_a_reboot() -> None:
 
 
 def test_dry_run_is_told() -> None:
-    """A dry run decides as ever and says that nothing is to be sent."""
+    """A dry run makes the same decision, marked so that nothing is sent."""
     policy = Policy("p", (Rule("try", Match(), Action.APPROVE, dry_run=True),))
     assert policy.decide(life(), "vmss_0", BEGAN) == Decision(approve=True, rule="try", dry_run=True, due=BEGAN.wall)
 
@@ -181,7 +181,7 @@ def test_turns_of_the_documented_policy(turn: int, vm: str) -> None:
 
 
 def test_turns_whatever_the_spelling() -> None:
-    """A VM finds its place in Resources whatever the case and with the underscore of the preview version."""
+    """A VM finds its index in Resources in upper and lower case and with the underscore of the preview version."""
     event = life(resources=("_VMSS_0", "_VMSS_1"), vm="vmss_0")
     assert DOCUMENTED.decide(event, "vmss_0", BEGAN).approve
 
@@ -197,7 +197,7 @@ def test_turns_whatever_the_spelling() -> None:
     ],
 )
 def test_leader_only(leader_only: bool | None, resources: tuple[str, ...], first: int | None, second: int) -> None:  # noqa: FBT001 - pytest hands it in by name
-    """VMs take turns when there are several, or when the rule says so, and never when it says that they do not."""
+    """VMs take turns if there are several or with ``leader_only: true``, and never with ``leader_only: false``."""
     rule = Rule("r", Match(), Action.APPROVE, leader_only=leader_only, takeover=10.0)
     for vm, begins in (("vmss_0", first), ("vmss_1", second)):
         decided = [
@@ -208,7 +208,7 @@ def test_leader_only(leader_only: bool | None, resources: tuple[str, ...], first
 
 @pytest.mark.parametrize(("leader_only", "begins"), [(True, range(10, 20)), (None, [0]), (False, [0])])
 def test_peer_is_behind_all_of_resources(leader_only: bool | None, begins: Sequence[int]) -> None:  # noqa: FBT001 - as above
-    """A VM outside Resources waits for all VMs in it, if they take turns, and then as long as its name says."""
+    """A VM outside Resources waits for all VMs in it, if they take turns, plus a time computed from its name."""
     match = Match(scope=frozenset({Scope.PEER}))
     rule = Rule("r", match, Action.APPROVE, leader_only=leader_only, takeover=10.0)
     event = life(resources=("vmss_0",), vm="vmss_9")
@@ -348,7 +348,7 @@ _coarse = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(_coarse, st.lists(_coarse, max_size=5))
 def test_covered_is_complete(match: Match, earlier: list[Match]) -> None:
-    """A rule is called unreachable as soon as no event is left to it, by however many rules together."""
+    """A rule is unreachable if earlier rules, alone or together, match all of its events."""
     mine = [event for event in EVERY_LIFE if match.matches(event, BEGAN)]
     left = [event for event in mine if not any(one.matches(event, BEGAN) for one in earlier)]
     assert covered(match, earlier) is (not left)
@@ -356,7 +356,7 @@ def test_covered_is_complete(match: Match, earlier: list[Match]) -> None:
 
 @given(_matches)
 def test_covered_by_itself(match: Match) -> None:
-    """A rule that says the same as one before it is always called unreachable."""
+    """A rule that matches the same events as an earlier one is always unreachable."""
     assert covered(match, [match])
 
 
@@ -392,5 +392,5 @@ def test_covered_by_itself(match: Match) -> None:
     ],
 )
 def test_covered(wide: Match, narrow: Match, expected: bool) -> None:  # noqa: FBT001 - as above
-    """Whether a rule leaves nothing to another one is told right in the cases that are easily got wrong."""
+    """Unreachable rules are recognized correctly in the difficult cases."""
     assert covered(narrow, [wide]) is expected

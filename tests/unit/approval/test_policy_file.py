@@ -108,7 +108,7 @@ def test_complaint(name: str) -> None:
 
 
 def test_every_bad_file_has_its_complaint() -> None:
-    """No file lies in the folder that nobody looks at."""
+    """Every file in the folder is used by a test."""
     assert {path.stem for path in BAD.iterdir()} == set(COMPLAINTS)
 
 
@@ -120,7 +120,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_every_key() -> None:
-    """Every key of a policy file means what the page about approvals says."""
+    """Every key of a policy file has the meaning that docs/approvals.md describes."""
     path = GOOD / "every_key.yaml"
     assert load(path) == Policy(
         str(path),
@@ -185,7 +185,7 @@ def test_neighbours_of_unreachable_rules_are_taken(name: str) -> None:
 
 
 def test_setting(tmp_path: Path) -> None:
-    """``--approval.policy`` takes off, documented or a file, and is off when nobody says anything."""
+    """``--approval.policy`` takes off, documented or a file, and is off by default."""
     path = tmp_path / "policy.yaml"
     path.write_text("rules: [{action: approve}]")
     assert resolve({}, {}).approval_policy is OFF

@@ -60,7 +60,7 @@ def test_captured_answer(name: str) -> None:
 
 
 def test_name_alone() -> None:
-    """A name is enough: whatever else is missing is empty."""
+    """Only the name is required: other missing values are empty."""
     assert parse_instance(b'{"compute": {"name": "vm_0"}}') == Instance("vm_0")
 
 
@@ -82,7 +82,7 @@ def test_name_alone() -> None:
     ],
 )
 def test_answer_that_says_not_who(body: bytes, message: str) -> None:
-    """An answer without a name is a failure that says what is missing."""
+    """An answer without a name is an error that names the missing key."""
     with pytest.raises(ExporterError, match=message):
         parse_instance(body)
 
@@ -98,7 +98,7 @@ KEYS = ["name", "vmId", "vmScaleSetName", "location", "zone", "platformFaultDoma
 @settings(deadline=None)
 @given(st.binary() | st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, ANYTHING)))
 def test_any_answer(compute: bytes | dict[str, object]) -> None:
-    """No answer whatever crashes it, and all values are texts that a label can hold."""
+    """No answer crashes it, and all values are valid label values."""
     body = compute if isinstance(compute, bytes) else json.dumps({"compute": compute}).encode()
     try:
         identity = parse_instance(body)

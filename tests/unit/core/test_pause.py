@@ -1,4 +1,4 @@
-"""From clocks to a pause: which clock tells, and what is none."""
+"""Which clock determines a pause, and what is not a pause."""
 
 import pytest
 
@@ -30,12 +30,12 @@ def read(wall: float, monotonic: float, since_boot: float, boot_id: str = "boot-
     ],
 )
 def test_the_clock_that_got_furthest_tells(late: tuple[float, float, float], seconds: float) -> None:
-    """Whatever stood still, the pause is by how much the clock that went on is late; a clock that was set is none."""
+    """The pause is the delay of the clock that advanced most; a clock that was set is not a pause."""
     assert gap(DUE, read(*late)) == pytest.approx(seconds)
 
 
 def test_later() -> None:
-    """When nothing stands still, all clocks go on alike."""
+    """Without a pause, all clocks advance by the same time."""
     assert DUE.after(5.0) == read(5.0, 5.0, 5.0)
     assert gap(DUE.after(5.0), read(5.0, 5.0, 5.0)) == 0.0
 
@@ -62,5 +62,5 @@ def test_between_two_runs(first: ClockSample, pause: Pause) -> None:
 
 
 def test_a_clock_that_is_behind_after_a_boot_tells_nothing() -> None:
-    """Between two boots only the wall clock tells, and one that has gone back would call a reboot no pause at all."""
+    """Between two boots only the wall clock is used; if it went back, the pause is unknown."""
     assert between_runs(DUE, read(-5.0, -490.0, -790.0, "boot-2")) is None

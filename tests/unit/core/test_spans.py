@@ -98,7 +98,7 @@ class TestIds:
 
     @pytest.mark.parametrize("name", ["scheduled_event", "detected", "scheduled", "approval", "started"])
     def test_a_span_id_is_a_hash_of_event_vm_and_name(self, name: str) -> None:
-        """A span's id can be computed by whoever knows event, VM and span name."""
+        """A span's id is computed from event, VM and span name."""
         assert span_id(GUID, "vmss_0", name) == sha256(f"{GUID.lower()}/vmss_0/{name}")[:16]
 
     def test_spans_carry_these_ids(self) -> None:
@@ -166,7 +166,7 @@ class TestTransitions:
         assert vm.sees(scheduled(not_before=START + 1200), at=10) == {}
 
     def test_a_start_at_not_before(self) -> None:
-        """When nobody approved, approval lasted until the deadline, as the phase Scheduled did."""
+        """Without an approval, the span approval lasts until the deadline, as the phase Scheduled does."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         spans = vm.sees(started(scheduled()), at=901)
@@ -174,7 +174,7 @@ class TestTransitions:
         assert spans["approval"].attributes[PREFIX + "approved_by"] == "deadline"
 
     def test_a_start_that_others_approved(self) -> None:
-        """A start well before NotBefore shows the approval of somebody else."""
+        """A start well before NotBefore shows an approval by another program."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         spans = vm.sees(started(scheduled()), at=60)
@@ -182,7 +182,7 @@ class TestTransitions:
         assert spans["approval"].attributes[PREFIX + "approved_by"] == "external"
 
     def test_an_approval_from_here(self) -> None:
-        """Our own approval ends the span approval; the phase Scheduled goes on until the start."""
+        """An approval from here ends the span approval; the phase Scheduled lasts until the start."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         spans = vm.approves(at=2)
@@ -229,13 +229,13 @@ class TestTransitions:
         assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == "completed"
 
     def test_a_clock_set_back_makes_no_negative_span(self) -> None:
-        """A span never ends before it begins, whatever the wall clock does."""
+        """A span never ends before it begins, also if the wall clock is set."""
         vm = Watcher()
         vm.sees(scheduled(), at=100)
         assert times(vm.sees(at=40)) == {"scheduled": (100, 100), "scheduled_event": (100, 100)}
 
     def test_open_spans_as_they_stand(self) -> None:
-        """An exporter that ends in mid event can tell what it knows, with the outcome left open."""
+        """An exporter that is stopped during an event sends unfinished spans without an outcome."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         told = unfinished([vm.life], Timestamp(START + 30))
@@ -246,7 +246,7 @@ class TestTransitions:
         assert all(PREFIX + "outcome" not in span.attributes for span in told)
 
     def test_the_open_spans_ids_are_those_of_the_finished(self) -> None:
-        """What was told in mid event is replaced by the whole, not doubled."""
+        """An unfinished span is replaced by the finished one with the same id."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         told = {span.name: span.span_id for span in unfinished([vm.life], Timestamp(START + 30))}
@@ -254,7 +254,7 @@ class TestTransitions:
 
 
 class TestAttributes:
-    """What a span says of its event."""
+    """The attributes of spans."""
 
     def test_all_of_them(self) -> None:
         """The whole life carries everything that is known."""
@@ -278,7 +278,7 @@ class TestAttributes:
         }
 
     def test_a_pause_stands_where_it_was(self) -> None:
-        """How long this VM stood still is told of the whole life and of its time Started, and of no other."""
+        """The observed pause is an attribute of the root span and of the span started only."""
         vm = Watcher()
         spans = vm.sees(scheduled(), at=0) | vm.sees(started(scheduled()), at=901) | vm.sees(at=1500, pause=2.5)
         told = {name for name, span in spans.items() if PREFIX + "observed_pause_seconds" in span.attributes}
@@ -295,7 +295,7 @@ class TestAttributes:
 
 
 class TestWhoIsTraced:
-    """Which events a VM tells a trace of."""
+    """Which events a VM traces."""
 
     @pytest.mark.parametrize(
         ("vm", "peers_too", "traced"),
@@ -316,7 +316,7 @@ class TestWhoIsTraced:
         assert is_traced(watcher.life, peers_too=peers_too) is traced
 
     def test_an_event_that_returned(self) -> None:
-        """An event that returns after its end goes on in its trace: its root tells of the return, under the same id."""
+        """An event that returns after its end continues its trace: the root span has the return and the same id."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         first = vm.sees(at=100)["scheduled_event"]
@@ -326,7 +326,7 @@ class TestWhoIsTraced:
         assert [(event.name, event.at - START) for event in last.events] == [("returned", 200)]
 
     def test_a_reschedule_is_an_event_of_the_root(self) -> None:
-        """Every move of NotBefore stands in the root span, with the old time and the new one."""
+        """The root span has every change of NotBefore, with the old and the new time."""
         vm = Watcher()
         vm.sees(scheduled(), at=0)
         vm.sees(replace(scheduled(), not_before=START + 1800), at=10)

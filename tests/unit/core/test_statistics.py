@@ -142,7 +142,7 @@ def test_phases_of_a_cancelled_event() -> None:
 
 
 def test_phases_of_a_lost_event() -> None:
-    """Of a lost event nobody knows how long anything took."""
+    """A lost event adds no durations."""
     assert not statistics(Change(Transition.LOST, LIFE, at(300))).phases
 
 
@@ -157,7 +157,7 @@ def test_phases_of_an_event_that_a_boot_proves() -> None:
 
 
 def test_a_tally_never_changes() -> None:
-    """Whoever reads a statistics reads it undisturbed by what is counted next."""
+    """Statistics do not change for their readers when more is counted."""
     first = statistics(Change(Transition.DETECTED, LIFE, at(0)))
     text = repr(first)
     first.plus([measure(Change(Transition.CANCELLED, LIFE, at(300)))])
@@ -165,7 +165,7 @@ def test_a_tally_never_changes() -> None:
 
 
 def test_a_pause_counts_once_at_the_end() -> None:
-    """How long this VM stood still is observed when the event has ended, with the longest pause, and only if known."""
+    """The longest pause of this VM is observed at the end of an event, if it is known."""
     started = replace(LIFE, state=State.STARTED, started_at=at(900), observed_pause=0.0)
     longer = replace(started, observed_pause=2.5)
     result = statistics(

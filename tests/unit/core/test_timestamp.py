@@ -16,13 +16,13 @@ INSTANTS = st.builds(Timestamp, FINITE, FINITE, st.sampled_from(["", "a", "b"]))
 
 @pytest.mark.parametrize("jump", [-3600.0, -30.0, 0.0, 3600.0])
 def test_within_one_boot_a_wall_clock_jump_changes_no_duration(jump: float) -> None:
-    """However the wall clock is set, something that took 7 s took 7 s."""
+    """Setting the wall clock does not change durations."""
     began = Timestamp(1000.0, 50.0, "boot-1")
     assert Timestamp(1007.0 + jump, 57.0, "boot-1").since(began) == 7.0
 
 
 def test_across_boots_the_wall_clock_counts() -> None:
-    """How long a reboot took is told by the wall clock: the monotonic clock began anew."""
+    """The duration of a reboot is measured by the wall clock: the monotonic clock begins again."""
     before = Timestamp(1000.0, 90_000.0, "boot-1")
     assert Timestamp(1045.0, 12.0, "boot-2").since(before) == 45.0
 
@@ -68,13 +68,13 @@ def test_iso_time_of_anything(seconds: float) -> None:
 
 
 def test_frozen_wall_clock() -> None:
-    """A clock takes the wall clock's time for when, whatever it has been set to."""
+    """A clock uses the current wall clock, also after it was set."""
     with freeze_time("2022-04-11T22:26:58Z"):
         assert SystemClock("boot-1").now().wall == 1649716018.0
 
 
 def test_a_clock_that_lags_after_a_boot_hides_no_boot() -> None:
-    """Another boot is told by its id even when the wall clock says that it came first."""
+    """Another boot is recognized by its id, even if its wall-clock time is earlier."""
     before = Timestamp(1000.0, 500.0, "first")
     assert Timestamp(990.0, 3.0, "second").is_another_boot_after(before)
     assert not Timestamp(1010.0, 510.0, "first").is_another_boot_after(before)

@@ -1,4 +1,4 @@
-"""The dashboards as they are committed: what Grafana's dashboard-linter asks for, and what this project asks for."""
+"""The dashboards as they are committed: the rules of Grafana's dashboard-linter, and those of this project."""
 
 import json
 import re
@@ -60,7 +60,7 @@ def panels(board: Json) -> list[Json]:
 
 
 def expressions(board: Json) -> Iterator[tuple[str, str]]:
-    """Yield every query with the place where it stands."""
+    """Yield every query with its panel."""
     for panel in panels(board):
         for target in panel["targets"]:
             yield f"{panel['title']} {target['refId']}", target["expr"]
@@ -86,13 +86,13 @@ def walk(value: object) -> Iterator[object]:
 
 
 def test_the_committed_json_is_what_the_code_says() -> None:
-    """Whoever changes the code of a dashboard and forgets to write its JSON is told."""
+    """A dashboard whose code was changed without regenerating its JSON fails the check."""
     done = subprocess.run([sys.executable, "-m", "dashboards", "--check"], cwd=ROOT, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
 
 
 def test_check_names_the_file_that_differs(tmp_path: Path) -> None:
-    """--check fails and names each file that differs, is missing or belongs to nobody."""
+    """--check fails and names each file that differs, is missing or is not generated."""
     (tmp_path / "json").mkdir()
     (tmp_path / "json" / "stray.json").write_text("{}")
     code = (
@@ -108,7 +108,7 @@ def test_check_names_the_file_that_differs(tmp_path: Path) -> None:
 
 
 def test_uid_title_and_description_are_fixed(board: Json) -> None:
-    """A dashboard keeps its address when it is imported anew, and says what it is."""
+    """A dashboard keeps its address when it is imported again, and has a description."""
     assert board["uid"] in UIDS
     assert (JSON / f"{board['uid']}.json").exists()
     assert board["title"].startswith("Azure Scheduled Events / ")
@@ -214,7 +214,7 @@ def test_rates_look_at_more_than_one_scrape(board: Json) -> None:
 
 
 def test_counters_stand_only_inside_of_rate_or_increase(board: Json) -> None:
-    """dashboard-linter: target-counter-agg-rule. A counter itself says nothing, and starts over with its process."""
+    """dashboard-linter: target-counter-agg-rule. A counter restarts at 0 with its process."""
     for where, expr in expressions(board):
         for function, metric in re.findall(r"(?:\b(\w+)\()?\b([a-z_]+_(?:total|bucket|count|sum))\{", expr):
             if metric.endswith("_total"):
@@ -274,7 +274,7 @@ def test_every_panel_says_what_it_shows(board: Json) -> None:
 
 
 def test_nothing_is_green_or_blank_because_it_is_silent(board: Json) -> None:
-    """Every panel says in words what it means when there is nothing to draw."""
+    """Every panel has a text for the case without data."""
     for panel in panels(board):
         queries = [target["expr"] for target in panel["targets"]]
         by_query = all(expr.endswith(("vector(3e+10)", "vector(0)")) for expr in queries)

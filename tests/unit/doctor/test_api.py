@@ -46,7 +46,7 @@ def test_one_deadline_for_all_of_an_answer(dripping: str) -> None:
 
 
 def test_reasons() -> None:
-    """What keeps a server from answering is said without the words of a library."""
+    """The reason why a server does not answer contains no library's text."""
     with pytest.raises(NoAnswerError, match=r"^Connection refused$"):
         Api("--prometheus", "http://127.0.0.1:1").get("/")
     with pytest.raises(NoAnswerError, match=r"^the host name does not resolve$"):

@@ -57,7 +57,7 @@ def test_routes_as_amtool(config: dict[str, object], tmp_path: Path) -> None:
 
 
 def test_what_routes_hand_down() -> None:
-    """A route has group_by and group_wait of its nearest ancestor that says so; mute times are its own."""
+    """A route has group_by and group_wait of its nearest ancestor that sets them; mute times are its own."""
     tree = {
         "receiver": "a",
         "group_by": ["job"],

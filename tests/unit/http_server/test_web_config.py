@@ -195,7 +195,7 @@ def test_complaint(name: str, folder: Path) -> None:
 
 
 def test_every_bad_file_has_its_complaint() -> None:
-    """No file lies in the folder that nobody looks at."""
+    """Every file in the folder is used by a test."""
     assert {path.stem for path in BAD.iterdir()} == set(COMPLAINTS)
 
 
@@ -206,7 +206,7 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 def test_every_key(folder: Path) -> None:
-    """Every key of the toolkit's format means what its page says; paths are relative to the file."""
+    """Every key of the toolkit's format has the meaning that its page describes; paths are relative to the file."""
     path = write(
         folder,
         f"""\
@@ -269,7 +269,7 @@ rate_limit:
 
 
 def test_defaults(folder: Path) -> None:
-    """A certificate and its key are enough: TLS 1.2 and 1.3, nobody is asked for a certificate or a password."""
+    """A certificate and its key are enough: TLS 1.2 and 1.3, without client certificates or passwords."""
     path = write(folder, "tls_server_config: {cert_file: server.pem, key_file: server.key, client_auth_type: ''}")
     tls = TlsSettings("", Pem("", folder / "server.pem"), Pem("", folder / "server.key"))
     assert load(path) == WebConfig(tls)

@@ -69,7 +69,7 @@ def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() ->
     ],
 )
 def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, because: str) -> None:
-    """A correct answer gives its option 245, however the server arranged it."""
+    """Option 245 of a correct answer is found, in any order of options."""
     assert read(message) == ADDRESS, because
 
 
@@ -93,14 +93,14 @@ def test_file_and_server_name_are_not_options_unless_said_so() -> None:
     ],
 )
 def test_what_is_no_answer_to_this_request_is_refused(message: bytes, complaint: str) -> None:
-    """Somebody else's, damaged or cut messages are never read as the answer."""
+    """Messages to other clients, and damaged or truncated ones, are never read as the answer."""
     with pytest.raises(ValueError, match=complaint):
         read(message)
 
 
 @given(st.one_of(st.binary(max_size=400), st.binary(max_size=300).map(answer)))
 def test_no_bytes_whatever_crash_the_reader(message: bytes) -> None:
-    """Any datagram is read or refused, and an option that was read stood in the datagram."""
+    """Any datagram is read or refused, and an option that was read is in the datagram."""
     try:
         options = parse_answer(message, xid=XID, mac=MAC)
     except ValueError:
@@ -113,7 +113,7 @@ def test_no_bytes_whatever_crash_the_reader(message: bytes) -> None:
     st.lists(st.tuples(st.integers(1, 254).filter(lambda code: code not in {52, 245}), st.binary(max_size=20))),
 )
 def test_the_address_survives_any_other_options(address: IPv4Address, others: list[tuple[int, bytes]]) -> None:
-    """Whatever else a server sends along, the address read is the address sent."""
+    """The address read is the address sent, with any other options."""
     noise = b"".join(bytes((code, len(value))) + value for code, value in others)
     assert read(answer(noise + bytes((245, 4)) + address.packed + b"\xff")) == address.packed
 

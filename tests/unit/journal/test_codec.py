@@ -1,4 +1,4 @@
-"""How values are written to the journal: damage of the file and bugs of the exporter are told apart."""
+"""How values are written to the journal: damage of the file and bugs of the exporter are distinguished."""
 
 import sqlite3
 from contextlib import closing

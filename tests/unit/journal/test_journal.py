@@ -36,12 +36,12 @@ class TestFile:
         assert after.journal.spans_queued() == 4
 
     def test_all_is_committed_before_record_returns(self, folder: Path, start: Open) -> None:
-        """What was recorded can be read by another process at once, while the exporter runs."""
+        """Another process can read recorded transitions immediately, while the exporter runs."""
         start(folder).sees("A")
         assert history(folder) == ["A"]
 
     def test_nobody_else_can_read_it(self, folder: Path, start: Open) -> None:
-        """The folder is the exporter's alone, and so is every file in it, whatever the umask."""
+        """Only the exporter can access the folder and its files, with any umask."""
         umask = os.umask(0)
         try:
             start(folder).sees("A")
@@ -75,7 +75,7 @@ class TestFile:
         assert history(tmp_path / name) == ["A"]
 
     def test_memory(self, tmp_path: Path, start: Open) -> None:
-        """Without a path all works, nothing is on disk and nothing is said to be."""
+        """Without a path, everything works in memory, and the journal reports that it is not on disk."""
         recorder = start(None)
         recorder.sees("A")
         assert recorder.journal.restore().statistics == recorder.statistics
@@ -85,13 +85,13 @@ class TestFile:
         assert list(tmp_path.iterdir()) == []
 
     def test_no_journal_to_read(self, tmp_path: Path) -> None:
-        """Who asks for the history of nothing is told where it was looked for, and no file is made."""
+        """Reading a journal that does not exist is an error with its path, and creates no file."""
         with pytest.raises(ExporterError, match=r"there is no journal at .*journal\.sqlite"):
             read_only(tmp_path)
         assert list(tmp_path.iterdir()) == []
 
     def test_an_empty_journal_to_read(self, tmp_path: Path) -> None:
-        """Who asks for the history of a file that has just been made is told that, and it stays empty."""
+        """Reading a journal that has just been created is an error that says so, and the file stays empty."""
         (tmp_path / "journal.sqlite").touch()
         with pytest.raises(ExporterError, match="cannot be read: nothing has been written to it yet"):
             read_only(tmp_path)
@@ -102,13 +102,13 @@ class TestOneWriter:
     """Two exporters never write one journal."""
 
     def test_the_second_is_refused(self, folder: Path, start: Open) -> None:
-        """The second one is told that, which file, and what to do."""
+        """The second one gets an error with the file and what to do."""
         start(folder)
         with pytest.raises(JournalInUseError, match=r"another exporter writes .*journal\.sqlite: .*--journal\.path"):
             start(folder)
 
     def test_refusal_does_no_harm(self, folder: Path, start: Open) -> None:
-        """The first one goes on writing after it has turned away a second."""
+        """The first one continues to write after a second was refused."""
         first = start(folder)
         with pytest.raises(JournalInUseError):
             start(folder)
@@ -148,7 +148,7 @@ class TestRetention:
         assert history(folder) == ["A"]
 
     def test_a_disk_that_was_away_for_longer(self, tmp_path: Path, start: Open) -> None:
-        """What passed in memory is counted when the disk is back, however long that took."""
+        """Transitions kept in memory are counted once the disk works again."""
         (tmp_path / "state").write_text("in the way")
         recorder = start(tmp_path / "state" / "journal.sqlite")
         recorder.sees("A")

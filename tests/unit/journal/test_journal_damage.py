@@ -22,7 +22,7 @@ def set_aside(folder: Path) -> list[Path]:
 
 
 def text_file(path: Path) -> None:
-    """A file of somebody else."""
+    """A file of another program."""
     path.write_text("dear diary\n" * 100)
 
 
@@ -68,7 +68,7 @@ class TestSetAside:
     def test_at_start(
         self, damage: Callable[[Path], None], folder: Path, start: Open, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """Whatever is wrong with the file, the exporter runs on a fresh one and says where the old one went."""
+        """With any damage to the file, the exporter uses a new one and logs the new name of the old one."""
         file = folder / "journal.sqlite"
         if damage in {text_file, foreign_sqlite}:
             folder.mkdir()
@@ -208,7 +208,7 @@ class TestDamageWhileRunning:
         self.check(recorder, start, folder)
 
     def test_reading_spans_never_raises(self, folder: Path, start: Open) -> None:
-        """Delivery goes on without what cannot be read."""
+        """Delivery continues without unreadable spans."""
         recorder = self.begin(start, folder)
         recorder.journal.queued_spans(10)
         recorder.journal.spans_queued()

@@ -1,4 +1,4 @@
-"""A disk that is full, read-only or away: the exporter goes on in memory, and loses and doubles nothing."""
+"""With a full, read-only or missing disk, the exporter continues in memory, and no transition is lost or repeated."""
 
 import contextlib
 import logging
@@ -64,7 +64,7 @@ class TestDiskTrouble:
     def test_full_in_mid_event(
         self, disk: Disk, start: Open, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
     ) -> None:
-        """Transitions on a full disk are kept in memory, told as such, and written when there is room."""
+        """While the disk is full, transitions are kept in memory and reported so; later they are written."""
         caplog.set_level(logging.INFO)
         recorder = start(disk.folder)
         request.addfinalizer(recorder.journal.close)

@@ -59,7 +59,7 @@ def transitions(store: Store) -> list[tuple[str, str]]:
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(DOCUMENTS, st.integers(0, 10), st.integers(0, 2))
 def test_memory_that_went_on(documents: list[dict[str, str]], cut: int, both: int) -> None:
-    """What was kept while the disk was away is on it afterwards, as if it had never been, also what both have."""
+    """Entries kept while the disk failed are on it afterwards, without duplicates."""
     with closing(fresh()) as whole, closing(fresh()) as disk, closing(fresh()) as memory:
         observer = Observer([whole, disk])
         for second, document in enumerate(documents):

@@ -92,7 +92,7 @@ def in_order(changes: list[Change]) -> list[Change]:
 
 
 def kept(store: Store) -> list[Record]:
-    """Return every transition as it was told."""
+    """Return every transition as it was recorded."""
     return [record for _, record in store.transitions(0, -1)]
 
 
@@ -131,7 +131,7 @@ def store() -> Iterator[Store]:
 
 
 class TestRoundTrip:
-    """What is written comes back as it was."""
+    """Written values are read back unchanged."""
 
     @PATIENCE
     @given(LIVES)
@@ -183,7 +183,7 @@ class TestRoundTrip:
         assert lifecycles.ended == {"ENDED": life("ENDED", ended=5.0)}
 
     def test_a_life_is_replaced_by_its_next_form(self, store: Store) -> None:
-        """An event stands in the history once, as it was last."""
+        """The history has each event once, in its last state."""
         store.record(Entry(lives=[life("A")]))
         store.record(Entry(lives=[life("A", ended=5.0)]))
         assert list(store.history()) == [life("A", ended=5.0)]
@@ -208,7 +208,7 @@ class TestSpans:
     """The spans that wait for delivery."""
 
     def test_the_newest_first_and_no_more_than_asked_for(self, store: Store) -> None:
-        """A backlog cannot hold up what was seen just now."""
+        """A backlog does not delay the newest spans."""
         for name in "abcde":
             store.record(Entry(spans=[span(name)]))
         assert [each.span.name for each in store.queued_spans(2)] == ["e", "d"]
@@ -223,7 +223,7 @@ class TestSpans:
         assert store.spans_queued() == 1
 
     def test_told_again(self, store: Store) -> None:
-        """The same span again is one span, as it was told last, and new."""
+        """A span that is added again replaces the earlier one and gets a new number."""
         store.record(Entry(spans=[span("a"), span("b")]))
         store.record(Entry(spans=[span("a", 7.0)]))
         assert spans_of(store) == [span("a", 7.0), span("b")]
@@ -243,7 +243,7 @@ class TestPrune:
     @PATIENCE
     @given(CHANGES.map(in_order), st.lists(st.integers(0, 1100), max_size=3))
     def test_lets_no_counter_fall(self, changes: list[Change], cuts: list[int]) -> None:
-        """However often and wherever the past is cut off, all counters and histograms stay as they are."""
+        """Pruning at any point does not change counters and histograms."""
         with closing(fresh()) as store:
             for change in changes:
                 store.record(Entry(changes=[change]))
@@ -277,7 +277,7 @@ class TestSign:
 
 
 class TestTakeOver:
-    """A disk that is taken again gets what was kept in memory meanwhile."""
+    """A disk that works again gets the entries from memory."""
 
     def test_lives_and_spans_come_along(self, store: Store) -> None:
         """Lives are as memory has them last, and spans wait behind those that waited already."""

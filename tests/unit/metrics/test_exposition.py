@@ -51,7 +51,7 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
 
 
 def full_life() -> Snapshot:
-    """One event for every kind of figure: waiting, approved, started, ended, a peer's, of a type nobody knows."""
+    """One event for every kind of figure: waiting, approved, started, ended, a peer's, of an unknown type."""
     freeze = ScheduledEvent(
         "FREEZE", "Freeze", "Scheduled", "Platform", ("vmss_0", "vmss_1"), NOON + 900, 'Say "hi"\nto \\ all', 5.0
     )
@@ -90,7 +90,7 @@ def without_process(text: str) -> str:
 
 @pytest.mark.parametrize(("accept", "name"), [("", "exposition.txt"), (OPENMETRICS, "exposition.openmetrics")])
 def test_the_whole_exposition_is_as_reviewed(accept: str, name: str, golden: Callable[[str, str], None]) -> None:
-    """Nothing in the exposition changes without somebody having looked at the difference."""
+    """The exposition equals the golden file, so that every change is reviewed."""
     golden(name, without_process(exposition(full_life()).render(accept).body.decode()))
 
 
@@ -138,7 +138,7 @@ def test_the_countdown_is_of_the_moment_of_the_scrape() -> None:
 
 
 def test_a_change_shows_in_the_next_scrape() -> None:
-    """What is kept between scrapes is replaced as soon as the state is another."""
+    """Cached text is replaced as soon as the state changes."""
     states = [full_life(), lived((0, []))]
     scraped = Exposition(lambda: states[0], lambda: NOON)
     assert Scrape(scraped.render().body.decode()).series("event_info")
@@ -147,7 +147,7 @@ def test_a_change_shows_in_the_next_scrape() -> None:
 
 
 def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
-    """Whatever a metric is made from, a change of it shows in the next scrape."""
+    """A change of any input of a metric appears in the next scrape."""
     before, after = full_life(), Snapshot()
     for spec in SPECS.values():
         for field in spec.reads:
@@ -228,7 +228,7 @@ def test_a_huge_description_is_cut() -> None:
 
 
 def test_resources_are_cut_at_ten_but_counted_whole() -> None:
-    """An event that hits more than ten VMs names the first ten and tells how many there are."""
+    """An event that hits more than ten VMs names the first ten and their number."""
     scrape = Scrape(exposition(full_life()).render().body.decode())
     labels, _ = scrape.series("event_info", event_id="ODD")[0]
     assert labels["resources"] == ",".join(f"vmss_{i}" for i in range(10))

@@ -26,7 +26,7 @@ Passing = tuple[float, float, float]
 
 @dataclass
 class Machine:
-    """Clocks that get as far as they are told with every wait, which then is over at once."""
+    """Clocks that advance by a given time with every wait; waits return immediately."""
 
     now_reads: ClockSample = field(default_factory=lambda: ClockSample(1_700_000_000.0, 500.0, 800.0, "boot-1"))
     waits: "queue.Queue[Passing | None]" = field(default_factory=queue.Queue)
@@ -44,7 +44,7 @@ class Machine:
         return self.now_reads
 
     def passes(self, wall: float, monotonic: float, since_boot: float) -> None:
-        """Let the clocks go on."""
+        """Advance the clocks."""
         was = self.now_reads
         self.now_reads = ClockSample(
             was.wall + wall, was.monotonic + monotonic, was.since_boot + since_boot, was.boot_id
@@ -93,14 +93,14 @@ def late(seconds: float) -> Passing:
     ],
 )
 def test_what_ticks_see(waits: list[Passing], largest: float) -> None:
-    """The largest gap between two ticks is told, by whichever clock shows it, and only once."""
+    """The largest gap between two ticks, by any clock, is returned once."""
     with ticking(*waits) as (_, detector):
         assert detector.take() == pytest.approx(largest, abs=0.0006)
         assert detector.take() == 0.0
 
 
 def test_a_gap_that_is_not_over_for_the_ticks() -> None:
-    """Who asks right after a pause is told of it, though the ticks have not come back yet."""
+    """A call directly after a pause returns it, even before the next tick."""
     with ticking() as (machine, detector):
         machine.passes(3.0, 3.0, 3.0)
         assert detector.take() == pytest.approx(3.0 - TICK_SECONDS)
@@ -145,7 +145,7 @@ def test_a_wait_in_steps() -> None:
 
 @pytest.mark.parametrize("mode", [SamplingMode.ALERT, SamplingMode.CLOSE])
 def test_clocks_that_come_apart_while_nobody_looks(mode: SamplingMode) -> None:
-    """A wall clock that is set right in the middle of a poll tells of a pause that all other clocks slept through."""
+    """A wall clock that is corrected during a poll shows a pause during which all other clocks stopped."""
     ending = threading.Event()
     ending.set()  # nobody ticks
     machine = Machine()

@@ -1,4 +1,4 @@
-"""What the watch can say of the time between two documents; clocks and waits are handed in."""
+"""Pauses measured between two documents; clocks and waits are arguments."""
 
 import logging
 from contextlib import closing
@@ -14,7 +14,7 @@ WITHIN = 60.0
 
 
 class Machine:
-    """Clocks that go on by the length of a wait, and by what the VM stands still in it."""
+    """Clocks that advance by the length of a wait and of a pause within it."""
 
     def __init__(self) -> None:
         self.seconds = 0.0

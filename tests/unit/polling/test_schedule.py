@@ -16,7 +16,7 @@ def test_first_poll_is_due_at_once() -> None:
 
 
 def test_beat_is_kept() -> None:
-    """Polls begin at a fixed rate, however long each takes within its interval."""
+    """Polls begin at a fixed rate, independent of their duration within the interval."""
     pace = PollSchedule(1.0, 100.0)
     began = []
     for took in (0.01, 0.9, 0.5, 0.0):
@@ -63,7 +63,7 @@ def test_a_fast_rhythm_slows_down_as_far() -> None:
 
 
 def test_at_once() -> None:
-    """A poll can be called for at once, and the beat goes on from there."""
+    """An immediate poll can be requested, and later polls follow from there."""
     pace = PollSchedule(10.0, 0.0)
     pace.polled(0.1, throttled=False)
     pace.at_once(3.0)
@@ -93,7 +93,7 @@ def test_never_two_polls_in_one_beat(interval: float, polls: list[tuple[float, f
 
 
 def test_budget_lets_the_first_requests_go() -> None:
-    """Up to the limit nobody waits."""
+    """Up to the limit, requests do not wait."""
     budget = RateLimiter(limit=4, window=1.0)
     assert [budget.reserve(10.0) for _ in range(4)] == [10.0] * 4
 
@@ -126,7 +126,7 @@ def test_default_budget_is_what_azure_allows() -> None:
 )
 @settings(deadline=None)
 def test_budget_in_any_window(limit: int, window: float, pauses: list[float]) -> None:
-    """However requests arrive, no window holds more than the limit, none goes early, and none overtakes another."""
+    """For any arrivals, no window has more requests than the limit, none is early, and the order is kept."""
     budget = RateLimiter(limit, window)
     now = 1000.0
     places = []
@@ -177,7 +177,7 @@ def test_budget_of_arrivals(limit: int, requests: list[tuple[float, float]]) -> 
 @given(pauses=st.lists(st.floats(0, 0.7), max_size=60))
 @settings(deadline=None)
 def test_budget_makes_nobody_wait_for_nothing(pauses: list[float]) -> None:
-    """Whoever has to wait waits for a place that is really taken."""
+    """A request waits for a slot that is really taken."""
     budget = RateLimiter(3, 1.0)
     now = 1000.0
     places: list[float] = []

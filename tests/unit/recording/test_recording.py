@@ -67,14 +67,14 @@ def test_no_recording(text: str, message: str) -> None:
 
 
 def test_redaction_hides() -> None:
-    """No name, id, address or text of the original is left, in whatever field it stood."""
+    """No name, id, address or text of the original is left in any field."""
     text = to_text(redact(recording(json.dumps(SECRET).encode(), b"prod-db-1 is no JSON"))).lower()
     hidden = ("prod", "db-", "c7061bac", "contoso", "10.1.2.3", "phone", "49255", "mail", "customer")
     assert [word for word in hidden if word in text] == []
 
 
 def test_redaction_keeps_what_decides() -> None:
-    """The same VM and the same event have the same stand-in everywhere; times, statuses and durations stay."""
+    """The same VM and the same event have the same placeholder everywhere; times, statuses and durations stay."""
     document = parse_document(redact(recording(json.dumps(SECRET).encode())).documents[0].body)
     [event] = document.events
     assert (event.event_type, event.status, event.duration_seconds) == ("Freeze", "Scheduled", 5)

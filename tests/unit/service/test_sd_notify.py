@@ -1,4 +1,4 @@
-"""What a service manager is told, over real sockets."""
+"""Messages to a service manager, over real sockets."""
 
 import asyncio
 import contextlib
@@ -73,7 +73,7 @@ def test_ready_comes_first_and_once(listening: tuple[str, socket.socket]) -> Non
 
 @pytest.mark.parametrize("listening", ["a path"], indirect=True)
 def test_no_watchdog_no_pings(listening: tuple[str, socket.socket]) -> None:
-    """A manager without a watchdog hears what is new, and nothing else."""
+    """A manager without a watchdog gets only changes."""
     path, manager = listening
     says = iter(["one", "one", "two"])
     lines = tell_for_a_while(
@@ -99,7 +99,7 @@ def test_work_that_is_late_gets_no_pings(listening: tuple[str, socket.socket]) -
 
 
 def test_full_queue_is_no_wait_and_no_loss(listening: tuple[str, socket.socket]) -> None:
-    """A manager that reads nothing for a while holds nobody, and hears of readiness when it reads again."""
+    """A manager that does not read for a while blocks nothing, and gets READY=1 when it reads again."""
     path, manager = listening
     notifier = ServiceManager({"NOTIFY_SOCKET": path})
     count = 0
@@ -138,13 +138,13 @@ def test_full_queue_is_no_wait_and_no_loss(listening: tuple[str, socket.socket])
     ],
 )
 def test_status_is_one_line_of_text(text: str, line: str, listening: tuple[str, socket.socket]) -> None:
-    """Whatever Azure called a VM, it cannot say anything else in this process's name."""
+    """A VM's name cannot inject another message."""
     path, manager = listening
     assert tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: text) == ["READY=1", line]
 
 
 def test_status_that_fails_is_told(listening: tuple[str, socket.socket]) -> None:
-    """A mistake in wording the status keeps nobody from being ready."""
+    """An error while formatting the status does not prevent READY=1."""
     path, manager = listening
     lines = tell_for_a_while(manager, {"NOTIFY_SOCKET": path}, bool, words=lambda: str(1 // 0))
     assert lines[0] == "READY=1"
@@ -176,6 +176,6 @@ def test_telling_nobody_ends_at_once() -> None:
     ],
 )
 def test_watchdog(environment: dict[str, str], seconds: float | None) -> None:
-    """The watchdog counts if it is for this process and says how long it waits."""
+    """The watchdog is used only if it is for this process and has a valid time."""
     assert ServiceManager({"NOTIFY_SOCKET": "@x", **environment}).watchdog_seconds == seconds
     assert ServiceManager(environment).watchdog_seconds is None

@@ -32,7 +32,7 @@ def arguments(*flags: str) -> argparse.Namespace:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals) -> None:
-    """The command prints the addresses, then each thing that happens, and ends with status 0 when told to."""
+    """The command prints the addresses, then each thing that happens, and ends with status 0 on SIGTERM."""
     flags = ["--scenario", "host-failure", "--speed", "5000", "--web.listen-address", "127.0.0.1:0"]
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -84,7 +84,7 @@ def test_impossible_flag_is_refused(flags: list[str], complaint: str) -> None:
 
 
 def test_own_scenario_with_a_mistake_is_refused_with_its_line(tmp_path: Path) -> None:
-    """A mistake in a user's file is told with file and line."""
+    """An error in a user's file is reported with file and line."""
     path = tmp_path / "drill.yaml"
     path.write_text("description: x\nevents:\n- type: Frezze\n")
     with pytest.raises(UsageError, match=r"drill\.yaml:3: events\[0\]\.type: 'Frezze' is none of"):
@@ -92,7 +92,7 @@ def test_own_scenario_with_a_mistake_is_refused_with_its_line(tmp_path: Path) ->
 
 
 def test_address_in_use_ends_with_status_1() -> None:
-    """A taken port is told in one line, for exit status 1, and the signals are as before."""
+    """A port in use is reported in one line, for exit status 1, and signal handlers are restored."""
     before = signal.getsignal(signal.SIGTERM)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -116,7 +116,7 @@ def test_listen_address(text: str, address: tuple[str, int]) -> None:
 
 
 def test_lines_for_people() -> None:
-    """A line tells when, what, which event and VMs, and NotBefore or who approved."""
+    """A line has time, happening, event, VMs, and NotBefore or the approver."""
     announced = Happening("A-B", "Freeze", "Platform", ("vm_0", "vm_1"), What.ANNOUNCED, 60, "", "drill", 75)
     approved = Happening("A-B", "Freeze", "User", ("vm_0",), What.APPROVED, 61.9, "vm_1", "", 75)
     assert [line(announced), line(approved)] == [

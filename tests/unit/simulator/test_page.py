@@ -27,7 +27,7 @@ def test_scenarios_table_is_the_list() -> None:
 
 
 def test_faults_table_is_the_code() -> None:
-    """The page lists every fault with what it does."""
+    """The page lists every fault with its description."""
     assert table("Faults") == [(fault.value, text) for fault, text in FAULTS.items()]
 
 
@@ -57,7 +57,7 @@ def test_flags_table_is_the_parser() -> None:
 
 
 def test_members_table_is_the_class() -> None:
-    """Every public member of Simulator stands in the page's last table, and no other."""
+    """The page's last table has exactly the public members of Simulator."""
     names = {name for name in vars(Simulator) if not name.startswith("_")}
     last = PAGE.split("| member | |")[1]
     documented = {

@@ -1,4 +1,4 @@
-"""The shipped scenarios, each played to its end with time handed in, and what a scenario file may not say."""
+"""The shipped scenarios, each played to its end with simulated time, and the errors of scenario files."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ TYPES = {
 @pytest.mark.parametrize("speed", [1, 1000])
 @pytest.mark.parametrize("name", SHIPPED)
 def test_scenario_plays_to_its_end(name: str, speed: float) -> None:
-    """Every shipped scenario tells its story at its moments, at any speed, and ends without events."""
+    """In every shipped scenario, events happen at their times, at any speed, and none is left at the end."""
     played = Stage(Playlist(find(name), speed), at=0, seed="seed")
     played.advance(10 * 86400)
     assert [(round(each.at * speed, 3), each.what.value) for each in played.record] == STORIES[name]
@@ -168,7 +168,7 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
 def test_bad_file_is_refused_with_its_line(text: str) -> None:
-    """A scenario file with a mistake is refused in one line that says where and what."""
+    """An error in a scenario file is reported in one line with its place."""
     with pytest.raises(UsageError) as refused:
         parse(text, "test.yaml")
     assert str(refused.value) == BAD[text]

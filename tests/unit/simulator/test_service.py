@@ -1,4 +1,4 @@
-"""What IMDS answers to which request: pure, with the moments handed in."""
+"""The answers of IMDS to requests; times are arguments."""
 
 import json
 from collections.abc import Mapping
@@ -271,7 +271,7 @@ def test_instance_checks_header_and_version() -> None:
     ],
 )
 def test_other_paths_and_methods(method: str, path: str, status: int) -> None:
-    """What IMDS does not have is 404, what it does not do is 405."""
+    """An unknown path is 404, an unsupported method is 405."""
     assert Client().ask(method=method, path=path).status == status
 
 

@@ -1,4 +1,4 @@
-"""Exact timelines of single events: time is handed in, nothing waits."""
+"""Exact timelines of single events, with simulated time."""
 
 from dataclasses import replace
 
@@ -54,7 +54,7 @@ def test_event_goes_through_its_life_at_the_written_moments() -> None:
 
 
 def test_speed_compresses_time_and_not_before_stands_in_real_time() -> None:
-    """At speed 60 a notice of 15 minutes lasts 15 real seconds, which NotBefore tells; the duration stays."""
+    """At speed 60 a notice of 15 minutes lasts 15 real seconds, as NotBefore shows; the duration is unchanged."""
     played = stage(FREEZE, speed=60)
     played.advance(START + 1)
     assert status(played) == [("Scheduled", "Tue, 14 Nov 2023 22:13:35 GMT")]
@@ -64,7 +64,7 @@ def test_speed_compresses_time_and_not_before_stands_in_real_time() -> None:
 
 
 def test_late_look_records_the_true_moments() -> None:
-    """Whoever asks only after the scenario still gets a record with the moments at which things happened."""
+    """After the scenario, the record still has the times of all happenings."""
     played = stage(FREEZE)
     played.advance(START + 86400)
     assert story(played) == [(30, "announced"), (930, "started"), (1530, "completed")]
@@ -105,7 +105,7 @@ def test_second_approval_changes_nothing() -> None:
 
 
 def test_event_that_starts_at_once_is_never_scheduled() -> None:
-    """A host failure gives no notice: the first document that shows the event says Started."""
+    """A host failure gives no notice: in the first document with the event it is Started."""
     played = stage(replace(FREEZE, event_type="Reboot", starts=Starts.AT_ONCE))
     played.advance(START + 30)
     assert status(played) == [("Started", "")]
@@ -148,7 +148,7 @@ def test_changes_at_one_moment_are_one_incarnation() -> None:
 
 
 def test_loop_gives_fresh_event_ids_each_round() -> None:
-    """In a loop the scenario begins again when it is over, as new events; the incarnation goes on."""
+    """In a loop the scenario begins again when it is over, with new events; the incarnation continues."""
     played = stage(FREEZE, loop=True)
     played.advance(START + 2 * 1530)
     announced = [each for each in played.record if each.what is What.ANNOUNCED]
@@ -192,7 +192,7 @@ def test_play_begins_another_scenario_now() -> None:
 
 
 def test_placed_document_hides_the_scenario_until_it_is_taken_away() -> None:
-    """Events placed by hand stand alone; the incarnation grows only when they differ."""
+    """Events placed by hand replace the scenario's; the incarnation increases only if they differ."""
     played = stage(FREEZE)
     mine: list[dict[str, object]] = [{"EventId": "A", "EventType": "Freeze", "Resources": ["vm_0"]}]
     assert played.place(mine, START + 1) == 2

@@ -26,7 +26,7 @@ def test_every_captured_body_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("name", CAPTURED)
 def test_captured_body(name: str) -> None:
-    """Everything that a captured body says is read, and nothing in it is odd."""
+    """All fields of a captured body are read, and none causes a remark."""
     assert parse_document((PAYLOADS / name).read_bytes()) == CAPTURED[name]
 
 
@@ -78,7 +78,7 @@ def test_sent_id() -> None:
 
 
 def test_same_event_id_twice() -> None:
-    """Two entries with one EventId are one event with all its VMs, Started if one of them is; one line tells of it."""
+    """Two entries with one EventId are one event with all its VMs, Started if one of them is; one remark reports it."""
     document = parse_document(
         body(
             entry(Resources=["vm_0", "vm_1"]),
@@ -129,11 +129,11 @@ def test_events_without_an_id_are_kept_apart() -> None:
     ],
 )
 def test_scope(vm_name: str | None, scope: Scope) -> None:
-    """An event is this VM's when its whole name stands in Resources, without regard to case and leading underscores."""
+    """An event is this VM's if its whole name is in Resources, without regard to case and leading underscores."""
     assert only(Resources=["x", "vm_0", "_OLD"]).scope(vm_name) is scope
 
 
 def test_scope_without_resources() -> None:
-    """An event without Resources is nobody's, but while the VM's name is unknown, so is the scope."""
+    """An event without Resources affects no VM, but while the VM's name is unknown, so is the scope."""
     assert only(Resources=[]).scope("vm_0") is Scope.PEER
     assert only(Resources=[]).scope(None) is Scope.UNKNOWN

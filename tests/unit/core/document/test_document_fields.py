@@ -42,7 +42,7 @@ def test_not_before(text: str, expected: float | None) -> None:
 
 @pytest.mark.parametrize("value", ["", "   ", None, ...])
 def test_not_before_empty_or_absent(value: object) -> None:
-    """An event without a NotBefore stays, its time unknown, and that is nothing to tell."""
+    """An event without a NotBefore is kept with an unknown time, without a remark."""
     document = parse_document(body(entry(NotBefore=value)))
     assert [event.not_before for event in document.events] == [None]
     assert document.remarks == ()
@@ -50,7 +50,7 @@ def test_not_before_empty_or_absent(value: object) -> None:
 
 @pytest.mark.parametrize("value", ["soon", 17, "Mon, 31 Feb 2022 22:26:58 GMT"])
 def test_not_before_unreadable(value: object) -> None:
-    """An event with an unreadable NotBefore stays, its time unknown, and one line tells of it, naming the event."""
+    """An event with an unreadable NotBefore is kept with an unknown time, and one remark names the event."""
     document = parse_document(body(entry(NotBefore=value)))
     assert [event.not_before for event in document.events] == [None]
     (remark,) = document.remarks
@@ -60,7 +60,7 @@ def test_not_before_unreadable(value: object) -> None:
 
 @pytest.mark.parametrize("value", [None, [], ...])
 def test_resources_null_or_absent(value: object) -> None:
-    """An event without Resources stays, touching nobody."""
+    """An event without Resources is kept and affects no VM."""
     document = parse_document(body(entry(Resources=value)))
     assert [event.resources for event in document.events] == [()]
     assert document.remarks == ()
@@ -85,7 +85,7 @@ def test_resources_of_a_strange_kind() -> None:
     [(0, 0), (279, 279), ("279", 279), (" 4 ", 4), (2.0, 2), (-1, -1), ("x", None), (2.5, None), (True, None)],
 )
 def test_incarnation(value: object, expected: int | None) -> None:
-    """DocumentIncarnation is read as a number or as digits; anything else is unknown, and one line tells of it."""
+    """DocumentIncarnation is read as a number or as digits; anything else is unknown, with one remark."""
     document = parse_document(body(entry(), DocumentIncarnation=value))
     assert document.incarnation == expected
     assert [event.event_id for event in document.events] == [SOME_ID]
@@ -100,19 +100,19 @@ def test_incarnation_absent() -> None:
 
 
 def test_unknown_values_stay() -> None:
-    """A type, status, source or resource type that nobody has seen yet is shown as Azure sent it."""
+    """An undocumented type, status, source or resource type is shown as Azure sent it."""
     event = only(EventType="Hibernate", EventStatus="Paused", EventSource="Moon", ResourceType="Cat")
     assert (event.event_type, event.status, event.source, event.resource_type) == ("Hibernate", "Paused", "Moon", "Cat")
 
 
 def test_known_values_in_another_case() -> None:
-    """A documented value counts as that value however it is spelled."""
+    """A documented value is recognized in upper and lower case."""
     event = only(EventType="FREEZE", EventStatus="started", EventSource="user")
     assert (event.event_type, event.status, event.source) == ("Freeze", "Started", "User")
 
 
 def test_missing_values() -> None:
-    """An event of which only the id can be read is an event, and what is missing is told."""
+    """An event of which only the id can be read is kept, and remarks name the missing fields."""
     document = parse_document(body({"EventId": "a"}))
     assert document.events == (ScheduledEvent("A"),)
     assert len(document.remarks) == 2
@@ -128,7 +128,7 @@ def test_duration(value: object, expected: float | None) -> None:
 
 
 def test_further_fields_are_ignored() -> None:
-    """Fields that nobody has seen yet change nothing, however strange."""
+    """Undocumented fields change nothing."""
     plain = parse_document(body(entry()))
     assert parse_document(body(entry(New={"a": [1]}), New=[1])) == plain
     assert parse_document(body(entry())[:-1] + b', "New": ' + b"1" * 5000 + b"}") == plain

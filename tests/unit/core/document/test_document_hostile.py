@@ -30,7 +30,7 @@ from support.events.imds_bodies import SOME_ID, body, entry, only
     ],
 )
 def test_no_document(text: bytes, message: str) -> None:
-    """A body that is no document is refused, and the message says in a few words what came instead."""
+    """A body that is not a document is refused, and the message describes it."""
     with pytest.raises(InvalidDocumentError, match=message) as caught:
         parse_document(text)
     assert len(str(caught.value)) < 250
@@ -39,7 +39,7 @@ def test_no_document(text: bytes, message: str) -> None:
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [[1]], True])
 def test_entry_that_is_no_event(value: object) -> None:
-    """An entry that is no event is told of, and costs none of the others."""
+    """An entry that is not an event is reported, and the others are still read."""
     document = parse_document(body(value, entry(), value))
     assert [event.event_id for event in document.events] == [SOME_ID]
     assert len(document.unreadable) == 2

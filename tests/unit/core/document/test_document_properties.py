@@ -1,4 +1,4 @@
-"""What holds of any body whatever, of any time and of any name."""
+"""Properties of all bodies, times and names."""
 
 import json
 import unicodedata
@@ -110,14 +110,14 @@ def check(text: bytes) -> Document | None:
 @example(b"\xff\xfe\x00\x00{")
 @PATIENT
 def test_any_bytes(text: bytes) -> None:
-    """No bytes whatever do more harm than being no document."""
+    """Any bytes are either a document or refused."""
     check(text)
 
 
 @given(VALUES)
 @PATIENT
 def test_any_json(content: object) -> None:
-    """No JSON whatever does more harm than being no document."""
+    """Any JSON is either a document or refused."""
     check(encode(content))
 
 
@@ -175,7 +175,7 @@ def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
 @example(",")
 @PATIENT
 def test_any_not_before(text: str) -> None:
-    """No text whatever is more than an unreadable time."""
+    """Any text is either a time or unreadable."""
     assert isinstance(parse_not_before(text), float | None)
 
 

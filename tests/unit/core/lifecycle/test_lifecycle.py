@@ -32,7 +32,7 @@ def test_live_migration() -> None:
 
 
 def test_documented_live_migration() -> None:
-    """The four documents of Microsoft's page make one life, NotBefore kept though Started no longer tells it."""
+    """The four documents of Microsoft's page make one life, with NotBefore kept although Started no longer has it."""
     known = Lifecycles()
     told = []
     for number, (status, text) in enumerate(
@@ -48,7 +48,7 @@ def test_documented_live_migration() -> None:
 
 
 def test_host_failure() -> None:
-    """An event that first appears as Started was no warning: detected and started at once, nobody approved it."""
+    """An event that first appears as Started gave no notice: detected and started at the same time, not approved."""
     watch = Watch()
     assert watch.sees(at(0), STARTED) == ["detected", "started"]
     assert watch.life.notice_seconds == 0.0
@@ -75,7 +75,7 @@ def test_lost_after_not_before() -> None:
 
 @pytest.mark.parametrize("seconds", [100, 2000])
 def test_lost_while_nobody_polled(seconds: float) -> None:
-    """An event that left while nobody polled is lost, whether or not its time had come."""
+    """An event that left while no exporter polled is lost, before and after NotBefore."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(seconds), watched=False) == ["lost"]
@@ -98,7 +98,7 @@ def test_started_event_that_left_while_nobody_polled() -> None:
 
 @pytest.mark.parametrize("moved", [600.0, -300.0])
 def test_rescheduled(moved: float) -> None:
-    """A NotBefore that moves, to earlier or later, is told every time, and the newest one counts."""
+    """Every change of NotBefore, to earlier or later, is reported, and the newest one counts."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(1), replace(SCHEDULED, not_before=NOT_BEFORE + moved)) == ["rescheduled"]
@@ -127,7 +127,7 @@ def test_not_before_that_becomes_known() -> None:
 
 
 def test_started_document_with_a_not_before() -> None:
-    """What a Started event says of NotBefore neither reschedules it nor decides who approved it."""
+    """NotBefore of a Started event neither reschedules it nor decides who approved it."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(10), replace(STARTED, not_before=START + 10)) == ["approved", "started"]
@@ -136,7 +136,7 @@ def test_started_document_with_a_not_before() -> None:
 
 
 def test_second_impact() -> None:
-    """A second impact while the event is Started changes what is shown of it, and is no second start."""
+    """A second impact while the event is Started updates its data, and is not a second start."""
     watch = Watch()
     watch.sees(at(0), STARTED)
     again = replace(STARTED, description="once more", duration_seconds=5.0)
@@ -160,7 +160,7 @@ def test_nothing_un_starts(status: str) -> None:
 
 @pytest.mark.parametrize("watched", [True, False])
 def test_returned_after_a_wrong_end(watched: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
-    """An event that is in the document again after its end returns, and goes on with its old life."""
+    """An event that is in the document again after its end returns and keeps its history."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(10), watched=watched) == ["cancelled" if watched else "lost"]
@@ -176,7 +176,7 @@ def test_returned_after_a_wrong_end(watched: bool) -> None:  # noqa: FBT001 - py
 
 
 def test_returned_started() -> None:
-    """An event that returns as Started after a wrong cancellation has started, approved by somebody else if early."""
+    """An event that returns as Started after a wrong cancellation has started, approved by another program if early."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.sees(at(10))
@@ -197,7 +197,7 @@ def test_returned_after_it_completed() -> None:
 
 
 def test_returned_after_a_boot_proved_too_much() -> None:
-    """An event that a boot seemed to prove and that is still Scheduled has not started, and nobody approved it."""
+    """An event that a boot seemed to prove and that is still Scheduled has not started and is not approved."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     booted = at(905, boot="boot-2")
@@ -269,7 +269,7 @@ def test_status_nobody_has_seen_yet(status: str) -> None:
 
 
 def test_unknown_status_between() -> None:
-    """A status nobody has seen yet, between two that are known, neither starts nor ends an event."""
+    """An undocumented status between two documented ones neither starts nor ends an event."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(1), replace(SCHEDULED, status="Paused")) == []
@@ -332,7 +332,7 @@ def test_clock_jump_ends_nothing(jump: float) -> None:
 
 
 def test_known_state_is_left_alone() -> None:
-    """What was known before a document is not changed under whoever still reads it."""
+    """The state from before a document stays unchanged for its readers."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     before = watch.known
@@ -345,7 +345,7 @@ def test_known_state_is_left_alone() -> None:
 
 
 def test_rejoined_record() -> None:
-    """Events from an older record are known again, as old as it says; what has ended since then stays ended."""
+    """Events from an older record are restored with its times; events that have ended since then stay ended."""
     old, new = Watch(), Watch()
     older = [replace(SCHEDULED, event_id=event_id) for event_id in "ABC"]
     old.sees(at(0), *older, replace(SCHEDULED, event_id="D"))

@@ -1,4 +1,4 @@
-"""Who let an event begin: this exporter, an operator here, somebody else, or the deadline."""
+"""Who approved an event: this exporter, an operator here, another program, or the deadline."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def test_approved_event_that_is_cancelled() -> None:
 
 @pytest.mark.parametrize("seconds", [10.0, 894.9])
 def test_external_approval(seconds: float) -> None:
-    """A start more than 5 s before NotBefore without an approval from here was approved by somebody else."""
+    """A start more than 5 s before NotBefore without an approval from here was approved by another program."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(seconds), STARTED) == ["approved", "started"]
@@ -30,7 +30,7 @@ def test_external_approval(seconds: float) -> None:
 
 @pytest.mark.parametrize("seconds", [895.0, 899.0, 900.0, 901.0, 5000.0])
 def test_deadline(seconds: float) -> None:
-    """A start at NotBefore, or less than 5 s before it, was approved by nobody: the deadline let it begin."""
+    """A start at NotBefore, or less than 5 s before it, was not approved: it started at the deadline."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(seconds), STARTED) == ["started"]
@@ -38,7 +38,7 @@ def test_deadline(seconds: float) -> None:
 
 
 def test_start_of_an_event_without_not_before() -> None:
-    """Without a NotBefore nobody can tell who let the event begin."""
+    """Without a NotBefore, the approver is unknown."""
     watch = Watch()
     watch.sees(at(0), replace(SCHEDULED, not_before=None))
     assert watch.sees(at(10), STARTED) == ["started"]
@@ -48,7 +48,7 @@ def test_start_of_an_event_without_not_before() -> None:
 @pytest.mark.parametrize("approver", [Approver.EXPORTER, Approver.OPERATOR])
 @pytest.mark.parametrize("seconds", [10.0, 901.0])
 def test_approved_here(approver: Approver, seconds: float) -> None:
-    """An approval by this exporter or an operator here stays theirs, however early or late the event begins."""
+    """An approval by this exporter or an operator here counts as theirs at any start time."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.approves(at(1), approver) == ["approved"]
@@ -59,7 +59,7 @@ def test_approved_here(approver: Approver, seconds: float) -> None:
 
 
 def test_approval_counts_once() -> None:
-    """A second approval of an event, by whomever, is not told again and changes nothing."""
+    """A second approval of an event, by any approver, is not reported and changes nothing."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(1), Approver.OPERATOR)
@@ -115,7 +115,7 @@ def test_unanswered_approval_and_the_deadline() -> None:
 
 
 def test_refused_approval() -> None:
-    """An approval that IMDS refused did not let the event begin: somebody else did."""
+    """After a refused approval, an early start counts as approved by another program."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.known = mark_refused(mark_requested(watch.known, ["A"], Approver.EXPORTER, at(1)), ["A"])
@@ -124,7 +124,7 @@ def test_refused_approval() -> None:
 
 
 def test_requested_then_approved() -> None:
-    """An approval that was answered is told once, and the start follows."""
+    """An accepted approval is reported once, and the start follows."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.known = mark_requested(watch.known, ["A"], Approver.OPERATOR, at(1))

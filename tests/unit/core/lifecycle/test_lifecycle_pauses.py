@@ -15,7 +15,7 @@ def whole(seconds: float) -> Pause:
 
 
 class TestPause:
-    """How long this VM stood still belongs to the events that were Started meanwhile."""
+    """A pause of this VM belongs to the events that were Started during it."""
 
     def test_the_longest_counts(self) -> None:
         """From the last document before the start to the first after the end, the longest pause is the event's."""
@@ -55,14 +55,14 @@ class TestPause:
         assert watch.known.current["A"].observed_pause == measured
 
     def test_a_boot_outweighs_what_went_unseen(self) -> None:
-        """A boot while an event was Started is its pause, though nobody watched the start."""
+        """A boot while an event was Started is its pause, also if the start was not observed."""
         watch = Watch()
         watch.sees(at(0), STARTED, pause=Pause(0.0, Evidence.PART))
         assert watch.sees(at(90, boot="boot-2"), watched=False, pause=Pause(80.0, Evidence.BOOT)) == ["completed"]
         assert watch.life.observed_pause == 80.0
 
     def test_proven_by_a_boot(self) -> None:
-        """A reboot that nobody saw begin was as long as the boot says; a Freeze is not proven, and so not measured."""
+        """A Reboot whose start was not seen is measured by the boot; a Freeze is not proven, and so not measured."""
         for kind, measured in (("Reboot", 80.0), ("Freeze", None)):
             watch = Watch()
             watch.sees(at(0), replace(SCHEDULED, event_type=kind))
@@ -72,7 +72,7 @@ class TestPause:
 
     @pytest.mark.parametrize("vm_name", ["vm_9", None])
     def test_only_events_of_this_vm(self, vm_name: str | None) -> None:
-        """What this VM does says nothing about an event of another one, or of nobody knows whom."""
+        """Pauses of this VM do not count for events of another VM or of unknown scope."""
         watch = Watch(vm_name)
         watch.sees(at(0), SCHEDULED)
         watch.sees(at(901), STARTED, pause=whole(5.0))
@@ -100,7 +100,7 @@ class TestPause:
         assert (watch.life.observed_pause, watch.life.pauses) == (5.0, 2)
 
     def test_one_that_returned(self) -> None:
-        """An event that returns after its end goes on being measured."""
+        """An event that returns after its end is still measured."""
         watch = Watch()
         watch.sees(at(0), STARTED, pause=whole(1.0))
         watch.sees(at(600), pause=whole(0.0))

@@ -1,4 +1,4 @@
-"""What holds of every life, whatever IMDS, the clocks, restarts and people do."""
+"""Properties of every lifecycle, with any behavior of IMDS, clocks, restarts and people."""
 
 from collections import Counter
 from dataclasses import replace
@@ -47,7 +47,7 @@ DOCUMENTS = st.builds(
 
 
 class Lives(RuleBasedStateMachine):
-    """An exporter under an IMDS that says anything, clocks that jump, reboots, restarts and approvals."""
+    """An exporter with random documents, clocks that jump, reboots, restarts and approvals."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,30 +100,30 @@ class Lives(RuleBasedStateMachine):
 
     @rule(document=DOCUMENTS)
     def document(self, document: Document) -> None:
-        """IMDS says anything."""
+        """IMDS sends a random document."""
         self.see(document)
 
     @precondition(lambda self: self.seen)
     @rule(data=st.data())
     def old_document(self, data: st.DataObject) -> None:
-        """IMDS says again what it once said, or a part of it in another order."""
+        """IMDS repeats an earlier document, or a part of it in another order."""
         old = data.draw(st.sampled_from(self.seen[-5:]))
         self.see(replace(old, events=tuple(data.draw(st.permutations(old.events))[: data.draw(st.integers(0, 3))])))
 
     @rule()
     def empty_body(self) -> None:
-        """IMDS says nothing."""
+        """IMDS sends an empty body."""
         self.see(Document())
 
     @rule(seconds=st.sampled_from([0.0, 1.0, 60.0, 900.0, 7200.0]))
     def time_passes(self, seconds: float) -> None:
-        """Both clocks go on."""
+        """Both clocks advance."""
         self.wall += seconds
         self.monotonic += seconds
 
     @rule(pause=st.builds(Pause, st.sampled_from([0.0, 0.001, 3.0, 600.0]), st.sampled_from(Evidence)))
     def stands_still(self, pause: Pause) -> None:
-        """This VM was paused, or somebody at least looked."""
+        """This VM was paused, or a measurement found no pause."""
         self.pause = pause
 
     @rule(seconds=st.sampled_from([-3600.0, -30.0, 30.0, 3600.0]))
@@ -138,7 +138,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-3600.0, 0.0, 40.0]), told=st.booleans())
     def reboot(self, seconds: float, told: bool) -> None:  # noqa: FBT001 - hypothesis hands it in by name
-        """The VM boots, with a wall clock that may be wrong, and says when or not."""
+        """The VM boots, with a wall clock that may be wrong and a boot time that may be unknown."""
         self.wall += seconds
         self.monotonic = 12.0
         self.boot += 1
@@ -147,18 +147,18 @@ class Lives(RuleBasedStateMachine):
 
     @rule()
     def name_is_learnt(self) -> None:
-        """IMDS tells this VM's name."""
+        """IMDS answers this VM's name."""
         self.vm_name = VM
 
     @rule(event_id=st.sampled_from(["A", "b", "C", "X"]), approver=st.sampled_from(["exporter", "operator"]))
     def approval(self, event_id: str, approver: str) -> None:
-        """Somebody here approves an event."""
+        """The exporter or an operator here approves an event."""
         self.known, changes = mark_approved(self.known, [event_id, event_id.lower()], Approver(approver), self.now)
         self.take(changes)
 
     @rule(event_id=st.sampled_from(["A", "b", "C", "X"]), approver=st.sampled_from(["exporter", "operator"]))
     def approval_without_an_answer(self, event_id: str, approver: str) -> None:
-        """Somebody here asks IMDS to let an event begin."""
+        """The exporter or an operator here requests an approval."""
         self.known = mark_requested(self.known, [event_id], Approver(approver), self.now)
 
     @rule(event_id=st.sampled_from(["A", "b", "C", "X"]))
@@ -263,7 +263,7 @@ def observed(histograms: object) -> int:
 
 
 def test_every_life() -> None:
-    """No IMDS, clock, restart, reboot or approval makes an event's life be told twice, out of order or without end."""
+    """No transition is reported twice or out of order, and each event ends, with any IMDS, clocks and restarts."""
     run_state_machine_as_test(Lives, settings=settings(PATIENCE, max_examples=80, stateful_step_count=30))
 
 
@@ -275,7 +275,7 @@ def test_every_life() -> None:
 )
 @settings(PATIENCE, max_examples=60)
 def test_what_really_happened(notice: int, start: int | None, gone: int, step: int) -> None:
-    """An exporter that polls steadily tells how an event really went: cancelled, run, and approved by somebody."""
+    """An exporter that polls steadily reports what really happened to an event, and the approver."""
     assume(start is None or start + step < gone)
     ends = gone if start is not None else min(gone, notice - 1)
     event = ScheduledEvent("A", "Freeze", "Scheduled", "Platform", (VM,), START + notice)

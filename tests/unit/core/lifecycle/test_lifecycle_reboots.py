@@ -1,4 +1,4 @@
-"""What a reboot of this VM proves of an event that nobody saw begin."""
+"""What a reboot of this VM proves about an event whose start was not seen."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_boot_before_the_event_is_no_evidence() -> None:
 
 
 def test_unknown_boot_is_no_evidence() -> None:
-    """Where the system does not tell when it booted, an event nobody saw start is lost."""
+    """If the boot time is unknown, an event whose start was not seen is lost."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     assert watch.sees(at(1200, boot="boot-2"), watched=False) == ["lost"]
@@ -93,7 +93,7 @@ def test_a_boot_without_not_before() -> None:
 
 @pytest.mark.parametrize("approver", [Approver.EXPORTER, Approver.OPERATOR])
 def test_a_boot_after_an_accepted_approval(approver: Approver) -> None:
-    """An early boot after an approval from here proves the event, approved by whoever did."""
+    """An early boot after an approval from here proves the event, with its approver."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
     watch.approves(at(10), approver)
