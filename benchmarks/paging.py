@@ -51,7 +51,7 @@ def measure(interval: str, samples: int) -> list[float]:
             time.sleep(random.uniform(0.2, 1.0) * parse_duration(interval) / 2)
             begun[f"set_{number}"] = time.monotonic()
             announce(simulator, number)
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + PATIENCE + 2 * parse_duration(interval)
         told: dict[str, float] = {}
         while len(told) < samples and time.monotonic() < end:
             threading.Event().wait(0.1)

@@ -24,6 +24,7 @@ _MODULES = {
     "fleets": "fleets",
     "imds": "imds",
     "kills": "kills",
+    "pushes": "pushes",
     "collector": "collector",
     "approvals": "approvals",
     "turns": "turns",

@@ -1,12 +1,10 @@
 """What the client of Alertmanager makes of every kind of answer, and that no Alertmanager holds up the exporter."""
 
-import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,54 +13,10 @@ from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient, Posted, PushResult
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from support.http_peer import Peer
 from support.programs import Exporter, eventually, free_port
 
 ALERT = EventAlert({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, hold=900.0)
-
-
-class Peer:
-    """An HTTP server that answers every request with ``status`` and ``headers``; it keeps what it was sent."""
-
-    def __init__(self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
-        self.status = status
-        self.requests: list[tuple[str, dict[str, str], bytes]] = []
-        peer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                peer.requests.append((self.path, dict(self.headers), sent))
-                self.send_response_only(peer.status)
-                for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
-                """Say nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def alerts(self) -> list[dict[str, object]]:
-        """Return all alerts that came."""
-        return [alert for _, _, body in list(self.requests) for alert in json.loads(body)]
-
-
-@contextmanager
-def serving(peer: Peer) -> Iterator[Peer]:
-    """Let ``peer`` answer."""
-    thread = threading.Thread(target=peer._server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield peer
-    finally:
-        peer._server.shutdown()
-        thread.join()
-        peer._server.server_close()
 
 
 def push(url: str, timeout: float = 10) -> PushResult:
@@ -72,7 +26,7 @@ def push(url: str, timeout: float = 10) -> PushResult:
 
 def test_what_is_posted() -> None:
     """An alert is posted to API v2 with labels, annotations, and its times in UTC."""
-    with serving(Peer()) as peer:
+    with Peer() as peer:
         assert push(f"{peer.url}/prefix/").outcome is PushOutcome.ACCEPTED
         ((path, headers, _),) = peer.requests
         assert (path, headers["Content-Type"]) == ("/prefix/api/v2/alerts", "application/json")
@@ -102,7 +56,7 @@ def test_what_is_posted() -> None:
 )
 def test_answers(status: int, outcome: PushOutcome) -> None:
     """Each status has its outcome, and a redirect leads nowhere."""
-    with serving(Peer()) as elsewhere, serving(Peer(status, {"Location": elsewhere.url}, b"why\nnot")) as peer:
+    with Peer() as elsewhere, Peer(status, {"Location": elsewhere.url}, b"why\nnot") as peer:
         result = push(peer.url)
         assert (result.outcome, bool(result.reason)) == (outcome, outcome is not PushOutcome.ACCEPTED)
         assert "\n" not in result.reason
@@ -150,7 +104,7 @@ def test_credentials(tmp_path: Path) -> None:
     """User and password, or a token, come from the file and the files that it names, as they are now."""
     config, token = tmp_path / "http.yml", tmp_path / "token"
     config.write_text("authorization: {credentials_file: token}\n")
-    with serving(Peer()) as peer:
+    with Peer() as peer:
         client = AlertmanagerClient(peer.url, str(config))
         for secret in ("first", "second"):
             token.write_text(secret)
@@ -165,7 +119,7 @@ def test_credentials(tmp_path: Path) -> None:
 
 def test_password_in_the_address() -> None:
     """A user in the address authenticates, and is not shown."""
-    with serving(Peer()) as peer:
+    with Peer() as peer:
         client = AlertmanagerClient(peer.url.replace("//", "//me:sesame@"), None)
         client.push([], 0.0)
         assert peer.requests[0][1]["Authorization"] == "Basic bWU6c2VzYW1l"
@@ -188,8 +142,8 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
     event = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
     with (
         socket.create_server(("127.0.0.1", 0)) as hanging,
-        serving(Peer(400)) as refusing,
-        serving(Peer()) as well,
+        Peer(400) as refusing,
+        Peer() as well,
         Simulator(Scenario("page", "", (vm,), (event,))) as simulator,
     ):
         urls = ",".join([hang(hanging), refusing.url, well.url])

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import urllib3
 
@@ -62,7 +62,7 @@ class Posted:
 
 
 class AlertmanagerClient:
-    """Requests to the Alertmanager at ``url``, which may carry ``user:password@``.
+    """Requests to the Alertmanager at ``url``, which may carry ``user:password@``; what the file says holds instead.
 
     Args:
         url: its base address.
@@ -74,12 +74,14 @@ class AlertmanagerClient:
     def __init__(self, url: str, http_config: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
         parts = urlsplit(url.rstrip("/"))
         self.shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-        self._url = url.rstrip("/") + _PATH
+        self._url = self.shown + _PATH
+        self._user = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
         self._http_config = http_config
         self._timeout = timeout
         self._config: HttpConfig | None = None
         self._adapter = CutOffAdapter()
         self._session = _session(self._adapter)
+        self._session.auth = self._user
         self._stopped = False
 
     def push(self, alerts: Sequence[Posted], offset: float) -> PushResult:
@@ -136,7 +138,7 @@ class AlertmanagerClient:
             return
         self._session.close()
         self._session = _session(self._adapter)
-        self._session.auth = config.user
+        self._session.auth = config.user or (None if config.authorization else self._user)
         self._session.verify = False if config.insecure else config.ca_file or True
         self._session.cert = config.certificate
         if config.authorization:

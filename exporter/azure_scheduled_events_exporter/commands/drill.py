@@ -79,6 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Test the whole path: serve the metrics of a simulated VM on this address, for your Prometheus to scrape.",
     )
     add(
+        "--push",
+        action="store_true",
+        help="Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No Prometheus.",
+    )
+    add(
         "--wait",
         default="30s",
         metavar="DURATION",
@@ -107,6 +112,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.maintenance is not None:
         return _maintenance(team, arguments.maintenance, timeout)
     before = team.sent()
+    if arguments.push:
+        if arguments.listen is not None:
+            raise UsageError("--push and --exporter.listen-address are two ways: choose one")
+        _push(team, event, alert, before, timeout, keep=arguments.keep)
+        return 0
     if arguments.listen is None:
         labels = labels_of(event, alert)
         _say(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.url}")
@@ -118,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
             if not arguments.keep:
                 team.raise_alert(labels, alert, ends_in=0)
         return 0
-    with _staged(event, arguments.listen) as announce:
+    with _staged(event, arguments.listen) as (announce, _):
         address = parse_listen_address(arguments.listen)
         where = ListenAddress(address.host or "localhost", address.port)
         _say(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
@@ -127,6 +137,20 @@ def run(arguments: argparse.Namespace) -> int:
         _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
         _measure(team, f'event_id="{event_id}"', alert, before, begun, timeout)
     return 0
+
+
+def _push(
+    team: "Alertmanager", event: PlannedEvent, alert: DrillAlert, before: Sent, timeout: float, *, keep: bool
+) -> None:
+    """Let a simulated VM's exporter push the alert of ``event``, and resolve it unless ``keep``."""
+    with _staged(event, "127.0.0.1:0", "--alertmanager.url", team.url) as (announce, call_off):
+        begun, event_id = announce()
+        _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; its exporter pushes {alert.name}")
+        matcher = f'event_id="{event_id.upper()}"'
+        _measure(team, matcher, alert, before, begun, timeout)
+        if not keep:
+            call_off()
+            _until(lambda: team.holding(matcher, alert.name) is None, time.monotonic() + _REQUEST_SECONDS)
 
 
 def alert_of(event: PlannedEvent) -> DrillAlert:
@@ -306,21 +330,25 @@ def _until(look: Callable[[], _Found], end: float) -> _Found:
 
 
 @contextmanager
-def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], tuple[float, str]]]:
-    """Run a simulated VM and its exporter; yield a function that announces the event, and the event's id."""
+def _staged(
+    event: PlannedEvent, listen: str, *flags: str
+) -> Iterator[tuple[Callable[[], tuple[float, str]], Callable[[], None]]]:
+    """Run a simulated VM and its exporter; yield what announces the event, returning its id, and what calls it off."""
     names = tuple(f"{DRILL}-{name}" for name in event.resources)
     vms = tuple(VirtualMachine(name, scale_set=DRILL) for name in names)
     story = Scenario("drill", "", vms, (replace(event, resources=names, announced_at=0.0),))
-    with Simulator(Scenario("waiting", "", vms, ())) as simulator:
+    waiting = Scenario("waiting", "", vms, ())
+    with Simulator(waiting) as simulator:
         command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
         command += ["--imds.endpoint", simulator.url, "--instance.name", names[0], "--journal.path", "memory"]
         # Settings of the VM's own exporter (collector, users, policy) do not apply to this one.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", ENVIRONMENT_PREFIX))}
-        command += ["--web.listen-address", listen]
+        command += ["--web.listen-address", listen, *flags]
         with subprocess.Popen(command, env=env) as exporter:  # noqa: S603 - this program
             try:
 
                 def announce() -> tuple[float, str]:
+                    _until(lambda: simulator.requests or exporter.poll(), time.monotonic() + _REQUEST_SECONDS)
                     if exporter.poll() is not None:
                         raise ExporterError(f"the exporter at {listen} has ended; see its message above")
                     begun = time.monotonic()
@@ -328,7 +356,7 @@ def _staged(event: PlannedEvent, listen: str) -> Iterator[Callable[[], tuple[flo
                     found = _until(lambda: simulator.record, begun + _REQUEST_SECONDS)
                     return begun, found[0].event_id
 
-                yield announce
+                yield announce, lambda: simulator.play(waiting, 1)
             finally:
                 exporter.terminate()
 

@@ -52,6 +52,17 @@ def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
     assert "Reboot of DRILL-vmss_0 announced" in capsys.readouterr().out
 
 
+def test_the_exporters_own_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a Prometheus, a simulated VM's exporter pushes the alert, and resolves it at the end."""
+    with Receiver() as receiver:
+        settings = resolve({**receivers(receiver.url), **FAST})
+        with Alertmanager(tmp_path, settings) as alertmanager:
+            assert run("--alertmanager", alertmanager.url, "--timeout", "20s", "--push") == 0
+            assert receiver.told("/pager")[0] == ("AzureScheduledEventWithoutNotice", "critical", "firing")
+            assert alertmanager.alerts() == []
+    assert "its exporter pushes AzureScheduledEventWithoutNotice" in capsys.readouterr().out
+
+
 def test_receiver_is_broken(tmp_path: Path) -> None:
     """A drill whose page is not accepted fails with a message."""
     dead = f"http://127.0.0.1:{free_port()}"

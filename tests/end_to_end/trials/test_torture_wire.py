@@ -13,6 +13,11 @@ def test_collector() -> None:
     assert " 0 lost" in row("collector")
 
 
+def test_pushes() -> None:
+    """However often pushing exporters and Alertmanager are restarted, each event is one page and one resolve."""
+    assert "one page and one resolve for each event" in row("pushes")
+
+
 def test_approvals() -> None:
     """Whenever it is killed, an approval is neither forgotten nor asked for again."""
     assert "each approved" in row("approvals")

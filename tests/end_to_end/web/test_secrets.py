@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.http_peer import Peer
 from support.monitoring.collector import Collector, Reply
 from support.programs import COMMAND, Exporter, Program, eventually, fetch, free_port
 
@@ -82,6 +83,34 @@ class TestCollector:
         assert_no_secret("log", exporter.log)
 
 
+class TestAlertmanager:
+    """Password and token go to Alertmanager, and nowhere else."""
+
+    @pytest.mark.parametrize("status", [200, 302, 401])
+    def test_every_answer(
+        self, status: int, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path
+    ) -> None:
+        """Whatever Alertmanager answers, log, pages, metrics and journal have no secret."""
+        (tmp_path / "token").write_text(TOKEN)
+        (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
+        journal = tmp_path / "journal"
+        with simulator, Peer(status) as team, Peer(status, {"Location": "http://127.0.0.1:1/"}) as other:
+            exporter = start_exporter(
+                simulator.url,
+                *("--alertmanager.url", f"{with_password(team.url)},{with_password(other.url)}"),
+                *("--alertmanager.http-config.file", str(tmp_path / "http.yml"), "--journal.path", str(journal)),
+                *("--log.level", "debug", "--poll.interval", "100ms"),
+            )
+            _, headers, _ = eventually(lambda: team.requests, "a request at Alertmanager")[0]
+            assert TOKEN in headers["Authorization"], "Alertmanager gets what it is for"
+            exporter.shows("alerts are counted", lambda now: now.total("alertmanager_alerts_total"))
+            assert_no_secret("pages", shown(exporter))
+            assert exporter.terminate() == 0
+        assert_no_secret("log", exporter.log)
+        for file in journal.iterdir():
+            assert_no_secret(file.name, file.read_bytes().decode(errors="replace"))
+
+
 class TestCommandLine:
     """What a command prints ends up in tickets."""
 
@@ -95,9 +124,13 @@ class TestCommandLine:
     def test_check_config(self, tmp_path: Path) -> None:
         """`check-config` shows where the spans go, without the password and without the headers."""
         file = tmp_path / "config.yml"
-        file.write_text(f"otlp.endpoint: {with_password('https://collector.example.org')}\n")
+        file.write_text(
+            f"otlp.endpoint: {with_password('https://collector.example.org')}\n"
+            f"alertmanager.url: {with_password('http://a:9093')},{with_password('http://b:9093')}\n"
+        )
         said = self.said(tmp_path, "check-config", "--config.file", str(file), OTEL_EXPORTER_OTLP_HEADERS=HEADERS)
         assert "otlp.endpoint: https://***@collector.example.org" in said
+        assert "alertmanager.url: http://***@a:9093,http://***@b:9093" in said
         assert_no_secret("check-config", said)
 
     def test_wrong_address(self, tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""Somebody whom the exporter posts to, and who answers as a test wants it."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+
+class Peer:
+    """An HTTP server that answers every POST with ``status`` and ``headers``, and keeps it; a context manager."""
+
+    def __init__(self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+        self.status = status
+        self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        peer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+                peer.requests.append((self.path, dict(self.headers), sent))
+                self.send_response_only(peer.status)
+                for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
+                """Say nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def alerts(self) -> list[dict[str, object]]:
+        """Return all alerts that came."""
+        return [alert for _, _, body in list(self.requests) for alert in json.loads(body)]
