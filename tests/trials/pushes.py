@@ -61,7 +61,7 @@ def run(order: Order) -> Row:
         receiver = stack.enter_context(Receiver())
         settings = resolve({**receivers(receiver.url), **_VALUES})
         port = free_port()
-        alertmanager = [stack.enter_context(Alertmanager(order.folder / "alertmanager", settings, port))]
+        alertmanager = [stack.enter_context(Alertmanager(order.folder / "alertmanager", settings, port=port))]
         crew = stack.enter_context(Crew(order.folder / "crew"))
         url = alertmanager[0].url
         fleet = [_Vm(f"vm_{number}", order.folder / f"vm_{number}", url, crew, stack) for number in range(vms)]
@@ -109,7 +109,7 @@ def _kill(vm: _Vm, kills: int, order: Order) -> None:
 
 def _restarted(old: Alertmanager, folder: Path, settings: Settings, port: int, stack: ExitStack) -> Alertmanager:
     old.terminate()
-    return stack.enter_context(Alertmanager(folder / "alertmanager", settings, port))
+    return stack.enter_context(Alertmanager(folder / "alertmanager", settings, port=port))
 
 
 def _go_down(receiver: Receiver, back: _Vm, never: _Vm) -> None:

@@ -58,7 +58,7 @@ def test_the_exporters_own_way(tmp_path: Path, capsys: pytest.CaptureFixture[str
         settings = resolve({**receivers(receiver.url), **FAST})
         with Alertmanager(tmp_path, settings) as alertmanager:
             assert run("--alertmanager", alertmanager.url, "--timeout", "20s", "--push") == 0
-            assert receiver.told("/pager")[0] == ("AzureScheduledEventWithoutNotice", "critical", "firing")
+            assert receiver.notified("/pager")[0] == ("AzureScheduledEventWithoutNotice", "critical", "firing")
             assert alertmanager.alerts() == []
     assert "its exporter pushes AzureScheduledEventWithoutNotice" in capsys.readouterr().out
 
