@@ -1,4 +1,4 @@
-"""Everything that README and docs tell people to type or to write is run, or at least read by the program it is for."""
+"""Every command and configuration in README and docs is run, or at least parsed by its program."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""docs/fleet.md and docs/kubernetes.md say what is true, and their configurations are taken as they stand there."""
+"""docs/fleet.md and docs/kubernetes.md are correct, and their configurations are loaded unchanged."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def tool(*arguments: str) -> str:
-    """Run a tool that must be content; return what it said."""
+    """Run a tool that must succeed; return its output."""
     program, *rest = arguments
     done = subprocess.run(
         [debian(program), *rest], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE
@@ -186,7 +186,7 @@ def test_vm_extension() -> None:
 
 
 def test_azure_policy() -> None:
-    """The policy is whole: what it uses is declared, handed on to its template, and given by the page's command."""
+    """The policy is complete: its parameters are declared, passed to its template, and given by the page's command."""
     policy = json.loads((ROLLOUT / "azure-policy.json").read_text())["properties"]
     assert policy["mode"] == "Indexed"
     rule = policy["policyRule"]
@@ -227,7 +227,7 @@ esac
 
 
 def test_install(tmp_path: Path) -> None:
-    """The script installs the version it is told and its unit, and restarts that; run again, it upgrades."""
+    """The script installs the given version and its unit, and restarts it; run again, it upgrades."""
     for folder in ("bin", "opt", "etc/systemd/system", "usr/local/bin"):
         (tmp_path / folder).mkdir(parents=True)
     calls = tmp_path / "calls"

@@ -1,4 +1,4 @@
-"""The README says what the code does, and every link of every page leads somewhere."""
+"""The README agrees with the code, and every link of every page has a target."""
 
 import re
 import unicodedata

@@ -1,4 +1,4 @@
-"""The line that says what is released, on the pages that tell how to install."""
+"""The status line about releases, on the pages that describe how to install."""
 
 import re
 import shutil

@@ -10,7 +10,7 @@ from support.paths import ROOT
 
 
 def main() -> int:
-    """Run what the command line says; return 1 if any promise was broken."""
+    """Run the targets of the command line; return 1 if any promise was broken."""
     parser = argparse.ArgumentParser(prog="scripts/fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(registry.NAMES)} (default: all)")
     parser.add_argument("--seconds", type=float, default=300, help="all targets together (default 300)")

@@ -1,4 +1,4 @@
-"""How an input becomes another one: by bytes, by lines, or as JSON. Deterministic: all chance is handed in."""
+"""How an input becomes another one: by bytes, by lines, or as JSON. Deterministic: random values are arguments."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A minute of fuzzing, all targets together. What it finds stands in the failure, and in a file below .fuzz/."""
+"""A minute of fuzzing, all targets together. Findings are in the failure message, and in a file below .fuzz/."""
 
 from pathlib import Path
 

@@ -36,7 +36,7 @@ class Pair:
 
 
 def openssl(*arguments: str | Path) -> None:
-    """Run openssl; what it says is shown only if it fails."""
+    """Run openssl; its output is shown only if it fails."""
     subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=60)
 
 

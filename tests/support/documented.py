@@ -1,4 +1,4 @@
-"""What the pages of this project tell people to type: blocks of code, and the commands in them.
+"""Reads the blocks of code in the pages of this project, and the commands in them.
 
 Reads Markdown, and enough of the shell's grammar to find programs and their arguments. Checks nothing.
 """
@@ -40,7 +40,7 @@ class Block:
 
     @property
     def file_name(self) -> str:
-        """The file that the paragraph before it says it is; ``""`` if none."""
+        """The file that the paragraph before it names; ``""`` if none."""
         named: list[str] = re.findall(r"`(?:[\w./-]*/)?([\w.-]+\.(?:ya?ml|json|toml))`", self.before)
         return named[0] if len(set(named)) == 1 else ""
 
@@ -109,7 +109,7 @@ def commands(block: Block) -> Iterator[Command]:
 
 
 def in_prose(page: Path, *programs: str) -> Iterator[Command]:
-    """Yield the commands of ``programs`` that stand as inline code in the text of a page."""
+    """Yield the commands of ``programs`` that are inline code in the text of a page."""
     text = re.sub(r"(?ms)^ *```.*?^ *```$", lambda found: "\n" * found[0].count("\n"), page.read_text())
     for found in re.finditer(r"`([^`\n]+)`", text):
         if found[1].split()[0] in programs and "…" not in found[1]:

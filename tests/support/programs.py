@@ -53,7 +53,7 @@ def debian(program: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """An HTTP answer, whatever its status."""
+    """An HTTP answer of any status."""
 
     status: int
     headers: Message
@@ -123,7 +123,7 @@ class Program:
 
     @property
     def log(self) -> str:
-        """What it has written so far."""
+        """Its output so far."""
         return self.output.read_text(errors="replace")
 
     def lines(self, text: str) -> list[str]:
@@ -232,7 +232,7 @@ class Prometheus(Program):
 
 
 def free_port() -> int:
-    """Return a port that was free a moment ago, for programs that cannot tell which one they took."""
+    """Return a port that was free a moment ago, for programs that do not report which one they use."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

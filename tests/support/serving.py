@@ -51,7 +51,7 @@ class _Records(logging.Handler):
 
 
 class Running:
-    """A server on its own thread, and what it logs."""
+    """A server on its own thread, and its log."""
 
     def __init__(self, server: Server, records: list[logging.LogRecord]) -> None:
         self.server = server

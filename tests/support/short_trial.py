@@ -10,7 +10,7 @@ MINUTES = 5.0  # far more than any of them takes
 
 
 def row(trial: str) -> str:
-    """Run the trial and return its row of figures; fail with all that it said if it found anything wrong."""
+    """Run the trial and return its row of figures; fail with its output if it found an error."""
     command = [sys.executable, "-m", "trials", "--short", "--only", trial]
     env = {**environment(), "PYTHONPATH": f"{TESTS}:{GUARD}"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=MINUTES * 60, env=env, cwd=ROOT)

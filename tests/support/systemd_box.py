@@ -59,7 +59,7 @@ def is_possible() -> bool:
 
 
 class Box:
-    """A running systemd that knows nothing but the unit, changed by ``drop_in``; a context manager."""
+    """A running systemd with only the unit, changed by ``drop_in``; a context manager."""
 
     def __init__(self, folder: Path, drop_in: str, environment: str) -> None:
         self.folder = folder
@@ -116,7 +116,7 @@ class Box:
         self._started.append(subprocess.Popen([*self._enter(), *command], stdin=silent, stdout=silent, stderr=silent))
 
     def shown(self, name: str) -> str:
-        """Return what systemd says of the service."""
+        """Return the state of the service in systemd."""
         return self.run("systemctl", "show", "--value", f"--property={name}", NAME).strip()
 
     def status(self, url: str) -> str:

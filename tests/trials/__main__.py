@@ -1,8 +1,8 @@
-"""Torments the exporter on loopback and compares what it tells with what truly happened.
+"""Injects faults into the exporter on loopback and compares its reports with what really happened.
 
 Run: ``make torture``, or ``scripts/torture [--only NAME …] [--short] [--minutes 30] [--seed N] [--write FILE]``. Each
-trial runs in a process of its own, two at a time, ends by itself, and gives a row of figures. Ends with status 1 when
-a trial found anything lost, told twice, crashed, or a scrape without answer.
+trial runs in a process of its own, two at a time, ends by itself, and gives a row of figures. Ends with status 1 if a
+trial found a transition lost or reported twice, a crash, or a scrape without an answer.
 """
 
 import argparse

@@ -77,7 +77,7 @@ class Trial:
         return exporter
 
     def most_in_a_second(self) -> int:
-        """Return how many requests one process sent in its busiest second; the next one knows nothing of them."""
+        """Return how many requests one process sent in its busiest second; the next one does not count them."""
         arrivals = [each.at for each in self.gate.arrivals]
         lives = [[at for at in arrivals if begin <= at < end] for begin, end in pairwise((*self.begins, float("inf")))]
         return max(sum(begin <= at < begin + 1 for at in life) for life in lives for begin in life)
@@ -98,7 +98,7 @@ def approvals_told(journal: Path) -> Mapping[str, tuple[float, str]]:
 
 
 def check(trial: Trial, scrape: Scrape, posts: Sequence[Arrival]) -> None:
-    """What was asked, what IMDS did, and what is told agree."""
+    """Check that requests, the actions of IMDS, and the reported approvals agree."""
     known = approvals_told(trial.journal)
     assert known.keys() == trial.approved, "an approval was forgotten, or made up"
     assert {by for _, by in known.values()} == {"exporter"}, json.dumps(known)

@@ -1,4 +1,4 @@
-"""The wall clock is set by an hour, forth and back, in mid event: what is told stays right.
+"""The wall clock is set by an hour, forward and back, during an event: the reports stay correct.
 
 Debian's libfaketime shifts the wall clock of the exporter's process, and of no other; its monotonic clock stays.
 """

@@ -103,7 +103,7 @@ class Trial:
 
 
 def counts_right(trial: Trial) -> Exporter:
-    """Let one process meet every answer once, and compare what it counts; return it."""
+    """Run one process with every answer of a collector once, and compare its counters; return them."""
     begun = len(trial.collector.received)
     trial.collector.answer(*LATER, *NEVER, PARTIAL, ACCEPT)
     exporter = trial.starts()

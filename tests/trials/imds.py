@@ -1,4 +1,4 @@
-"""IMDS with every fault there is, one after another, for simulated days: what is told is what can have been seen."""
+"""IMDS with every fault, one after another, for simulated days: the reports are what can have been seen."""
 
 import time
 from collections import Counter
@@ -40,7 +40,7 @@ class Seen:
     _last: tuple[float, float, frozenset[str]] | None = None
 
     def look(self, _: float, scrape: Scrape) -> None:
-        """Judge one scrape: what ``up`` says, and that no failed poll takes an event away."""
+        """Check one scrape: the value of ``up``, and that no failed poll removes an event."""
         now = self.simulator.now()
         window = self.windows[-1] if self.windows else Window(Fault.THROTTLE, 0, 0)
         throttled = any(each.fault is Fault.THROTTLE for each in self.windows[-THROTTLED_FAULTS:])
@@ -60,7 +60,7 @@ class Seen:
 
 @dataclass
 class Record:
-    """What the simulator knows, kept, since it forgets what is old."""
+    """A complete copy of the simulator's record, which keeps only the newest entries."""
 
     simulator: Simulator
     truth: dict[str, Truth] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Record:
     requests: list[float] = field(default_factory=list)
 
     def takes_note(self) -> None:
-        """Take note of what is new."""
+        """Copy new entries."""
         for happening in self.simulator.record:
             self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(happening.what, happening.at)
         last = self.requests[-1] if self.requests else 0.0

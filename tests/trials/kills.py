@@ -55,7 +55,7 @@ class Ordeal:
         self.looks_at(self.exporter.scrape())
 
     def looks_at(self, scrape: Scrape) -> None:
-        """Compare the counters with what they were."""
+        """Compare the counters with their earlier values."""
         now = Counter({name: int(value) for name, value in scrape.transitions().items()})
         assert not self.counted - now, f"counters fell from {self.counted} to {now}"
         self.counted = now
@@ -74,7 +74,7 @@ class Ordeal:
         self.takes_note()
 
     def takes_note(self) -> None:
-        """Keep what the simulator knows: it forgets what is old."""
+        """Copy the simulator's record, which keeps only the newest entries."""
         for happening in self.simulator.record:
             self.truth.setdefault(happening.event_id, Truth()).moments.setdefault(happening.what, happening.at)
         last = self.polls[-1] if self.polls else 0.0
@@ -116,7 +116,7 @@ class Ordeal:
 
 
 def run(order: Order) -> Row:
-    """However often it is killed, nothing is lost that it can have seen, nothing counted twice, nothing damaged."""
+    """After any number of kills, no observable transition is lost or counted twice, and no file is damaged."""
     kills = order.pick(200, 12)
     journal = order.folder / "state"
     with Simulator(STORY) as simulator, Crew(order.folder) as crew:

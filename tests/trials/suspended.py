@@ -1,4 +1,4 @@
-"""The process stands still in mid Freeze: afterwards it polls at its rhythm, and tells what happened meanwhile."""
+"""The process is stopped during a Freeze: afterwards it polls at its interval, and reports what happened meanwhile."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ RESOLUTION_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Stop:
-    """How long it stood still, how long it says so, and how often it polled right after, in how many seconds."""
+    """How long it was stopped, how long it reports, and how often it polled right after, in how many seconds."""
 
     seconds: float
     told: float
@@ -69,7 +69,7 @@ def stands_still(exporter: Exporter, seconds: float, simulator: Simulator) -> tu
 
 
 def once(seconds: float, folder: Path) -> Stop:
-    """Let one exporter stand still once."""
+    """Stop one exporter once."""
     journal = folder / "state"
     with Simulator(QUIET) as simulator, Crew(folder) as crew:
         flags = ("--instance.name", "vmss_0", "--journal.path", str(journal))
@@ -102,14 +102,14 @@ def once(seconds: float, folder: Path) -> Stop:
 
 
 def shows(exporter: Exporter, **transitions: int) -> Scrape:
-    """Return the metrics once exactly these transitions have been told."""
+    """Return the metrics once exactly these transitions have been reported."""
     scrape = exporter.shows(f"{transitions}", lambda now: now if now.transitions() == transitions else None)
     assert scrape
     return scrape
 
 
 def run(order: Order) -> Row:
-    """Let exporters stand still, each once, all at the same time."""
+    """Stop several exporters, each once, all at the same time."""
     lengths = [4.0] if order.short else [10.0, 60.0]
     with ThreadPoolExecutor(len(lengths)) as pool:
         stops = list(pool.map(lambda seconds: once(seconds, order.folder / f"{seconds:g}"), lengths))

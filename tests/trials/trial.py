@@ -1,4 +1,4 @@
-"""What all trials share: how one is asked for, what it hands back, and the exporters that it torments."""
+"""What all trials share: their parameters, their results, and the exporters under test."""
 
 import random
 import threading
@@ -28,7 +28,7 @@ _Size = TypeVar("_Size", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A trial as a row of docs/reliability.md: its name, what was done, and what came of it."""
+    """A trial as a row of docs/reliability.md: its name, what was done, and the result."""
 
     name: str
     what: str
@@ -47,7 +47,7 @@ class Order:
         minutes: how long a trial that lasts as long as one likes is to last.
         seed: of all that is left to chance.
         folder: for its files.
-        say: tells people how far it is.
+        say: prints progress for people.
     """
 
     short: bool

@@ -1,4 +1,4 @@
-"""What truly happened, as the simulator has it, against what the exporter tells of it."""
+"""Compares what really happened, by the simulator's record, with what the exporter reports."""
 
 import sqlite3
 from collections import Counter
@@ -22,19 +22,19 @@ _ORDER = ["detected", "rescheduled", "approved", "started", "completed", "cancel
 
 @dataclass
 class Truth:
-    """What the simulator says about one event; IMPACT and REBOOTED are no states, so nothing is reported of them."""
+    """The simulator's record of one event; IMPACT and REBOOTED are not states, so no transition belongs to them."""
 
     moments: dict[What, float] = field(default_factory=dict)
 
     @property
     def shown(self) -> tuple[float, float]:
-        """From when to when it stood in the document."""
+        """From when to when it was in the document."""
         end = self.moments.get(What.COMPLETED, self.moments.get(What.CANCELLED, float("inf")))
         return self.moments[What.ANNOUNCED], end
 
     @property
     def started(self) -> tuple[float, float]:
-        """From when to when it stood there as Started; never, if it did not."""
+        """From when to when it was Started in the document; never, if it was not."""
         begin = self.moments.get(What.STARTED, float("inf"))
         return begin, self.moments.get(What.COMPLETED, begin)
 
@@ -98,7 +98,7 @@ def check_rows(rows: Sequence[Row]) -> None:
 
 
 def check_truth(rows: Sequence[Row], truths: Mapping[str, Truth], polls: Polls) -> None:
-    """What is told happened, and what can have been seen is told."""
+    """Check that every report happened, and that everything that can have been seen is reported."""
     assert {event_id for event_id, _ in rows} <= truths.keys()
     by_event: dict[str, set[str]] = {}
     for event_id, transition in rows:

@@ -137,7 +137,7 @@ def counted(exporter: Exporter, outcome: str) -> Callable[[], bool]:
 
 
 def test_nothing_is_delayed(tmp_path: Path) -> None:
-    """Beside one that hangs and one that refuses, polls go on, another Alertmanager is told, and the end is quick."""
+    """If one Alertmanager hangs and one refuses, polls continue, another one is notified, and shutdown is quick."""
     vm = VirtualMachine("vmss_0")
     event = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
     with (

@@ -1,4 +1,4 @@
-"""Users and passwords: who is let in, what it costs, and that nobody keeps anybody else waiting."""
+"""Users and passwords: access, cost, and that no client delays another."""
 
 import asyncio
 import base64
@@ -49,7 +49,7 @@ def asking(user: str, password: str, path: str = "/metrics", *headers: str) -> b
 
 @pytest.fixture(name="guarded")
 def _guarded(tmp_path: Path) -> Callable[[str], AbstractContextManager[Running]]:
-    """Serve as a web configuration file says, with /-/healthy open."""
+    """Serve with a web configuration file, and /-/healthy without a password."""
     path = tmp_path / "web.yml"
 
     def serve(text: str) -> AbstractContextManager[Running]:
@@ -134,7 +134,7 @@ def answered(client: socket.socket) -> int:
 
 
 class TestCredentials:
-    """What the Authorization header says."""
+    """Parsing of the Authorization header."""
 
     @pytest.mark.parametrize(
         ("text", "given"),
@@ -168,7 +168,7 @@ class TestCredentials:
         ],
     )
     def test_none(self, text: str) -> None:
-        """What is no user and password, or has a NUL in it, counts as nothing said."""
+        """A header that is not a user and password, or contains NUL, counts as absent."""
         assert credentials(text) is None
 
     def test_neighbours(self) -> None:
@@ -264,7 +264,7 @@ class TestUsers:
 
 
 class TestCost:
-    """What a check costs, and what is remembered."""
+    """The cost of a check, and stored results."""
 
     def test_unknown_user(self, gate: Gate) -> None:
         """An unknown user costs the same work as each known one, although their hashes differ in cost."""
@@ -315,7 +315,7 @@ class TestCost:
             assert running.get(Authorization=basic("scraper", stored))[0] == 401
 
     def test_wrong_ones_do_not_push_out(self, gate: Gate) -> None:
-        """However many wrong passwords come, the right one is still known; of the wrong ones the latest are."""
+        """After any number of wrong passwords, the right one is still stored, and the latest of the wrong ones."""
         with gated(gate) as running, running.connect() as client:
             client.sendall(asking("scraper", "secret"))
             assert answered(client) == 200
@@ -332,7 +332,7 @@ class TestCost:
             assert gate.work() == 1 << 10
 
     def test_failing_comparison(self, gate: Gate) -> None:
-        """A comparison that fails lets nobody in, is logged, and is not remembered."""
+        """A comparison that raises refuses access, is logged, and is not stored."""
         with gated(gate, scraper="$2b$10$trouble") as running:
             assert [running.get(Authorization=basic("scraper", "trouble"))[0] for _ in range(2)] == [500, 500]
             assert {record.levelname for record in running.records} == {"ERROR"}

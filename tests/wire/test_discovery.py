@@ -128,7 +128,7 @@ def test_a_right_answer_counts_whatever_came_before_it(wrong: Callable[[bytes], 
 
 @pytest.mark.parametrize("reply", [silent, lambda request: [offer(request, xid=bytes(4))]], ids=["silent", "wrong"])
 def test_no_answer_is_told_after_the_last_try(reply: Reply) -> None:
-    """When no try brings an answer to our own request, the message says so and names the way out."""
+    """If no try gets an answer to this request, the message reports it and says what to do."""
     with DhcpServer(reply) as server, pytest.raises(ExporterError) as caught:
         search(server, answer_seconds=0.05, pauses=(0.0, 0.01, 0.01))
     assert str(caught.value) == (
@@ -272,7 +272,7 @@ def test_the_end_of_a_long_lease_file_is_read(tmp_path: Path) -> None:
 
 
 def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A lease that has nothing to say leads to a request, and the log says where the address came from."""
+    """If a lease has no address, a request is sent, and the log has the source of the address."""
     lease_file(tmp_path / "a.leases", "127.0.0.1", 0)
     with (
         caplog.at_level(logging.INFO, "azure-scheduled-events-exporter"),
@@ -304,7 +304,7 @@ except ExporterError as error:
 
 
 def assert_missing_permission_is_told() -> None:
-    """Without root, discover says what is missing; where port 68 is open to everybody, that nobody answered."""
+    """Without root, discover reports what is missing; if port 68 needs no privilege, that no server answered."""
     with DhcpServer(silent) as server:
         told = _output(sys.executable, "-c", _UNPRIVILEGED, str(server.address[1]))
     limit = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
@@ -319,7 +319,7 @@ def assert_missing_permission_is_told() -> None:
 
 
 def test_a_missing_permission_is_told() -> None:
-    """An ordinary user who may not open port 68 is told how to be allowed, and the alternative."""
+    """If a user may not open port 68, the error says how to allow it, and the alternative."""
     assert_missing_permission_is_told()
 
 
@@ -366,7 +366,7 @@ def two_machines() -> Iterator[tuple[str, str] | None]:
 
 
 def test_the_real_broadcast_between_two_machines() -> None:
-    """On the real ports, beside a DHCP client, the broadcast is answered; where that is not allowed, it is told."""
+    """On the real ports, beside a DHCP client, the broadcast is answered; where that is not allowed, it is reported."""
     with two_machines() as machines:
         if machines is None:
             assert_missing_permission_is_told()
@@ -387,7 +387,7 @@ def test_the_real_broadcast_between_two_machines() -> None:
 
 
 def serve() -> None:
-    """Answer the first DHCPDISCOVERs of this namespace on the real ports, by broadcast, and tell of each."""
+    """Answer the first DHCPDISCOVERs of this namespace on the real ports, by broadcast, and report each."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as dhcp:
         dhcp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
         dhcp.bind(("0.0.0.0", 67))  # noqa: S104 - a namespace with nobody else in it

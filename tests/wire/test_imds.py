@@ -1,4 +1,4 @@
-"""The client of IMDS over real sockets: what it sends, what it makes of each answer, what no server can do to it."""
+"""The client of IMDS over real sockets: its requests, its handling of each answer, and hostile servers."""
 
 import gzip
 import itertools
@@ -191,7 +191,7 @@ class TestRequest:
 
     @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
     def test_redirect(self, status: int, serve: Serve) -> None:
-        """A redirect is an error: nobody follows it, and its 200 MiB are not read."""
+        """A redirect is an error: it is not followed, and its 200 MiB are not read."""
         sent = 0
 
         def talk(connection: socket.socket, _: bytes) -> None:
@@ -241,7 +241,7 @@ class TestRequest:
         assert len(peer.requests) == 10
 
     def test_close_after_each_answer(self, serve: Serve) -> None:
-        """A server that says Connection: close is asked again over a new connection."""
+        """After an answer with Connection: close, the next request uses a new connection."""
         peer = serve(always(answer(BODY, "200 OK", "Connection: close")))
         client = client_of(peer.url)
         assert [client.scheduled_events(LONG) for _ in range(3)] == [BODY] * 3
@@ -303,7 +303,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("row", ERRORS)
     def test_row(self, row: str, serve: Serve) -> None:
-        """An error answer becomes an outcome and one line that says what came and what to do."""
+        """An error answer becomes an outcome and one line with the answer and what to do."""
         status, body, outcome, words = ERRORS[row]
         peer = serve(always(answer(body, status)))
         error = failure(client_of(peer.url))
@@ -358,7 +358,7 @@ class TestErrors:
         assert client_of(simulator.url).instance(LONG)
 
     def test_wrong_api_version(self, simulator: Simulator) -> None:
-        """IMDS' own complaint about the api-version is handed on."""
+        """IMDS' own error about the api-version is part of the message."""
         error = failure(client_of(simulator.url, "latest"))
         assert error.outcome is Outcome.HTTP_ERROR
         assert "api-version is invalid" in str(error)
@@ -376,7 +376,7 @@ class TestErrors:
         ids=["object", "null", "deep", "control characters", "no text", "large"],
     )
     def test_odd_error_body(self, body: bytes, serve: Serve) -> None:
-        """Whatever an error's body holds, the message is one short line."""
+        """For any body of an error, the message is one short line."""
         peer = serve(always(answer(body, "500 Internal Server Error")))
         error = failure(client_of(peer.url))
         assert error.outcome is Outcome.HTTP_ERROR
@@ -384,7 +384,7 @@ class TestErrors:
         str(error).encode()
 
     def test_closed_port(self) -> None:
-        """A port where nobody listens is a connection error that names the endpoint."""
+        """A port without a listener is a connection error that names the endpoint."""
         url = f"http://127.0.0.1:{free_port()}"
         error = failure(client_of(url))
         assert error.outcome is Outcome.CONNECTION_ERROR
@@ -470,7 +470,7 @@ class TestDeadline:
         assert SHORT <= took < SHORT + SLACK
 
     def test_endless_interim_answers(self, serve: Serve) -> None:
-        """A server that says Continue for ever is left at the time limit."""
+        """A server that sends 100 Continue forever is left at the time limit."""
 
         def talk(connection: socket.socket, _: bytes) -> None:
             while True:
@@ -538,7 +538,7 @@ class TestDeadline:
         "begun", [b"HTTP/1.1 200 OK\r\nServer: x\r\n", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["head", "body"]
     )
     def test_stop_is_no_end_of_an_answer(self, begun: bytes, serve: Serve) -> None:
-        """Stopping in mid answer never ends it: a body cut to nothing would mean that all events are over."""
+        """A stop during an answer never returns a truncated body: an empty one would mean that all events are over."""
 
         def talk(connection: socket.socket, _: bytes) -> None:
             connection.sendall(begun)
@@ -575,19 +575,19 @@ class TestBodies:
     """What becomes of the body of an answer."""
 
     def test_unchanged(self, serve: Serve) -> None:
-        """A 304 is told apart from an empty body."""
+        """A 304 is distinguished from an empty body."""
         peer = serve(always(answer(b"", "304 Not Modified")))
         assert client_of(peer.url).scheduled_events(LONG) is None
 
     def test_unchanged_with_a_length(self, serve: Serve) -> None:
-        """A 304 has no body, whatever length it claims: the connection goes on."""
+        """A 304 has no body, with any Content-Length, and the connection is reused."""
         peer = serve(always(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 37\r\n\r\n"))
         client = client_of(peer.url)
         assert [client.scheduled_events(LONG) for _ in range(3)] == [None] * 3
         assert peer.connections == 1
 
     def test_unchanged_instance(self, serve: Serve) -> None:
-        """A 304 says nothing to somebody who knows nothing: it is an error for the VM's own metadata."""
+        """A 304 to a first request is an error for the VM's own metadata."""
         peer = serve(always(answer(b"", "304 Not Modified")))
         with pytest.raises(ImdsError, match="304"):
             client_of(peer.url).instance(LONG)
@@ -657,7 +657,7 @@ class TestBodies:
 
     @pytest.mark.parametrize("coding", ["gzip", "deflate", "gzip, gzip"])
     def test_compressed_bomb(self, coding: str, serve: Serve) -> None:
-        """A small body that unpacks to 64 MiB is refused and costs little memory, though nobody asked for gzip."""
+        """A small body that unpacks to 64 MiB is refused and costs little memory, although gzip was not requested."""
         bomb = gzip.compress(bytes(64 * MIB))
         if coding == "deflate":
             bomb = bomb[10:-8]

@@ -171,7 +171,7 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
 
 
 def test_flag_wins(service: Service, start_exporter: Start) -> None:
-    """--instance.name is believed and not what IMDS says; the other labels still come from IMDS."""
+    """--instance.name overrides the name from IMDS; the other labels still come from IMDS."""
     service.instance = TEAMCITY.read_bytes()
     service.resources = ["chosen", "examplevmname"]
     exporter = start_exporter(service.url, "--instance.name", "chosen", "--poll.interval", "250ms")

@@ -65,7 +65,7 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:
-    """A collector that accepts everything unless told otherwise."""
+    """A collector that accepts everything by default."""
     with Collector() as running:
         yield running
 
@@ -96,7 +96,7 @@ def add(journal: Journal, delivery: SpanDelivery, *spans: SpanFacts) -> None:
 
 
 class TestWire:
-    """What stands in a request."""
+    """The content of a request."""
 
     def test_ids_parents_times_and_attributes(self, collector: Collector) -> None:
         """A span arrives as it is in the journal: ids, parent, times to the nanosecond, attributes by their types."""
@@ -125,7 +125,7 @@ class TestWire:
         assert all(abs(ns / 1e9 - start) < 1e-6 for ns, start in zip(told, starts, strict=True))
 
     def test_the_vm_is_the_resource(self, collector: Collector) -> None:
-        """The resource says which VM tells, in the names of OpenTelemetry's conventions."""
+        """The resource names the VM, with the attributes of OpenTelemetry's conventions."""
         send(collector, ROOT)
         (span,) = collector.accepted
         resource = dict(span.resource)
@@ -199,7 +199,7 @@ class TestVariables:
     def test_endpoint(
         self, variables: dict[str, str], path: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The base address gets the path of traces, the address for traces is taken as it is and wins."""
+        """The base address gets the path of traces, the address for traces is used unchanged and takes precedence."""
         self.sent(collector, monkeypatch, variables)
         assert [request.path for request in collector.received] == [path]
 
@@ -219,7 +219,7 @@ class TestVariables:
 
     @pytest.mark.parametrize("name", ["gzip", "deflate", "none", "brotli"])
     def test_compression(self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Requests are compressed as asked; a way that nobody knows is none."""
+        """Requests are compressed as configured; an unknown compression means none."""
         variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "URL", "OTEL_EXPORTER_OTLP_COMPRESSION": name}
         self.sent(collector, monkeypatch, variables)
         (request,) = collector.received
@@ -237,7 +237,7 @@ class TestVariables:
         assert "no answer" in verdict.reason
 
     def test_resource(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """What an operator says about the resource wins over what the VM says."""
+        """Resource attributes of an operator take precedence over those of the VM."""
         self.sent(
             collector,
             monkeypatch,
@@ -254,7 +254,7 @@ class TestVariables:
         assert resource["host.id"] == IDENTITY.vm_id
 
     def test_a_sampler_that_wants_nothing(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With sampling off no request is made, nothing waits, and nothing is said to be exported."""
+        """With sampling off, no request is sent, no span is queued, and none is counted as exported."""
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT, CHILD)
@@ -298,7 +298,7 @@ class TestAnswers:
         "reply", [ACCEPT, Reply(body=b'{"partialSuccess":{}}'), Reply(body=b"ok")], ids=["protobuf", "JSON", "text"]
     )
     def test_200(self, reply: Reply, collector: Collector) -> None:
-        """A plain 200 is a yes, whatever its body is written in."""
+        """A plain 200 means success, with any body."""
         collector.answer(reply)
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT, CHILD)
@@ -307,7 +307,7 @@ class TestAnswers:
         assert delivery.failed == 0
 
     def test_partial_success(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
-        """What a collector rejects within a 200 counts as failed, and its reason is told."""
+        """Spans that a collector rejects within a 200 count as failed, and its reason is logged."""
         collector.answer(Reply(rejected=1))
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT, CHILD)
@@ -318,7 +318,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("status", [302, 307, 308, 400, 401, 404, 413, 500])
     def test_a_refusal(self, status: int, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
-        """Every other answer is final: counted as failed, set aside, told once, and no redirect is followed."""
+        """Any other answer is final: spans count as failed, are removed, logged once, and no redirect is followed."""
         with Collector() as elsewhere:
             collector.answer(Reply(status, {"Location": elsewhere.url + "/v1/traces"}))
             with delivering(OtlpSender(collector.url)) as (journal, delivery):

@@ -89,7 +89,7 @@ class TestListenAddress:
         ],
     )
     def test_refuses(self, text: str) -> None:
-        """What is no address is refused with examples of what is."""
+        """An invalid address is refused with examples of valid ones."""
         with pytest.raises(ValueError, match=r"is no listen address: .* :10169 .* \[::1\]:10169"):
             parse_listen_address(text)
 
@@ -141,7 +141,7 @@ class TestListening:
 
 
 class TestAnswers:
-    """What is answered to what."""
+    """The responses to requests."""
 
     def test_page(self, server: Running) -> None:
         """A known path answers its page with length, type and nosniff."""
@@ -172,7 +172,7 @@ class TestAnswers:
         assert seen[0]["accept"] == "a/b, c/d"
 
     def test_head(self, server: Running) -> None:
-        """HEAD answers the header of GET without its body, and the connection goes on."""
+        """HEAD answers the header of GET without its body, and the connection stays open."""
         with server.connect() as client:
             for _ in range(2):
                 client.sendall(request(method="HEAD"))
@@ -215,7 +215,7 @@ class TestAnswers:
         assert status(server.talk(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")) == 505
 
     def test_unknown_path(self, server: Running) -> None:
-        """An unknown path is 404 whatever the method, with a line of text."""
+        """An unknown path is 404 for any method, with a line of text."""
         for method in ("GET", "HEAD", "POST", "BREW"):
             code, body, _ = server.get("/metrics/", method)
             assert code == 404
@@ -223,7 +223,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "BREW"])
     def test_other_method(self, server: Running, method: str) -> None:
-        """A known path knows GET and HEAD only, and says so."""
+        """A known path allows only GET and HEAD, with a header Allow."""
         code, body, headers = server.get(method=method)
         assert (code, headers["Allow"]) == (405, "GET, HEAD")
         assert body == b"only GET and HEAD are served here\n"
@@ -265,7 +265,7 @@ class TestAnswers:
         ],
     )
     def test_malformed(self, server: Running, nonsense: bytes) -> None:
-        """What is no HTTP is answered 400 with a line of text, and the connection ends."""
+        """Input that is not HTTP is answered 400 with a line of text, and the connection is closed."""
         answer = server.talk(nonsense)
         assert status(answer) == 400
         assert header(answer, "Connection") == "close"
@@ -310,7 +310,7 @@ class TestAnswers:
         assert server.get(cookie="x" * 15_000)[0] == 200
 
     def test_raising_handler(self) -> None:
-        """A handler that raises gives 500; the log tells it once with its traceback, and the end of it."""
+        """A handler that raises gives 500; it is logged once with its traceback, and once when it works again."""
         problems: list[Exception] = [ZeroDivisionError("secret"), ZeroDivisionError("secret")]
 
         def failing(_: Request) -> Response:
@@ -395,7 +395,7 @@ class TestConnections:
         assert answer.endswith(b"\r\n\r\n" + BIG)
 
     def test_upgrade(self, server: Running) -> None:
-        """An offer to change the protocol is passed over, and the connection goes on."""
+        """An offer to change the protocol is passed over, and the connection stays open."""
         upgrade = request("/metrics", "GET", "1.1", "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c")
         assert in_turn(server, upgrade, request()) == [PAGE, PAGE]
 
@@ -422,13 +422,13 @@ class TestConnections:
             assert status(read_all(client)) == 405
 
     def test_expect_without_body(self, server: Running) -> None:
-        """A GET that expects 100-continue without a body is answered, and the connection goes on."""
+        """A GET that expects 100-continue without a body is answered, and the connection stays open."""
         hopeful = request("/metrics", "GET", "1.1", "Expect: 100-continue")
         assert in_turn(server, hopeful, hopeful) == [PAGE, PAGE]
 
     @pytest.mark.parametrize("empty", [b"\r\n", b"\r\n\r\n", b"\r"])
     def test_empty_lines(self, server: Running, empty: bytes) -> None:
-        """Empty lines before a request are ignored, however they arrive (RFC 9112, 2.2)."""
+        """Empty lines before a request are ignored (RFC 9112, 2.2)."""
         with server.connect() as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.sendall(empty)
@@ -509,7 +509,7 @@ class TestLimits:
             assert running.get()[0] == 200
 
     def test_cap_spares_answers(self) -> None:
-        """At the cap an answer on its way is not cut off as long as somebody merely waits."""
+        """At the limit, a response in progress is not closed while there are idle connections."""
         with serving(limits=Limits(connections=2)) as running, running.connect(receive_buffer=4096) as reader:
             reader.sendall(request("/huge"))
             assert reader.recv(1, socket.MSG_PEEK)  # its answer has begun
@@ -582,7 +582,7 @@ class TestLimits:
             assert sum(len(one.body) for one in running.server._connections) <= 8_000_000
 
     def test_stop_closes_at_once(self) -> None:
-        """Stop waits for nobody: idle, trickling and never-reading clients are closed at once."""
+        """Stop does not wait: idle, slow and never-reading clients are closed immediately."""
         with serving() as running:
             clients = [running.connect(receive_buffer=4096) for _ in range(3)]
             clients[0].sendall(b"GET /metr")

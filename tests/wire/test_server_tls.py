@@ -71,7 +71,7 @@ def trusting(authority: Authority, pair: Pair | None = None) -> ssl.SSLContext:
 
 @contextmanager
 def encrypted(file: Path, limits: Limits = LIMITS, pause: float = 0.03) -> Iterator[Running]:
-    """Serve as the file says, looking at it every ``pause`` seconds."""
+    """Serve with the file, checking it every ``pause`` seconds."""
     with serving(limits=limits, access=lambda log: WebAccess(file, {"/-/healthy"}, pause=pause, log=log)) as running:
         yield running
 
@@ -97,7 +97,7 @@ def ask(running: Running, context: ssl.SSLContext | None, **headers: str) -> int
 
 
 def let_in(running: Running, context: ssl.SSLContext | None, **headers: str) -> bool:
-    """Whether the page is given; however it is refused, that is no."""
+    """Whether the page is served; False for any refusal."""
     try:
         return ask(running, context, **headers) == 200
     except (OSError, http.client.HTTPException):
@@ -130,7 +130,7 @@ class TestTls:
                 assert read_answer(client) == page
 
     def test_protocol(self, file: Path, authority: Authority) -> None:
-        """A client that offers HTTP/2 and HTTP/1.1, as Prometheus does, is told HTTP/1.1 and TLS 1.3."""
+        """A client that offers HTTP/2 and HTTP/1.1, as Prometheus does, gets HTTP/1.1 and TLS 1.3."""
         file.write_text(PLAIN + "http_server_config: {http2: true}\n")
         context = trusting(authority)
         context.set_alpn_protocols(["h2", "http/1.1"])
@@ -145,7 +145,7 @@ class TestTls:
             assert status(read_all(client)) == 405
 
     def test_no_handshake(self, file: Path, authority: Authority) -> None:
-        """Clients that never begin the handshake keep nobody waiting, and are closed in time."""
+        """Clients that never begin the handshake delay no other client, and are closed in time."""
         with encrypted(file, Limits(request_seconds=0.5)) as running:
             silent = [running.connect() for _ in range(20)]
             with wrapped(running, trusting(authority)) as client:
@@ -156,7 +156,7 @@ class TestTls:
                 waiting.close()
 
     def test_cap_counts_handshakes(self, file: Path, authority: Authority) -> None:
-        """Connections in mid handshake count, and make room like all that wait."""
+        """Connections during the handshake count, and are closed like other idle ones if necessary."""
         with encrypted(file, Limits(connections=4)) as running:
             silent = [running.connect() for _ in range(10)]
             assert ask(running, trusting(authority)) == 200
@@ -169,7 +169,7 @@ class TestTls:
         "nonsense", [request(), b"\x16\x03\x01\x02\x00\x01", b"\x00" * 1000, b"\x16\x03\x01\xff\xff" + b"\x01" * 70_000]
     )
     def test_no_tls(self, file: Path, authority: Authority, nonsense: bytes) -> None:
-        """What is no TLS, plain HTTP among it, is dropped without a word in the log above debug."""
+        """Input that is not TLS, such as plain HTTP, is dropped without a log line above debug."""
         with encrypted(file, Limits(request_seconds=0.3)) as running:
             with running.connect() as client:
                 client.sendall(nonsense)
@@ -242,7 +242,7 @@ class TestVersions:
 
     @pytest.mark.parametrize("own", ["true", "false"])
     def test_preference(self, file: Path, authority: Authority, own: str) -> None:
-        """Of the chosen suites the server's first one is taken, or the client's if the file says so."""
+        """Of the chosen suites the server's first one is taken, or the client's if the file sets that."""
         suites = [f"TLS_ECDHE_ECDSA_WITH_{cipher}" for cipher in ("AES_256_GCM_SHA384", "CHACHA20_POLY1305_SHA256")]
         more = f", max_version: TLS12, cipher_suites: [{', '.join(suites)}], prefer_server_cipher_suites: {own}}}"
         file.write_text(PLAIN.replace("}", more))
@@ -254,7 +254,7 @@ class TestVersions:
         assert cipher[0] == f"ECDHE-ECDSA-{'AES256-GCM-SHA384' if own == 'true' else 'CHACHA20-POLY1305'}"
 
     def test_inline(self, file: Path, authority: Authority) -> None:
-        """Certificate, key and CA may stand in the file itself."""
+        """Certificate, key and CA may be inline in the file."""
         parts = {"cert": "server.pem", "key": "server.key", "client_ca": "ca.pem"}
         lines = [
             f"  {key}: |\n    " + (file.parent / name).read_text().replace("\n", "\n    ")
@@ -293,7 +293,7 @@ class TestClientCertificates:
             assert not let_in(running, trusting(authority, stranger))
 
     def test_one_certificate_as_ca(self, file: Path, authority: Authority) -> None:
-        """A client's own certificate may stand as CA, as in Go: it is let in, and nobody else of its CA."""
+        """A client's own certificate may be the CA, as in Go: only it has access, and no other client of its CA."""
         file.write_text(REQUIRED.replace("ca.pem", "client.pem"))
         mine, other = (Pair(file.parent / f"{name}.pem", file.parent / f"{name}.key") for name in ("client", "another"))
         with encrypted(file) as running:
@@ -381,7 +381,7 @@ class TestChange:
             assert said(running, logging.ERROR) == []
 
     def test_half_renewed(self, file: Path, authority: Authority) -> None:
-        """A certificate without its key changes nothing and is told once; with its key it is used, which is told."""
+        """A certificate without its key changes nothing and is logged once; with its key it is used, and logged."""
         context = trusting(authority)
         with encrypted(file) as running:
             replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
@@ -421,7 +421,7 @@ class TestChange:
             assert len(said(running, logging.ERROR)) == 1
 
     def test_on_and_off(self, file: Path, authority: Authority) -> None:
-        """TLS and users are turned on and off without a restart; when less is asked for, a warning says so."""
+        """TLS and users are turned on and off without a restart; disabling protection logs a warning."""
         context = trusting(authority)
         users = f"basic_auth_users: {{scraper: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
         nothing = "http_server_config: {http2: true}\n"
@@ -510,7 +510,7 @@ def install(file: Path, name: str) -> None:
 
 
 class TestEndOfCertificate:
-    """A certificate that nobody has renewed in time."""
+    """A certificate that was not renewed in time."""
 
     @pytest.mark.parametrize(
         ("name", "warnings"), [("server", []), ("later", []), ("soon", [SOON]), ("expired", [EXPIRED])]
@@ -537,7 +537,7 @@ class TestEndOfCertificate:
             assert said(running, logging.WARNING) == [SOON]
 
     def test_inline(self, file: Path) -> None:
-        """One that stands in the file itself is warned of under the file's name."""
+        """A warning about an inline certificate names the file."""
         pem = {key: (file.parent / f"soon.{end}").read_text() for key, end in (("cert", "pem"), ("key", "key"))}
         file.write_text(json.dumps({"tls_server_config": pem}))
         with encrypted(file) as running:

@@ -119,7 +119,7 @@ def test_vms_have_their_own_addresses(simulator: Simulator) -> None:
 
 
 def test_scenario_runs_and_is_recorded() -> None:
-    """A scenario plays by itself in compressed real time, is told as it happens, and recorded with its moments."""
+    """A scenario plays by itself in compressed real time, is reported as it happens, and recorded with its times."""
     told: list[Happening] = []
     with Simulator("live-migration", speed=5000, seed=7, on_happening=told.append) as running:
         began = running.now()
@@ -208,7 +208,7 @@ def test_reset_connection(simulator: Simulator) -> None:
 
 
 def test_half_a_body(simulator: Simulator) -> None:
-    """Half a body: fewer bytes come than Content-Length says."""
+    """Half a body: fewer bytes come than Content-Length announces."""
     simulator.inject("half-body")
     with pytest.raises(http.client.IncompleteRead) as cut:
         ask(simulator.url)
@@ -318,20 +318,20 @@ def test_control_over_http(simulator: Simulator) -> None:
     ],
 )
 def test_control_refuses_nonsense(simulator: Simulator, path: str, body: object, complaint: str) -> None:
-    """A control request that makes no sense says what is wrong and changes nothing."""
+    """An invalid control request gets an error and changes nothing."""
     with pytest.raises(AssertionError, match=complaint):
         raise AssertionError(control(simulator.url, path, body)["error"])
     assert ask(simulator.url) == (200, BODY)
 
 
 def test_address_in_use_is_told(simulator: Simulator) -> None:
-    """A second simulator on the same port says so, and what to do."""
+    """A second simulator on the same port reports this, and what to do."""
     port = urlsplit(simulator.url).port or 0
     with pytest.raises(ExporterError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose"):
         Simulator(QUIET, address=("127.0.0.1", port)).start()
 
 
 def test_address_before_start_is_told() -> None:
-    """Asking a simulator that does not run for its address says how to run it."""
+    """The address of a simulator that does not run is an error that says how to run it."""
     with pytest.raises(ExporterError, match="the simulator is not running"):
         _ = Simulator(QUIET).url

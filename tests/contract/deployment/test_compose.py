@@ -76,7 +76,7 @@ def test_images() -> None:
 
 
 def test_published_ports() -> None:
-    """Nobody else on the network can reach anything, and no two services want one port."""
+    """No service is reachable from the network, and no two services use one port."""
     written = [port for service in (*WRITTEN.values(), *ADDED.values()) for port in service.get("ports", ())]
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in written)
     published = [port for service in OVER_VICTORIA.values() for port in service.ports.values()]
@@ -84,7 +84,7 @@ def test_published_ports() -> None:
 
 
 def test_health_is_known() -> None:
-    """Whoever is waited for can be asked; only Tempo's image has nothing to ask with."""
+    """Every service that others wait for has a health check; only Tempo's image has no program for it."""
     of_image = {"web-0", "web-1", "web-2", "web-3", "web-4"}
     assert {name for name, service in SERVICES.items() if service.health is None} - of_image == {"assets", "tempo"}
     assert "HEALTHCHECK" in (ROOT / "Dockerfile").read_text()
@@ -122,7 +122,7 @@ def _mentioned(services: Mapping[str, Service]) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize("services", [SERVICES, OVER_VICTORIA], ids=["Prometheus", "VictoriaMetrics"])
 def test_names_are_services(services: Mapping[str, Service]) -> None:
-    """Every address that stands somewhere is a service and listens there."""
+    """Every address in the configuration is a service that listens there."""
     listening = {(name, port) for name, service in services.items() for port in service.ports}
     published = {("127.0.0.1", port) for service in services.values() for port in service.ports.values()}
     tempo = load("tempo.yaml")
@@ -145,7 +145,7 @@ def test_victoria_replaces_prometheus() -> None:
 
 
 def test_every_vm_is_watched() -> None:
-    """Each VM of the story has its exporter, is scraped and stands in the list of addresses."""
+    """Each VM of the story has its exporter, is scraped and is in the list of addresses."""
     vms = [vm.name for vm in STORY.vms]
     assert vms == EXPORTERS
     for vm in vms:
@@ -172,7 +172,7 @@ def test_exporters_settings(name: str) -> None:
 
 
 def test_story_and_thresholds() -> None:
-    """No event of the story is said to come at short notice, and somebody is paged in the first minute."""
+    """No event of the story has short notice, and the first page is sent in the first minute."""
     promised = {name for name, facts in EVENT_FACTS.items() if facts.documented_notice is not None}
     planned = [event for event in STORY.events if event.starts != "at once" and event.event_type in promised]
     for event in planned:
@@ -183,7 +183,7 @@ def test_story_and_thresholds() -> None:
 
 
 def test_intervals() -> None:
-    """Prometheus scrapes and evaluates as often as the rules are told."""
+    """Prometheus scrapes and evaluates at the intervals that the rules assume."""
     config = load("prometheus.yml")
     assert config["global"]["scrape_interval"] == VALUES.duration("scrape.interval")
     assert config["global"]["evaluation_interval"] == VALUES.duration("evaluation.interval")
@@ -210,7 +210,7 @@ def test_promtool_accepts_prometheus(translated: Path) -> None:
 
 
 def test_amtool_accepts_alertmanager(translated: Path) -> None:
-    """Alertmanager takes what it finds in the volume, and tells the pages' webhook and nobody else."""
+    """Alertmanager uses the configuration in the volume, and notifies only the webhook of the pages."""
     config = translated / "volumes" / "assets" / "alerts" / "alertmanager" / "alertmanager.yml"
     tool(debian("amtool"), "check-config", str(config))
     told = [receiver for receiver in yaml.safe_load(config.read_text())["receivers"] if receiver["name"] != "show"]

@@ -1,4 +1,4 @@
-"""The values of the Helm chart: what may be set, what is refused, and what one is told."""
+"""The values of the Helm chart: valid and refused values, and the notes."""
 
 import json
 import re
@@ -87,7 +87,7 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
 
 
 def test_two_policies_are_refused() -> None:
-    """A policy given twice is refused: nobody would know which one holds."""
+    """A policy given twice is refused, because it would be unclear which one applies."""
     twice = ("--set", r"config.approval\.policy=documented", "--set", "approvalPolicy.rules[0].action=hold")
     done = helm("template", "events", str(CHART), *twice)
     assert done.returncode != 0
@@ -95,7 +95,7 @@ def test_two_policies_are_refused() -> None:
 
 
 def notes(folder: Path, *flags: str) -> str:
-    """Return what Helm tells who installs the chart: its NOTES as a manifest of a copy of the chart in ``folder``."""
+    """Return the notes that Helm prints, as a manifest of a copy of the chart in ``folder``."""
     chart = folder / CHART.name
     if not chart.exists():
         shutil.copytree(CHART, chart)
@@ -108,7 +108,7 @@ def notes(folder: Path, *flags: str) -> str:
 
 
 def test_notes_say_what_is_missing(tmp_path: Path) -> None:
-    """Who installs it is told how to look, and what nobody has switched on yet."""
+    """The notes say how to check the installation, and what is not enabled yet."""
     bare = notes(tmp_path)
     for said in ("rollout status daemonset/events-", "Nothing scrapes it yet", "No alert rules", "Whoever reaches"):
         assert said in bare

@@ -37,7 +37,7 @@ class Checkout:
         self.commit()
 
     def git(self, *arguments: str) -> str:
-        """Run git here, as nobody in particular."""
+        """Run git here, with a test author."""
         who = ("-c", "user.name=nobody", "-c", "user.email=nobody@example.org", "-c", "core.hooksPath=/dev/null")
         done = subprocess.run(
             ["git", *who, *arguments], cwd=self.folder, env=environment(), check=True, capture_output=True, text=True
@@ -93,7 +93,7 @@ def version_in_package(checkout: Checkout) -> None:
 
 
 def version_in_changelog(checkout: Checkout) -> None:
-    """The changelog tells of another version."""
+    """The changelog has another version."""
     checkout.replace("CHANGELOG.md", f"## {VERSION}", "## 7.8.8")
 
 
@@ -139,7 +139,7 @@ class TestDisagreement:
         ids=lambda value: value.__name__ if callable(value) else "",
     )
     def test_files(self, checkout: Checkout, spoil: object, words: tuple[str, ...]) -> None:
-        """A file that names another version, or a changelog that tells nothing, stops the release."""
+        """A file that names another version, or a changelog without entries, stops the release."""
         assert callable(spoil)
         spoil(checkout)
         checkout.commit()
@@ -158,7 +158,7 @@ class TestDisagreement:
 
     @pytest.mark.parametrize("version", ["", "v7.8.9", "7.8", "7.8.9;id", "7.8.9\n7.8.9"])
     def test_no_version(self, checkout: Checkout, version: str) -> None:
-        """What is no version is refused, with an example of one."""
+        """An invalid version is refused, with an example of a valid one."""
         done = checkout.release(version)
         assert done.returncode == 1
         assert "VERSION=1.2.3" in done.stderr
@@ -209,8 +209,8 @@ class TestAgreement:
             assert f"{name}/scripts/release" in sdist.getnames()
         assert checkout.git("status", "--porcelain") == "", "what is built is ignored by git"
 
-    def test_tag_when_told(self, checkout: Checkout) -> None:
-        """The tag is made when TAG=1 says so, names this commit, and agrees from then on."""
+    def test_tag_if_requested(self, checkout: Checkout) -> None:
+        """With TAG=1 the tag is made; it names this commit and agrees from then on."""
         done = checkout.release(TAG="1")
         assert done.returncode == 0, done.stderr
         assert checkout.git("rev-parse", f"v{VERSION}^{{commit}}") == checkout.git("rev-parse", "HEAD")

@@ -74,7 +74,7 @@ class TestWorkflow:
     """What holds for each workflow."""
 
     def test_actions_are_pinned(self, path: Path) -> None:
-        """Nobody who moves a tag of an action gets into a run: each is a commit, with its version beside it."""
+        """A moved tag of an action does not affect a run: each action is pinned by commit, with its version."""
         pinned = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
         for line in path.read_text().splitlines():
             if found := re.search(r"uses: (.*)", line):

@@ -36,7 +36,7 @@ def load(name: str) -> Any:  # noqa: ANN401 - whatever the file holds
 
 
 def tool(*arguments: str) -> str:
-    """Run a tool that must be content; return what it said."""
+    """Run a tool that must succeed; return its output."""
     program, *rest = arguments
     done = subprocess.run([debian(program), *rest], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -44,7 +44,7 @@ def tool(*arguments: str) -> str:
 
 
 def test_files_are_generated() -> None:
-    """Nobody edits a generated file by hand, and none is forgotten."""
+    """Generated files equal the generator's output, and none is missing."""
     done = subprocess.run(
         [sys.executable, "-m", "alerts", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -140,7 +140,7 @@ def test_operator_gets_the_same_rules() -> None:
 
 
 def test_grafana_rules() -> None:
-    """Grafana gets every alert in the form of its file provisioning, with no dollar that it would take for its own."""
+    """Grafana gets every alert in the form of its file provisioning, with no dollar sign that it would expand."""
     found = load("grafana/alert-rules.yaml")
     assert found["apiVersion"] == 1
     rules = {rule["title"]: rule for group in found["groups"] for rule in group["rules"]}
@@ -201,7 +201,7 @@ def subject(tmp_path: Path, status: str, **labels: str) -> str:
     ],
 )
 def test_title_fits_a_phone(tmp_path: Path, status: str, labels: dict[str, str], expected: str) -> None:
-    """A notification's title says what happens to whom, on one line of a phone."""
+    """A notification's title has the event and its VMs, on one line of a phone."""
     assert subject(tmp_path, status, **labels) == expected
     assert len(expected) <= PHONE
 
@@ -239,7 +239,7 @@ def test_every_alert_has_a_runbook() -> None:
 
 @pytest.mark.parametrize("alert", EVERY, ids=lambda alert: alert.name)
 def test_runbook(alert: Alert) -> None:
-    """A runbook says what it means, what it does, how to look and what to do, and is finished."""
+    """A runbook has all its sections: meaning, impact, diagnosis and mitigation."""
     text = (RUNBOOKS / f"{alert.name}.md").read_text()
     head, *sections = re.split(r"^## ", text, flags=re.MULTILINE)
     assert head.strip() == f"# {alert.name}"

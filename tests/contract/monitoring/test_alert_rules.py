@@ -40,7 +40,7 @@ def test_fires(story: Story, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("story", QUIET, ids=lambda story: story.name)
 def test_stays_quiet(story: Story, tmp_path: Path) -> None:
-    """Nobody hears of an alert in a story that only looks like the one it is made for."""
+    """An alert does not fire in a story that only resembles its own."""
     done = promtool(tmp_path, story)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -1,4 +1,4 @@
-"""A whole healthy chain for ``doctor`` to look at, and stand-ins for what has no program here."""
+"""A complete healthy chain for ``doctor``, and substitutes for servers that are not installed here."""
 
 import contextlib
 import io
@@ -108,7 +108,7 @@ def imds(name: str = VM, host_name: str = "", resources: tuple[str, ...] = (), *
 
 @dataclass(frozen=True)
 class Report:
-    """What ``doctor --json`` said."""
+    """The output of ``doctor --json``."""
 
     status: int
     output: str
@@ -120,7 +120,7 @@ class Report:
 
     @property
     def complaints(self) -> list[dict[str, str]]:
-        """What is not ok."""
+        """The findings that are not ok."""
         return [each for each in self.findings if each["mark"] != "ok"]
 
 
@@ -182,7 +182,7 @@ class Chain:
 
     @property
     def here(self) -> dict[str, str | None]:
-        """The flags for what is on this machine."""
+        """The flags for the checks of this machine."""
         return {
             "imds.endpoint": self.simulator.vm_url(VM),
             "web.listen-address": f"127.0.0.1:{self.exporter.port}",

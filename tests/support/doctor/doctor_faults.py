@@ -1,4 +1,4 @@
-"""The faults that ``doctor`` has to find: one row each, with the check that finds it and what its hint says.
+"""The faults that ``doctor`` has to find: one row each, with the check that finds it and the text of its hint.
 
 Each plants one thing that is wrong in a chain that is otherwise well.
 """

@@ -1,4 +1,4 @@
-"""A VM that boots when a test says so: its exporter is a process that sees the boot id and the wall clock of that VM.
+"""A VM that boots on command: its exporter is a process that sees the boot id and the wall clock of that VM.
 
 Needs root, for a mount namespace of the process's own.
 """

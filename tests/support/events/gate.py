@@ -1,4 +1,4 @@
-"""A stretch of wire in front of a simulator, on which approvals are refused, lost or held as a test says."""
+"""A proxy in front of a simulator that refuses, loses or delays approvals on the command of a test."""
 
 import json
 import sys
@@ -40,7 +40,7 @@ class Arrival:
 
 
 class Gate:
-    """Listens on a free port of 127.0.0.1 and hands on to ``target``; a context manager.
+    """Listens on a free port of 127.0.0.1 and forwards to ``target``; a context manager.
 
     The rules are for one approval each; the last one stays.
     """
@@ -109,11 +109,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Hand on."""
+        """Forward a request."""
         self._handle(b"")
 
     def do_POST(self) -> None:
-        """Treat as the gate says."""
+        """Apply the gate's rule."""
         self._handle(self.rfile.read(int(self.headers["Content-Length"])))
 
     def _handle(self, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Bodies of IMDS: what each captured one says, and any other to order."""
+"""Bodies of IMDS: the content of each captured one, and a builder for others."""
 
 import json
 from dataclasses import replace

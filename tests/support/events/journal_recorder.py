@@ -1,4 +1,4 @@
-"""What a poller does with a journal, what its file then says, and the damage that only its content shows."""
+"""Writes to a journal as a poller does, reads its file, and damages its content."""
 
 import contextlib
 import logging
@@ -47,7 +47,7 @@ class Recorder:
         return self
 
     def sees(self, *event_ids: str) -> None:
-        """Observe a document with these events, all Scheduled, and journal what is new."""
+        """Observe a document with these events, all Scheduled, and write the changes to the journal."""
         events = tuple(
             ScheduledEvent(event_id, "Freeze", EventStatus.SCHEDULED, "Platform", (VM,), self.now.wall + 900)
             if event_id not in self.known.current

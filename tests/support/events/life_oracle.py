@@ -36,7 +36,7 @@ class ReportedLife:
 
 
 class LifeOracle:
-    """Takes polls, and says what must have been reported of each event after them."""
+    """Computes from polls which transitions of each event must have been reported."""
 
     def __init__(self) -> None:
         self.lives: dict[str, ReportedLife] = {}

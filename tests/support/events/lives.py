@@ -52,7 +52,7 @@ class Watch:
         return [str(change.transition) for change in changes]
 
     def state(self, event_id: str = "A") -> State:
-        """Return where a current event stands."""
+        """Return the state of a current event."""
         return self.known.current[event_id].state
 
     def scope(self, event_id: str = "A") -> Scope:

@@ -21,7 +21,7 @@ LOG = logging.getLogger("tests.machine")
 
 @dataclass
 class MachineClock:
-    """The clocks of a machine that boots when it is told to."""
+    """The clocks of a machine that boots on command."""
 
     wall: float = START
     booted: float = START - 100_000
@@ -36,7 +36,7 @@ class MachineClock:
         return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
 
     def reading(self) -> ClockSample:
-        """Return what each clock says at this moment."""
+        """Return the current values of all clocks."""
         since_boot = self.wall - self.booted
         return ClockSample(self.wall, since_boot, since_boot, f"boot-{self.boot}")
 
@@ -90,7 +90,7 @@ class Machine:
             self.stack.callback(self.exporter.journal.close)
 
     def outcome(self) -> Outcome:
-        """Poll once more at this moment, and return what came of it."""
+        """Poll once at this time, and return the outcome."""
         assert self.exporter
         return self.exporter.poller.poll()
 

@@ -1,6 +1,6 @@
-"""Stories of exporters and events as promtool's unit tests of rules: what is scraped, and what must fire when.
+"""Stories of exporters and events as promtool's unit tests of rules: samples, and when which alert must fire.
 
-A story is told in seconds since its beginning, which is also what ``time()`` says in it.
+Times are seconds since the beginning of the story, which is also the value of ``time()``.
 """
 
 import json
@@ -334,7 +334,7 @@ def _of_groups(rules: Path, names: tuple[str, ...]) -> str:
 def promtool(
     folder: Path, story: Told, rules: Path = RULES, names: tuple[str, ...] = ALERTING
 ) -> subprocess.CompletedProcess[str]:
-    """Run the story as ``promtool test rules`` with the groups ``names``; return what it said."""
+    """Run the story as ``promtool test rules`` with the groups ``names``; return its output."""
     file, needed = folder / "stories.json", folder / "rules.json"  # JSON is YAML
     needed.write_text(_of_groups(rules, names))
     suite = {

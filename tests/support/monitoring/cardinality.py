@@ -161,7 +161,7 @@ def _at(event: ScheduledEvent, steps: dict[int, str], at: int) -> ScheduledEvent
 
 
 def tables(figures: Figures) -> str:
-    """Return what stands in the page."""
+    """Return the text in the page."""
     rows = [
         ("an exporter to which nothing has happened", figures.idle),
         ("for each current event, while Scheduled", f"+ {figures.scheduled}"),

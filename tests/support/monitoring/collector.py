@@ -1,4 +1,4 @@
-"""An OTLP/HTTP receiver that decodes with OpenTelemetry's own protobuf package, and answers as it is told to."""
+"""An OTLP/HTTP receiver that decodes with OpenTelemetry's own protobuf package, with configurable answers."""
 
 import gzip
 import threading

@@ -1,4 +1,4 @@
-"""The stories in which an alert fires, with every word that it then says."""
+"""The stories in which an alert fires, with the complete text of its annotations."""
 
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION, EventType
 from support.monitoring.alert_scenarios import (
@@ -27,7 +27,7 @@ def row(event_type: str, severity: str, **more: str) -> dict[str, str]:
 
 
 def at(moment: str, left: str = "") -> str:
-    """Return what a description says about a NotBefore at ``moment`` (time of day), ``left`` from now."""
+    """Return the sentence of a description about a NotBefore at ``moment`` (time of day), ``left`` from now."""
     return f"It starts at 1970-01-01 {moment} UTC{f' (in {left})' * bool(left)}, or earlier if approved."
 
 

@@ -25,7 +25,7 @@ class Group:
         return f"{self.scale_set}_{index}"
 
     def scenario(self, *, calm: bool = False) -> str:
-        """Return it as the text of a scenario file; a ``calm`` one has nothing to tell for a day."""
+        """Return it as the text of a scenario file; a ``calm`` one has no events for a day."""
         events = [{"type": "Freeze", "announced_at": "1d"}] if calm else list(self.events)
         vms = [
             {

@@ -22,7 +22,7 @@ JOB = "azure-scheduled-events-exporter"
 
 @dataclass(frozen=True)
 class Notification:
-    """One POST to a webhook: to which path, when (monotonic seconds), and what it said."""
+    """One POST to a webhook: to which path, when (monotonic seconds), and its body."""
 
     path: str
     at: float
@@ -40,7 +40,7 @@ class Notification:
 
 
 class Receiver:
-    """A webhook that keeps what it is told; every path is one receiver."""
+    """A webhook that stores notifications; every path is one receiver."""
 
     def __init__(self) -> None:
         self.notifications: list[Notification] = []
@@ -77,7 +77,7 @@ class Receiver:
         return [each for each in list(self.notifications) if "alerts" in each.body]
 
     def notified(self, path: str, scale_set: str = "") -> list[tuple[str, str, str]]:
-        """Return what the receiver at ``path`` was told, in order: name, severity, firing or resolved."""
+        """Return the notifications of the receiver at ``path``, in order: name, severity, firing or resolved."""
         return [alert for each in list(self.notifications) if each.path == path for alert in each.alerts(scale_set)]
 
 

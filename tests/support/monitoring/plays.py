@@ -1,4 +1,4 @@
-"""Cases that are played from the simulator to the pager, whatever evaluates the rules."""
+"""Cases that are played from the simulator to the pager, with any engine for the rules."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -31,12 +31,12 @@ ENDED = {What.COMPLETED, What.CANCELLED}
 
 
 def ticket(name: str) -> list[tuple[str, str, str]]:
-    """Return what a ticket's receiver is told of one event from beginning to end."""
+    """Return the notifications of a ticket's receiver about one event from beginning to end."""
     return [(f"AzureScheduledEvent{name}", "warning", status) for status in ("firing", "resolved")]
 
 
 def page(name: str) -> list[tuple[str, str, str]]:
-    """Return what a pager is told of one event from beginning to end."""
+    """Return the notifications of a pager about one event from beginning to end."""
     return [(f"AzureScheduledEvent{name}", "critical", status) for status in ("firing", "resolved")]
 
 

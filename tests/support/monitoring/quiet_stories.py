@@ -1,4 +1,4 @@
-"""The stories that only look like those in which an alert fires: nobody must hear of it."""
+"""The stories that resemble those in which an alert fires, but in which it must not fire."""
 
 from support.monitoring.alert_scenarios import (
     ALL,

@@ -114,7 +114,7 @@ def flap(collector: Collector, ending: threading.Event, chance: random.Random) -
 
 
 def soak(minutes: float, folder: Path, say: Callable[[str], None]) -> Watch:
-    """Run it; return what was seen."""
+    """Run it; return the measurements."""
     chance, ending = random.Random(20261121), threading.Event()
     journal = folder / "journal.db"
     with (
@@ -164,7 +164,7 @@ def growth(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float
 
 
 def verdict(watch: Watch) -> list[str]:
-    """Return what is wrong, one sentence each; none if everything is flat."""
+    """Return one sentence for each value that grows; none if all are flat."""
     samples = watch.samples
     unanswered = [f"{watch.unanswered} scrapes had no answer"] if watch.unanswered else []
     if samples[-1].at < TELLING_SECONDS:

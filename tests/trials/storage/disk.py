@@ -1,4 +1,4 @@
-"""The journal's disk fails in mid event: full, read-only, damaged, somebody else's, locked."""
+"""The journal's disk fails during an event: full, read-only, damaged, another program's, locked."""
 
 import fcntl
 import os
@@ -85,7 +85,7 @@ class ReadOnly:
 
 
 class Corrupt:
-    """Other bytes stand in the journal's files than were written."""
+    """The journal's files contain other bytes than were written."""
 
     def __init__(self, _: Image, journal: Path) -> None:
         self._journal = journal
@@ -125,7 +125,7 @@ class Foreign:
 
 
 class Locked:
-    """Somebody has opened the journal and holds its lock, as a backup does."""
+    """Another process has opened the journal and holds its lock, as a backup does."""
 
     def __init__(self, _: Image, journal: Path) -> None:
         self._journal = journal
@@ -259,7 +259,7 @@ def suffers(kind: str, order: Order, chance: random.Random, number: int) -> tupl
 
 
 def _told_of_trouble(exporter: Exporter, line: str, *, over: bool = False) -> None:
-    """Polling goes on, the metrics tell of the trouble, and the log once."""
+    """Polling continues, the metrics show the failure, and it is logged once."""
     polls_on(exporter, 4)
     scrape = exporter.scrape()
     assert scrape.value("up") == 1

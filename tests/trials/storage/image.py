@@ -90,7 +90,7 @@ class Image:
 
 
 class Power:
-    """A disk whose power can be cut at any moment, while its owner goes on.
+    """A disk whose power can be cut at any moment, while its user continues.
 
     It is a file on a file system of its own. Freezing that one holds up every write to the disk between two blocks, so
     a copy made meanwhile is what the disk held at that moment: what was on its way is missing, as after a power cut.

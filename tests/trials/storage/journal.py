@@ -205,7 +205,7 @@ def locked_file(journal: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(stage: Stage) -> Iterator[None]:
-    """Let somebody else hold the lock of the database."""
+    """Hold the lock of the database from another connection."""
     with locked_file(stage.file):
         yield
 

@@ -1,4 +1,4 @@
-"""Power cuts: what the exporter has told must be on the disk, as the disk was at that moment."""
+"""Power failures: every transition that the exporter has reported must be on the disk at that moment."""
 
 import re
 from contextlib import closing
@@ -55,11 +55,11 @@ class Cutter:
 
     @property
     def said(self) -> set[Row]:
-        """What the exporter has said until now in its log."""
+        """The exporter's log so far."""
         return {(event_id, transition) for transition, event_id in _LINE.findall(self.exporter.log)}
 
     def cuts(self) -> None:
-        """Cut the power at a random moment, half the time right after something was told, and look at what is left."""
+        """Cut the power at a random moment, half the time directly after a report, and check what is left."""
         passes(self.order.chance.uniform(0, 0.8))
         if self.order.chance.random() < 0.5:
             before = len(self.said)
@@ -94,7 +94,7 @@ class Cutter:
         self.count.unsaid += len(set(rows) - said)
 
     def _keeps_spans(self, journal: Path, said: set[Row], delivered: set[str]) -> None:
-        """The span of what was told waits on the disk, unless the collector had it."""
+        """The spans of reported transitions are on the disk, unless the collector has them."""
         with closing(read_only(journal)) as store:
             waiting = {queued.span.span_id for queued in store.queued_spans(-1)}
         due = {span_id(event_id, _VM, "detected") for event_id, transition in said if transition == "detected"}

@@ -1,4 +1,4 @@
-"""Random fleets as promtool reads them: their series, and what the oracle says must fire when."""
+"""Random fleets as promtool reads them: their series, and the alerts that must fire by the oracle."""
 
 import json
 from collections.abc import Callable, Iterator

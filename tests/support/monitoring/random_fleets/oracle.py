@@ -30,7 +30,7 @@ class Page(Enum):
 
 @dataclass
 class Knowledge:
-    """What the exporters together tell of one event, scrape by scrape."""
+    """What all exporters together show of one event, scrape by scrape."""
 
     fleet: Fleet
     life: Life
@@ -74,7 +74,7 @@ class Knowledge:
             self._away |= bool(own)
 
     def _end(self, now: int, witnesses: tuple[Watcher, ...]) -> None:
-        """Somebody who knew the event answers without it; so does a new pod of a VM that the event is about."""
+        """Whether an exporter that showed the event answers without it, or a new pod of a VM of the event does."""
         without = [each for each in witnesses if each.answers(now) and each.sees(now)]
         since = now - (self._seen if self._seen is not None else 0)
         if any((each.number, each.pod(now)) in self._knew for each in without):
