@@ -16,7 +16,7 @@ import yaml
 from azure_scheduled_events_exporter import __version__
 from support.monitoring.alert_scenarios import Story, promtool
 from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
-from support.monitoring.firing_stories import FIRING
+from support.monitoring.stories.firing import FIRING
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
 

@@ -8,7 +8,6 @@ import yaml
 
 from alerts import Settings
 from alerts.rules import groups
-from support.monitoring.adversary_stories import ADVERSARY
 from support.monitoring.alert_scenarios import (
     ALL,
     EVERY,
@@ -25,10 +24,11 @@ from support.monitoring.alert_scenarios import (
     one,
     promtool,
 )
-from support.monitoring.firing_stories import FIRING
-from support.monitoring.maintenance_stories import MAINTAINED
-from support.monitoring.quiet_stories import QUIET
-from support.monitoring.twin_stories import TWINS
+from support.monitoring.stories.adversary import ADVERSARY
+from support.monitoring.stories.firing import FIRING
+from support.monitoring.stories.maintenance import MAINTAINED
+from support.monitoring.stories.quiet import QUIET
+from support.monitoring.stories.twins import TWINS
 
 
 @pytest.mark.parametrize("story", FIRING, ids=lambda story: story.name)

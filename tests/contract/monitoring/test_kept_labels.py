@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from alerts import render, resolve
-from support.monitoring.adversary_stories import SCALE_SET_HIT, vms
 from support.monitoring.alert_scenarios import (
     PREEMPT,
     REBOOT,
@@ -18,7 +17,8 @@ from support.monitoring.alert_scenarios import (
     one,
     promtool,
 )
-from support.monitoring.firing_stories import LOST_REBOOT, at, row
+from support.monitoring.stories.adversary import SCALE_SET_HIT, vms
+from support.monitoring.stories.firing import LOST_REBOOT, at, row
 
 KEPT = {"labels.keep": "team,node", "spot.severity": "warning"}
 SEARCH, SHOP = {"team": "search", "node": "n0"}, {"team": "shop", "node": "n1"}

@@ -10,7 +10,7 @@ import yaml
 from alerts import Settings, load, render, resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from support.monitoring.alert_scenarios import MAINTENANCE, Seen, Story, one, promtool
-from support.monitoring.maintenance_stories import MAINTAINED, working
+from support.monitoring.stories.maintenance import MAINTAINED, working
 from support.paths import ROOT
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)

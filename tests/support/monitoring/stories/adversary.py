@@ -19,7 +19,7 @@ from support.monitoring.alert_scenarios import (
     counting,
     one,
 )
-from support.monitoring.firing_stories import WHO, row, watcher
+from support.monitoring.stories.firing import WHO, row, watcher
 
 DAY = 86_400
 SCALE_SET_HIT, ZONE_HIT = "AzureScheduledEventScaleSetHit", "AzureScheduledEventZoneHit"

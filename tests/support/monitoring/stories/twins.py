@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from support.monitoring.adversary_stories import DAY, OVERDUE, SCALE_SET_HIT, SHORT_NOTICE, ZONE_HIT, only, vms
 from support.monitoring.alert_scenarios import (
     DOWN,
     REBOOT,
@@ -14,7 +13,8 @@ from support.monitoring.alert_scenarios import (
     Story,
     one,
 )
-from support.monitoring.firing_stories import REBOOT_FIRES
+from support.monitoring.stories.adversary import DAY, OVERDUE, SCALE_SET_HIT, SHORT_NOTICE, ZONE_HIT, only, vms
+from support.monitoring.stories.firing import REBOOT_FIRES
 
 DEGRADED = "AzureScheduledEventDegradedHost"
 _EVICTED = Seen("Preempt", not_before=60, gone=300)
