@@ -25,6 +25,8 @@ OLD = {
     r"[Ss]tranger": "client certificate rejected",
     r"[Ww]ish|[Rr]hythm": "request, interval",
     r"keep_telling|_worded": "keep_notifying, rendered",
+    r"[Ww]hoever|knows better": "a client, a user; takes precedence",
+    r"handed in|as (it|they) stands?": "argument; unchanged",
 }
 CLEAN = ("alerts", "dashboards", "deploy", "docs", "exporter")
 KINDS = {".py", ".md", ".yaml", ".yml", ".sh", ".html", ".tpl"}

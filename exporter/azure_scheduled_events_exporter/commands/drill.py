@@ -268,14 +268,14 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
         raise ExporterError(
             f"{alert.name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.url}"
         )
-    told = _until(lambda: _more(before.delivered, team.sent().delivered), end)
+    notified = _until(lambda: _more(before.delivered, team.sent().delivered), end)
     failed = _more(before.failed, team.sent().failed)
-    if told:
-        _say(f"{time.monotonic() - begun:.2f} s: Alertmanager notified: {', '.join(told)}")
+    if notified:
+        _say(f"{time.monotonic() - begun:.2f} s: Alertmanager notified: {', '.join(notified)}")
         failed = _until(lambda: _more(before.failed, team.sent().failed), min(end, time.monotonic() + 1))
     if failed:
         raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
-    if not told:
+    if not notified:
         hint = (
             "severity info notifies nobody"
             if alert.severity == "info"

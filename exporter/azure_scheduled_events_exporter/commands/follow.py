@@ -1,7 +1,7 @@
-"""The command ``events --follow``: every transition as one JSON line, as soon as it is journalled.
+"""The command ``events --follow``: prints every transition as one JSON line, as soon as it is in the journal.
 
-Beside a running exporter it reads that one's journal. Without one it polls IMDS itself, in memory, starting from what
-the journal knows, and returns to the journal as soon as an exporter runs: a follower must never keep the exporter from
+If an exporter is running, the command reads its journal. Otherwise it polls IMDS itself, in memory, starting from the
+state in the journal, and returns to the journal as soon as an exporter runs. It must never keep an exporter from
 starting.
 """
 
@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.service import daemon
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0
-"""Between two looks at whether an exporter runs, and whether the journal is still the file that is open."""
+"""Interval of the checks whether an exporter runs, and whether the open file is still the journal."""
 _REMEMBERED = 1000
 _UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, OSError)
 
@@ -36,9 +36,9 @@ class Line:
     """One transition.
 
     Attributes:
-        record: what is printed.
+        record: the JSON that is printed.
         seq: its number in the journal; None if no journal has it.
-        epoch: which journal that is.
+        epoch: the id of that journal.
     """
 
     record: Record
@@ -52,7 +52,7 @@ class Line:
 
 @dataclass(slots=True)
 class Position:
-    """How far a journal has been read.
+    """The position up to which a journal has been read.
 
     Attributes:
         seq: the last number.
@@ -75,8 +75,8 @@ _Look = tuple[Sequence[Line], _Current]
 def run(config: Config, *, since: str | None, mine: bool) -> int:
     """Print until the process is to end; return the exit status.
 
-    Lines carry ``seq`` and ``cursor``, to resume behind with ``--since``; those of a follower that polls by itself
-    carry none, since no journal has them.
+    Lines have ``seq`` and ``cursor``, to continue after them with ``--since``. If the command polls itself, both are
+    null, because no journal has these lines.
 
     Raises:
         ExporterError: the journal cannot be read.
@@ -105,7 +105,7 @@ def _position(since: str) -> Position:
 
 
 def _of_this_vm(lines: Sequence[Line], current: _Current) -> tuple[Sequence[Line], Sequence[Line]]:
-    """Return those ``lines`` that are of this VM's events, and those that wait until that is known.
+    """Return the ``lines`` of this VM's events, and the lines that wait until the VM's name is known.
 
     A poll may come before this VM's name. What was journalled until then keeps the scope ``unknown``, and no transition
     reports the name: only the current events are brought up to date, and what is journalled later.
@@ -133,7 +133,7 @@ def _of_this_vm(lines: Sequence[Line], current: _Current) -> tuple[Sequence[Line
 
 @dataclass(slots=True)
 class _Printed:
-    """What was printed of one event."""
+    """The printed state of one event."""
 
     transitions: set[object] = field(default_factory=set)
     not_before: object = None
@@ -141,10 +141,10 @@ class _Printed:
 
 
 class Printed:
-    """What this follower has printed, to know what an exporter's journal reports again.
+    """The printed events, to recognize transitions that an exporter's journal repeats.
 
-    A follower that polls by itself prints a transition first, and the exporter that starts later journals the same
-    one: it is news only if it changes what was printed of the event.
+    If this command polls itself, it prints a transition before an exporter that starts later journals the same one.
+    That one is printed only if it changes the printed state of the event.
     """
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Printed:
 
 
 def _looks(config: Config, path: Path | None, since: Position | None) -> Iterator[_Look]:
-    """Yield the transitions behind ``since``, or from now on, again and again; from the journal if there is one."""
+    """Yield the transitions after ``since``, or from now on, repeatedly; from the journal if an exporter runs."""
     newest, known = _newest(path)
     position = since or newest
     first = since is not None
@@ -194,7 +194,7 @@ def _looks(config: Config, path: Path | None, since: Position | None) -> Iterato
 
 
 def _newest(path: Path | None) -> tuple[Position, Restored | None]:
-    """Where the journal ends now, and what it knows; nothing if no exporter has run yet."""
+    """Return the end of the journal and its current events; both are empty if no exporter has run yet."""
     if path is None:
         return Position(), None
     try:
@@ -210,9 +210,9 @@ def _newest(path: Path | None) -> tuple[Position, Restored | None]:
 
 
 def _journalled(path: Path, position: Position) -> Generator[_Look, None, Restored | None]:
-    """Yield what the journal holds behind ``position``, and what a running exporter adds until it ends.
+    """Yield the transitions in the journal after ``position``, and new ones until the exporter ends.
 
-    Returns what the journal knew when it was last read: its file may be gone by then.
+    Returns the journal's events when it was last read, because its file may be gone afterwards.
     """
     known: Restored | None = None
     while True:
@@ -234,7 +234,7 @@ def _journalled(path: Path, position: Position) -> Generator[_Look, None, Restor
 
 
 def _read(store: Store, path: Path, position: Position, opened: object) -> Iterator[_Look]:
-    """Yield what ``store`` holds, until no exporter writes it or its file is no longer the journal."""
+    """Yield the transitions in ``store``, until no exporter writes it or its file is no longer the journal."""
     checked = 0.0
     written = True
     position.older = None
@@ -252,7 +252,7 @@ def _read(store: Store, path: Path, position: Position, opened: object) -> Itera
 
 
 def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
-    """Return the next rows behind ``position``, and move it."""
+    """Return the next rows after ``position``, and advance it."""
     last = store.last_number()
     if last == 0:
         return []  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
@@ -272,7 +272,7 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
 
 
 def _polled(config: Config, path: Path | None, known: Restored | None) -> Generator[_Look, None, Restored]:
-    """Yield what this process sees by itself beyond what is ``known``, until an exporter runs; return what it knows."""
+    """Poll and yield transitions that are new after ``known``, until an exporter runs; return the known events."""
     log = logs.set_up("warning", config.log_format)
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF, otlp_endpoint=None)
     journal = Journal(None, config.journal_retention, log, known)
@@ -295,5 +295,5 @@ def _polled(config: Config, path: Path | None, known: Restored | None) -> Genera
 
 
 def _known_by(store: Store) -> Restored:
-    """What ``store`` knows of the events."""
+    """Return the events in ``store``."""
     return Restored(Lifecycles(store.current(), {life.event_id: life for life in store.ended_lives()}))

@@ -110,12 +110,12 @@ def notes(folder: Path, *flags: str) -> str:
 def test_notes_say_what_is_missing(tmp_path: Path) -> None:
     """The notes say how to check the installation, and what is not enabled yet."""
     bare = notes(tmp_path)
-    for said in ("rollout status daemonset/events-", "Nothing scrapes it yet", "No alert rules", "Whoever reaches"):
+    for said in ("rollout status daemonset/events-", "Nothing scrapes it yet", "No alert rules", "Anyone who reaches"):
         assert said in bare
     whole = notes(
         tmp_path,
         *("--set", "podMonitor.enabled=true,prometheusRule.enabled=true,web.secretName=web,journal.type=memory"),
     )
-    for unsaid in ("Nothing scrapes it yet", "No alert rules", "Whoever reaches"):
+    for unsaid in ("Nothing scrapes it yet", "No alert rules", "Anyone who reaches"):
         assert unsaid not in whole
     assert "a restart during an event loses its history" in whole

@@ -70,11 +70,11 @@ def _served(api: Api, port: int) -> Finding:
         answer = api.get("/-/healthy")
     except NoAnswerError as error:
         who = listener(port)
-        told = f"{who} listens there" if who else "nothing answers there"
+        listening = f"{who} listens there" if who else "nothing answers there"
         hint = f"End {who}, or choose another --web.listen-address." if who else _how_to_start()
         if "TLS" in str(error) or "SSL" in str(error) or "certificate" in str(error):
             hint = "Compare --web.config.file with the running exporter's, or name it with --exporter and its CA."
-        return wrong("served", f"No exporter answers at {api.shown}: {error}; {told}.", hint, _DOWN)
+        return wrong("served", f"No exporter answers at {api.shown}: {error}; {listening}.", hint, _DOWN)
     if answer.body.strip() != b"alive":
         who = listener(port) or "another program"
         return wrong(
