@@ -97,7 +97,7 @@ def test_health_is_known() -> None:
 def test_mounted_files() -> None:
     """Every file that is mounted is there, and cannot be changed from inside."""
     mounted = [mount.file for service in SERVICES.values() for mount in service.mounts if mount.file]
-    assert len(mounted) == 7
+    assert len(mounted) == 8
     assert [path for path in mounted if not path.is_file()] == []
     shared = [volume for service in WRITTEN.values() for volume in service.get("volumes", ()) if ":" in volume]
     assert [volume for volume in shared if not volume.endswith(":ro")] == ["assets:/assets"]
@@ -159,10 +159,11 @@ def test_every_vm_is_watched() -> None:
 
 @pytest.mark.parametrize("name", EXPORTERS)
 def test_exporters_settings(name: str) -> None:
-    """The exporter knows every variable that it is given."""
+    """The exporter knows every variable that it is given, and can read the files that they name."""
+    here = {mount.target: str(mount.file) for mount in SERVICES[name].mounts if mount.file}
     done = subprocess.run(
         [COMMAND, "check-config"],
-        env=environment(**SERVICES[name].environment),
+        env=environment(**{variable: here.get(text, text) for variable, text in SERVICES[name].environment.items()}),
         capture_output=True,
         text=True,
         check=False,

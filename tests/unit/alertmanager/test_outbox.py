@@ -1,0 +1,88 @@
+"""What an Alertmanager is sent, and when: alerts that hold, ends, and what is known after a restart."""
+
+from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
+from azure_scheduled_events_exporter.alertmanager.outbox import RESOLVED_SECONDS, Ended, Holding, Outbox
+
+REBOOT = EventAlert({"alertname": "Reboot", "event_id": "1"}, {}, starts_at=1000.0, hold=900.0)
+STARTED = EventAlert(REBOOT.labels, {"description": "It has started."}, starts_at=1000.0, hold=3600.0)
+WALL = 10_000.0
+
+
+def sent(outbox: Outbox, now: float, settling: float = 0.0) -> list[float]:
+    """Send what is due at ``now``; return when each alert is to end, in seconds from then."""
+    due = outbox.due(now, settling)
+    ends = [entry.ends_at(WALL + now) - (WALL + now) for entry in due]
+    outbox.sent(due, now, accepted=True)
+    return ends
+
+
+def holding(outbox: Outbox, now: float, *alerts: EventAlert, confirmed: bool = True) -> None:
+    """Let ``alerts`` hold from ``now`` on."""
+    outbox.refresh([Holding(alert, confirmed) for alert in alerts], [], now, WALL + now)
+
+
+def test_life_of_an_alert() -> None:
+    """An alert is sent at once, again every 15 s, at once when it is to be held for longer, and at its end."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    assert sent(outbox, 0.0) == [900.0]
+    assert sent(outbox, 11.0) == []
+    assert sent(outbox, 15.0) == [900.0]
+    holding(outbox, 16.0, STARTED)
+    assert sent(outbox, 16.0) == [3600.0]
+    holding(outbox, 17.0)
+    assert sent(outbox, 17.0) == [-3.0], "in the past, also by a clock that differs a little"
+
+
+def test_end_is_repeated_and_forgotten() -> None:
+    """An end is repeated for a quarter of an hour, and then nothing is left."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    sent(outbox, 0.0)
+    holding(outbox, 10.0)
+    assert len(sent(outbox, 10.0)) == 1
+    assert len(sent(outbox, RESOLVED_SECONDS)) == 1
+    assert sent(outbox, RESOLVED_SECONDS + 20.0) == []
+    assert len(outbox) == 0
+
+
+def test_end_waits_for_prometheus() -> None:
+    """An end is sent only when a Prometheus has had the time to see it; meanwhile the alert is not sent either."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    sent(outbox, 0.0)
+    holding(outbox, 20.0)
+    assert sent(outbox, 49.0, settling=30.0) == []
+    assert sent(outbox, 50.0, settling=30.0) == [-33.0]
+
+
+def test_event_returns() -> None:
+    """An event that comes back after its end holds again, at once."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    sent(outbox, 0.0)
+    holding(outbox, 5.0)
+    sent(outbox, 5.0)
+    holding(outbox, 6.0, REBOOT)
+    assert sent(outbox, 6.0) == [900.0]
+
+
+def test_ends_before_a_restart() -> None:
+    """After a restart, events that ended lately are sent as over, and those that Alertmanager has forgotten are not."""
+    outbox = Outbox()
+    old = EventAlert({"alertname": "Reboot", "event_id": "0"}, {}, starts_at=0.0, hold=900.0)
+    outbox.refresh([], [Ended(REBOOT, 100.0), Ended(old, 901.0)], 0.0, WALL)
+    assert sent(outbox, 0.0) == [-103.0]
+    outbox.refresh([], [Ended(old, 1.0)], 1.0, WALL + 1)
+    assert len(outbox) == 1
+
+
+def test_journal_of_another_vm() -> None:
+    """An event that no document has shown is neither ended nor prolonged unasked: it may be another VM's."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT, confirmed=False)
+    (entry,) = outbox.due(0.0, 0.0)
+    assert entry.was_accepted
+    assert not entry.confirmed
+    holding(outbox, 1.0)
+    assert len(outbox) == 0
