@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .event_alert import EventAlert, Identity
 
 RESEND_SECONDS = 15.0
-"""Time between two posts of a firing alert."""
+"""Time between two posts of a firing alert; less if Alertmanager keeps it for less than three times as long."""
 
 RESOLVED_SECONDS = 900.0
 """For how long a resolved alert is sent again, as Prometheus does it."""
@@ -126,7 +126,8 @@ class Outbox:
     def sent(self, entries: Iterable[Entry], now: float, *, accepted: bool) -> None:
         """Take note that ``entries`` were sent."""
         for entry in entries:
-            entry.due_at = now + RESEND_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+            pause = min(RESEND_SECONDS, entry.alert.hold / 3)
+            entry.due_at = now + pause * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
             if accepted:
                 entry.is_reported = True
                 entry.was_accepted = entry.was_accepted or entry.ended_at is None

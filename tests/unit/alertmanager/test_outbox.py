@@ -34,6 +34,14 @@ def test_life_of_an_alert() -> None:
     assert sent(outbox, 17.0) == [-3.0], "in the past, also by a clock that differs a little"
 
 
+def test_short_memory() -> None:
+    """An alert that is held for a few seconds only is sent so often that it never lapses."""
+    outbox = Outbox()
+    holding(outbox, 0.0, EventAlert(REBOOT.labels, {}, starts_at=1000.0, hold=6.0))
+    sent(outbox, 0.0)
+    assert sent(outbox, 2.0) == [6.0]
+
+
 def test_end_is_repeated_and_forgotten() -> None:
     """An end is repeated for a quarter of an hour, and then nothing is left."""
     outbox = Outbox()
