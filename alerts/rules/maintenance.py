@@ -36,7 +36,9 @@ _MOST_RESOURCES = 10  # the exporter names no more
 def maintenance_group(settings: Settings) -> Group:
     """Return the group."""
     rules = (
-        Recording(EVENT_PLACE, _places(), "1 for each current event, with the names of its VMs and where they are"),
+        Recording(
+            EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
+        ),
         Recording(VM_MAINTENANCE, _begin(settings), "since when an event has been due on a VM, or has started there"),
         _maintenance(settings),
         _vm_not_back(settings),
@@ -44,12 +46,15 @@ def maintenance_group(settings: Settings) -> Group:
     return Group("azure-scheduled-events-maintenance", settings.duration("evaluation.interval"), rules)
 
 
-def _places() -> str:
+def _places(settings: Settings) -> str:
+    """One exporter that reports the event is enough to know its VMs and their resource group."""
     return expression(f"""
-        group by (event_id, event_type, resources, subscription_id, resource_group) (
-          max by (event_id, event_type, resources, job, instance) ({INFO})
+        group by (event_id, event_type, phase, resources, subscription_id, resource_group) (
+          topk by (event_id) (1, {INFO} and on (job, instance) {INSTANCE})
           * on (job, instance) group_left (subscription_id, resource_group)
-          topk by (job, instance) (1, {INSTANCE} and on (job, instance) {INFO})
+          topk by (job, instance) (1, {INSTANCE})
+          * on (event_id) group_left (phase)
+          {_impacts(settings)}
         )
     """)
 
@@ -96,21 +101,25 @@ def _own(settings: Settings) -> str:
     """)
 
 
-def _of_others(settings: Settings) -> str:
-    """Return the impacts on the VMs that events name, by the last target that each of them had."""
+def _recorded(settings: Settings) -> str:
+    """Return the impacts on the VMs that report them or that events name, by the last target that each of them had."""
     names = "\nor\n".join(
         f'label_replace({EVENT_PLACE}, "vm_name", "$1", "resources", "(?:[^,]+,){{{number}}}([^,]+)(?:,.*)?")'
         for number in range(_MOST_RESOURCES)
     )
-    place = "subscription_id, resource_group, vm_name"
-    labels = _labels(settings, *place.split(", "))
+    place, target = "subscription_id, resource_group, vm_name", f'{VM_TARGET}{{vm_name!=""}}'
+    row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     return expression(f"""
-        (
-          group by (event_id, event_type, {place}) ({names})
+        group by ({row}) (
+          group by (event_id, event_type, job, instance) ({_OWN})
           * on (event_id) group_left (phase)
-          {_impacts(settings)}
-          * on ({place}) group_left (job, instance, {labels})
-          topk by ({place}) (1, last_over_time({VM_TARGET}{{vm_name!=""}}[{settings.duration("memory")}]))
+          group by (event_id, phase) ({EVENT_PLACE})
+          * on (job, instance) group_left ({_labels(settings)})
+          topk by (job, instance) (1, {VM_TARGET})
+          or
+          group by (event_id, event_type, phase, {place}) ({names})
+          * on ({place}) group_left (job, instance, {_labels(settings, *place.split(", "))})
+          topk by ({place}) (1, last_over_time({target}[{settings.duration("memory")}]))
         )
     """)
 
@@ -119,7 +128,7 @@ def _begin(settings: Settings) -> str:
     """A row goes on while its impact does, and while its VM does not answer; it keeps the time that it began with."""
     memory, after = settings.duration("memory"), _after(settings)
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
-    impacts = f"group by ({row}) ({_own(settings)} or {_of_others(settings)})"
+    impacts = _recorded(settings)
     return expression(f"""
         max by ({row}) (
           last_over_time({VM_MAINTENANCE}[{memory}]) and {_IMPACT} {impacts}
