@@ -70,7 +70,7 @@ def _impacts(settings: Settings) -> str:
     started = f'{INFO}{{event_status="Started"}}'
     return expression(f"""
         (
-          label_replace(group by (event_id) ({started} unless on (event_id) {OVER}), "phase", "started", "", "")
+          label_replace(group by (event_id) ({started}), "phase", "started", "", "")
           or
           label_replace(
             group by (event_id) (
@@ -80,8 +80,7 @@ def _impacts(settings: Settings) -> str:
                 min by (event_id) {seeing(NOT_BEFORE)} or on (event_id) min by (event_id) ({NOT_BEFORE})
               ) <= time() + {settings.number("maintenance.before")}
             )
-            unless on (event_id) {started}
-            unless on (event_id) {OVER},
+            unless on (event_id) {started},
             "phase", "due", "", ""
           )
         )
@@ -97,6 +96,7 @@ def _own(settings: Settings) -> str:
           topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
           * on (event_id) group_left (phase)
           {_impacts(settings)}
+          unless on (event_id) {OVER}
         )
     """)
 
@@ -110,7 +110,7 @@ def _recorded(settings: Settings) -> str:
     place, target = "subscription_id, resource_group, vm_name", f'{VM_TARGET}{{vm_name!=""}}'
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     return expression(f"""
-        group by ({row}) (
+        (group by ({row}) (
           group by (event_id, event_type, job, instance) ({_OWN})
           * on (event_id) group_left (phase)
           group by (event_id, phase) ({EVENT_PLACE})
@@ -120,7 +120,7 @@ def _recorded(settings: Settings) -> str:
           group by (event_id, event_type, phase, {place}) ({names})
           * on ({place}) group_left (job, instance, {_labels(settings, *place.split(", "))})
           topk by ({place}) (1, last_over_time({target}[{settings.duration("memory")}]))
-        )
+        ) unless on (event_id) {OVER})
     """)
 
 
