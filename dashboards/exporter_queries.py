@@ -14,6 +14,7 @@ from alerts.rules.board_recordings import (
     POLL_DURATION,
     POLL_PACE,
     POLLS,
+    PUSHED_ALERTS,
     SPANS,
     SPANS_QUEUED,
     THROTTLED_POLLS,
@@ -67,6 +68,7 @@ POLL_TIMES = f"max by (quantile) ({of(POLL_DURATION, JOB)})"
 ANSWER_AGES = f"max by (quantile) ({of(ANSWER_AGE, JOB)})"
 JOURNALS = _worst(JOURNAL_OFF)
 SPANS_OVER_TIME = f"sum({of(SPANS_QUEUED, JOB)})"
+PUSHED_BY_OUTCOME = f"sum by (outcome) ({of(PUSHED_ALERTS, JOB)})"
 SPANS_BY_OUTCOME = f"sum by (outcome) ({of(SPANS, JOB)})"
 REQUESTS = f"sum by (outcome) ({of(APPROVAL_REQUESTS, JOB)})"
 CPU_OVER_TIME = f"max by (quantile) ({of(CPU, JOB)})"

@@ -33,6 +33,7 @@ CPU = "azure_scheduled_events:process_cpu_seconds:quantile"
 JOURNAL_OFF = "azure_scheduled_events:exporter_journal_off"
 SPANS_QUEUED = "azure_scheduled_events:spans_queued:sum"
 SPANS = "azure_scheduled_events:spans:rate"
+PUSHED_ALERTS = "azure_scheduled_events:alertmanager_alerts:rate"
 APPROVAL_REQUESTS = "azure_scheduled_events:approval_requests:increase5m"
 
 SILENT_SECONDS = 120
@@ -247,6 +248,11 @@ def _delivery(window: str) -> tuple[Recording, ...]:
         Recording(JOURNAL_OFF, f"{METRIC}journal_up == 0", "exporters whose journal is not on disk"),
         Recording(SPANS_QUEUED, f"sum by (job) ({METRIC}spans_queued)", "trace spans that wait for the collector"),
         Recording(SPANS, f"sum by (job, outcome) (rate({METRIC}spans_total[{window}]))", "trace spans by outcome"),
+        Recording(
+            PUSHED_ALERTS,
+            f"sum by (job, outcome) (rate({METRIC}alertmanager_alerts_total[{window}]))",
+            "alerts that exporters push, by outcome",
+        ),
         Recording(
             APPROVAL_REQUESTS,
             f"sum by (job, outcome) (increase({METRIC}approval_requests_total[5m]))",
