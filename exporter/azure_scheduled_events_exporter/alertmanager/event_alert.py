@@ -16,8 +16,8 @@ from .texts import render
 
 PREFIX = "AzureScheduledEvent"
 _BY_SOURCE = frozenset({EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT})
-_WITHOUT_NOTICE = frozenset({EventType.REDEPLOY, EventType.REBOOT})
-_DELETING = frozenset({EventType.PREEMPT, EventType.TERMINATE})
+_DELETING = frozenset(each for each in EventType if each.facts.deletes)
+_WITHOUT_NOTICE = frozenset(each for each in EventType if each.facts.reboots) - _DELETING
 _SPOT = frozenset({"Spot", "Low"})
 _DESCRIBED = frozenset(each.name for each in fields(Instance))
 """Labels that a rule may keep and whose values the exporter has."""
