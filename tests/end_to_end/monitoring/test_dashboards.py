@@ -34,6 +34,7 @@ WITHOUT_DATA = {
         "Failed writes of the journal A": "every write succeeded",
         "Spans queued by exporter A": "nothing is traced",
         "Journals that are not on disk A": "every journal is on disk",
+        "Pushed alerts by outcome A": "no exporter pushes",
     },
 }
 """Queries that may find nothing, as ``panel ref``, each with the reason: they show problems only."""

@@ -380,7 +380,7 @@ FAULTS = (
     Fault("a rule is missing", "rules-version", "assets export", prometheus(rules=_without_first_rule), "warning"),
     Fault("another expression", "rules-version", "assets export", prometheus(rules=_other_expression), "warning"),
     Fault("rules seldom evaluated", "rules-interval", "evaluation.interval", prometheus(rules=_seldom)),
-    Fault("a rule fails", "rules-health", "Correct what the error names", beyond(_rule_fails)),
+    Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
     Fault("short retention", "rules-history", "retention.time", prometheus("--storage.tsdb.retention.time=10m")),
     Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),
     # Alertmanager
