@@ -76,11 +76,12 @@ def test_a_document_that_is_partly_unreadable(
     entries = [event(), {**event(), "EventId": ""}, None]
     simulator.serve_body(json.dumps({"DocumentIncarnation": 7, "Events": entries}).encode())
     with Gate(simulator.url) as gate:
-        # One poll a second leaves room for the requests of `approve` in IMDS' limit of five a second.
-        flags = ("--instance.name", "vmss_0", "--approval.policy", "documented")
-        exporter = start_exporter(gate.url, "--journal.path", str(state), *flags)
+        policy = ("--approval.policy", "documented")
+        exporter = start_exporter(gate.url, *POLL, "--journal.path", str(state), *policy)
         exporter.shows("the approval", lambda scrape: scrape.total("event_approved") == 1)
         exporter.kill()
+        # IMDS answers five requests a second; those of the exporter count.
+        eventually(lambda: time.time() - simulator.requests[-1].at > 1, "a second without requests")
         began = time.monotonic()
         done = approve(gate.url, state / "other", ID, "--yes")
         assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{ID}: accepted"), done.stderr
