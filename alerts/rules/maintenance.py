@@ -198,15 +198,25 @@ def _alternatives(settings: Settings) -> list[dict[str, str]]:
 
 
 def _written(rows: str, forms: dict[str, str], settings: Settings) -> str:
-    """Return ``rows``, one per VM, with labels written as ``forms`` say; ``instance`` last, since others read it."""
+    """Return ``rows``, one per VM, with labels written as ``forms`` say.
+
+    Two rows may differ in a label that is then written alike, such as the port of ``instance`` after a restart on
+    another port. Labels are therefore written under other names first, and rows are aggregated before they are renamed:
+    PromQL refuses a vector with two equal rows.
+    """
     text = f"\n{rows}\n"
-    for label, form in sorted(forms.items(), key=lambda item: item[0] == "instance"):
+    for label, form in forms.items():
         source = EQUAL_SOURCE.match(form)
         name, suffix = (source[0], form[source.end() :]) if source else (form, "")
         label_of, value = ("instance", "(.+?)(?::[0-9]+)?") if name == "host" else (name, "(.+)")
-        text = f'label_replace({text}, "{label}", "${{1}}{suffix}", "{label_of}", "{value}")'
-    written = ", ".join(dict.fromkeys(("instance", *_labels(settings).split(", "), *forms)))
-    return f"max by ({written}) ({text})"
+        if label_of != label:  # what remains if the VM has no such label
+            text = f'label_replace({text}, "written_{label}", "$1", "{label}", "(.+)")'
+        text = f'label_replace({text}, "written_{label}", "${{1}}{suffix}", "{label_of}", "{value}")'
+    unchanged = [label for label in ("instance", *_labels(settings).split(", ")) if label not in forms]
+    text = f"max by ({', '.join([*unchanged, *(f'written_{label}' for label in forms)])}) ({text})"
+    for label in forms:
+        text = f'label_replace({text}, "{label}", "$1", "written_{label}", "(.+)")'
+    return f"max by ({', '.join([*unchanged, *forms])}) ({text})"
 
 
 def _vm_not_back(settings: Settings) -> Alert:

@@ -251,4 +251,5 @@ class Stack:
         """Assert that every rule has been evaluated without an error."""
         rules = [rule for group in self.prometheus.rule_groups() for rule in group["rules"]]
         assert rules
-        assert [(rule["name"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"] == []
+        unwell = [(rule["name"], rule["health"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"]
+        assert not unwell, unwell

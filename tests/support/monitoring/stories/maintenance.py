@@ -49,6 +49,17 @@ MAINTAINED = (
         exact=True,
     ),
     Story(
+        "two exporters of one VM on two ports",
+        (
+            Exporter(events=(_REBOOT,), instance="vmss_0:10169"),
+            Exporter(events=(_REBOOT,), instance="vmss_0:10170"),
+        ),
+        fires={(MAINTENANCE, 450): (working(since="00:05:00"),)},
+        quiet={MAINTENANCE: (60, 230, 1200)},
+        steady={MAINTENANCE: (240, 980)},
+        exact=True,
+    ),
+    Story(
         "a redeploy of 20 minutes",
         one(Seen("Redeploy", not_before=300, started=300, gone=1400), down=((305, 1500),)),
         quiet={MAINTENANCE: (230, 1820), NOT_BACK: (*MANY, 1400, 1600, 2400)},
