@@ -52,7 +52,7 @@ _RETRY_SECONDS = 5.0
 _PRUNE_SECONDS = 3600.0
 _PRUNE_MEMORY_SECONDS = 60.0
 _KEPT_IN_MEMORY = 1000
-"""Maximum number of transitions that a journal in memory keeps; its sums count all."""
+"""Maximum number of transitions that a journal in memory keeps. Its totals also count the ones that it dropped."""
 _FAILURES = (sqlite3.Error, OSError, DamagedTextError)
 """Errors of reads and writes that a file or a disk can cause."""
 

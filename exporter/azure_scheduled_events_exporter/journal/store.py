@@ -116,7 +116,7 @@ class QueuedSpan:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The content of a journal at start; ``recent`` are the events that ended last, the newest last."""
+    """The content of a journal at start. ``recent`` holds the latest ended events, in the order in which they ended."""
 
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     statistics: Statistics = field(default_factory=Statistics)

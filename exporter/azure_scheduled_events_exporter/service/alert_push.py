@@ -20,7 +20,7 @@ GENERATED = ("exporter", "pushed-alerts.json")
 def alert_push(
     config: Config, journal: Journal, scrapes: Scrapes, clock: Callable[[], Timestamp], log: logging.Logger
 ) -> AlertPush:
-    """Return what pushes alerts to the Alertmanagers of ``config``.
+    """Return the sender that pushes alerts to the Alertmanagers in ``config``.
 
     Raises:
         ExporterError: a file cannot be read or is invalid.

@@ -11,47 +11,18 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import SpanFacts, span_id, trace_id
 from azure_scheduled_events_exporter.core.statistics import Histogram
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.machine import START, MachineClock
 from support.monitoring.collector import Collector
 from support.programs import eventually
 
-START = 1_700_000_000.0
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 LOG = logging.getLogger("tests.resume")
-
-
-@dataclass
-class MachineClock:
-    """The clocks of a machine that boots on command."""
-
-    wall: float = START
-    booted: float = START - 100_000
-    boot: int = 1
-
-    def now(self) -> Timestamp:
-        """Return this moment."""
-        return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
-
-    def booted_at(self) -> Timestamp | None:
-        """Return when this machine booted."""
-        return Timestamp(self.booted, 0.0, f"boot-{self.boot}")
-
-    def reading(self) -> ClockSample:
-        """Return what each clock says at this moment."""
-        since_boot = self.wall - self.booted
-        return ClockSample(self.wall, since_boot, since_boot, f"boot-{self.boot}")
-
-    def reboots(self, at: float) -> None:
-        """Boot again, ``at`` seconds after START."""
-        self.booted = START + at
-        self.boot += 1
 
 
 @dataclass

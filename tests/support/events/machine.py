@@ -40,6 +40,11 @@ class MachineClock:
         since_boot = self.wall - self.booted
         return ClockSample(self.wall, since_boot, since_boot, f"boot-{self.boot}")
 
+    def reboots(self, at: float) -> None:
+        """Boot again, ``at`` seconds after START."""
+        self.booted = START + at
+        self.boot += 1
+
 
 @dataclass
 class Machine:
@@ -60,8 +65,7 @@ class Machine:
             self.exporter.journal.close()
             self.exporter = None
         if boots_at is not None:
-            self.clock.booted = START + boots_at
-            self.clock.boot += 1
+            self.clock.reboots(boots_at)
 
     def polls(self, at: float, body: bytes | None = None, *events: dict[str, object]) -> None:
         """Poll, ``at`` seconds after START; ``body`` instead of a document of ``events``."""
