@@ -1,6 +1,7 @@
 """The server under TLS: handshakes, versions, client certificates, and a configuration that changes."""
 
 import base64
+import gc
 import http.client
 import json
 import logging
@@ -11,6 +12,7 @@ import socket
 import ssl
 import struct
 import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -119,6 +121,22 @@ def said(running: Running, level: int) -> list[str]:
     return [record.getMessage() for record in running.records if record.levelno == level]
 
 
+@contextmanager
+def collections_off() -> Iterator[None]:
+    """Let the garbage collector rest: what a cycle of references holds, stays."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def states_of_tls() -> int:
+    """Return how many connections asyncio keeps the state of TLS for."""
+    return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
+
+
 class TestTls:
     """Pages over TLS, and clients that do not speak it well."""
 
@@ -204,6 +222,18 @@ class TestTls:
             client.sendall(request("/huge"))
             eventually(lambda: running.server._connections, "the connection")
             eventually(lambda: not running.server._connections, "the end of the connection")
+
+    def test_closed_connections_are_freed(self, file: Path, authority: Authority) -> None:
+        """A closed connection gives its memory back at once, instead of at the next garbage collection."""
+        context = trusting(authority)
+        with encrypted(file, Limits(request_seconds=0.3)) as running, collections_off():
+            for number in range(20):
+                if number % 2:
+                    with running.connect() as silent:
+                        assert read_all(silent) == b""
+                else:
+                    assert ask(running, context) == 200
+            eventually(lambda: not states_of_tls(), "the end of every connection")
 
     def test_crowd(self, file: Path, authority: Authority) -> None:
         """A page is answered amid 400 silent clients and 50 under TLS that are idle, trickle or talk nonsense."""

@@ -129,7 +129,8 @@ class Connection(asyncio.BufferedProtocol):
     Attributes:
         state: what all connections share.
         phase: what the connection is doing.
-        progress: loop time of the last progress: accepted, request completed, or a piece of the response taken.
+        progress: loop time of the last progress: accepted, TLS handshake or request completed, or a piece of the
+            response taken.
         deadline: loop time by which the phase must end.
         body: the response body while part of it is unsent.
         opening: the task that opens the connection, while it runs.
@@ -193,10 +194,14 @@ class Connection(asyncio.BufferedProtocol):
         self._connected = True
         self._client = str((transport.get_extra_info("peername") or ("",))[0])
         self._forbidden = self._tls is not None and not self._tls.knows(transport.get_extra_info("ssl_object"))
+        self._moved()  # a completed TLS handshake
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Release everything."""
         self._release()
+        if self._connected:
+            self._connected = False
+            del self._transport  # asyncio's TLS refers back: 65 kB would stay until a garbage collection
         self.state.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature

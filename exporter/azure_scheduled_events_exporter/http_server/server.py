@@ -1,10 +1,9 @@
 """The exporter's HTTP/1.1 server: accepts connections, enforces limits across them, and routes requests to handlers.
 
 Paths, handlers and access control are arguments; must not depend on metrics, IMDS or events. A handler runs on the
-event
-loop's thread, so it must not block. ``connection`` handles one connection; none waits for the TLS handshake of another.
-One sweep closes connections past their deadline. At the limit of connections, the one without progress for longest
-is closed, so a client that sends a request gets an answer, even if many others send nothing.
+event loop's thread, so it must not block. ``connection`` handles one connection; none waits for the TLS handshake of
+another. One sweep closes connections past their deadline. At the limit of connections, the one without progress for
+longest is closed, so a client that sends a request gets an answer, even if many others send nothing.
 """
 
 import asyncio
@@ -75,7 +74,7 @@ class Server:
         self._most = connection_limit(limits.connections)
         self._access = access or AllowAll()
         self._log = log
-        self._connections: dict[Connection, None] = {}  # by last progress, the oldest first
+        self._connections: dict[Connection, socket.socket] = {}  # by last progress, the oldest first
         self._opening: set[asyncio.Task[object]] = set()
         self._failing: dict[str, type[Exception]] = {}  # paths whose handler failed when last asked
         self._logged: dict[str, float] = {}  # errors, and until when they are not logged again
@@ -151,6 +150,8 @@ class Server:
                 else:
                     try:
                         if is_connected(client):
+                            while len(self._connections) >= self._most and not self._make_room():  # noqa: ASYNC110 - a turn reads requests
+                                await asyncio.sleep(0)
                             self._open(client, state)
                         else:
                             client.close()
@@ -160,8 +161,6 @@ class Server:
             await asyncio.sleep(0)
 
     def _open(self, client: socket.socket, state: ServerState) -> None:
-        if len(self._connections) >= self._most:
-            self._make_room()
         with suppress(OSError):  # asyncio sets it only on sockets created with IPPROTO_TCP; else a piece waits 40 ms
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
@@ -180,35 +179,43 @@ class Server:
         def opened(task: asyncio.Task[object]) -> None:
             self._opening.discard(task)
             connection.opening = None
-            if task.cancelled() or task.exception() is not None:
+            error = None if task.cancelled() else task.exception()
+            if task.cancelled() or error is not None:
                 self._log.debug("an incoming connection could not be accepted: %r", task)
+                if error is not None:
+                    error.__traceback__ = None  # its frames refer to it: 65 kB of TLS would stay until a collection
                 client.close()
                 self._left(connection)
 
         connection.opening = opening
-        self._connections[connection] = None
+        self._connections[connection] = client
         self._opening.add(opening)
         opening.add_done_callback(opened)
         if self._sweep is None:
             self._sweep = state.loop.call_later(self._sweep_seconds(), self._expire, state.loop)
 
     def _make_room(self) -> bool:
-        """Close the connection that has made no progress for longest; return False if there are no connections."""
+        """Close the connection that has made no progress for longest; return False if none may be closed now.
+
+        A client whose bytes have not been read yet waits for this server, which may be busy with the TLS handshakes of
+        others: until ``grace_seconds`` after its last progress it is kept, as one whose request is being answered is.
+        """
         oldest = next(iter(self._connections), None)
         if oldest is None:
             return False
-        if oldest.is_busy:  # prefer an idle connection that is younger by at most the grace
-            latest = oldest.progress + self._limits.grace_seconds
-            younger = itertools.takewhile(lambda one: one.progress < latest, self._connections)
-            oldest = next((one for one in younger if not one.is_busy), oldest)
-        oldest.abort()
+        latest = oldest.progress + self._limits.grace_seconds
+        younger = itertools.takewhile(lambda item: item[0].progress < latest, self._connections.items())
+        idle = next((one for one, client in younger if not (one.is_busy or has_unread(client))), None)
+        if idle is None and not oldest.is_busy and asyncio.get_running_loop().time() < latest:
+            return False
+        (idle or oldest).abort()
         return True
 
     def _moved(self, connection: Connection) -> None:
         """Move a connection that has made progress to the end of the order."""
-        if connection in self._connections:
-            del self._connections[connection]
-            self._connections[connection] = None
+        client = self._connections.pop(connection, None)
+        if client is not None:
+            self._connections[connection] = client
 
     def _left(self, connection: Connection) -> None:
         self._connections.pop(connection, None)
@@ -309,6 +316,14 @@ def is_connected(client: socket.socket) -> bool:
     except OSError:
         return False
     return True
+
+
+def has_unread(client: socket.socket) -> bool:
+    """Return whether the client has sent bytes that have not been read yet."""
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
 
 
 def client_left(error: OSError) -> bool:
