@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.core.event_types import hidden_by
 from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 
-from .errors import UsageError, closest
+from .errors import UsageError, closest, without_password
 from .logs import FORMATS, LEVELS
 from .times import format_duration, parse_duration
 
@@ -135,11 +135,6 @@ def written(
             yield setting, text, f"{file}:{line}: {setting.flag}"
         else:
             yield setting, setting.default, ""
-
-
-def without_password(text: str) -> str:
-    """Return ``text`` for display and logs: if it is an address, without its user and password."""
-    return re.sub(r"//[^/?#\s]*@", "//***@", text)
 
 
 def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:

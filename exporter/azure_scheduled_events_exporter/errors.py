@@ -15,6 +15,7 @@
 Imports nothing of the package; every module may use it.
 """
 
+import re
 import sqlite3
 from collections.abc import Collection
 from enum import StrEnum
@@ -94,6 +95,11 @@ def one_line(text: str, length: int = 160) -> str:
     """Return ``text`` from outside as one printable line of at most ``length`` characters, for use in a message."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= length else line[: length - 3] + "..."
+
+
+def without_password(text: str) -> str:
+    """Return ``text`` for display and logs: if it is an address, without its user and password."""
+    return re.sub(r"//[^/?#\s]*@", "//***@", text)
 
 
 def closest(word: str, known: Collection[str]) -> str | None:

@@ -22,6 +22,7 @@ import urllib3
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
+from azure_scheduled_events_exporter.http_failures import failure_reason
 from azure_scheduled_events_exporter.lean_requests import requests
 
 from .event_alert import EventAlert
@@ -116,7 +117,7 @@ class AlertmanagerClient:
         except ExporterError as error:
             result = PushResult(PushOutcome.ERROR, str(error))
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            result = PushResult(PushOutcome.ERROR, _reason(error))
+            result = PushResult(PushOutcome.ERROR, failure_reason(error))
         if deadline.passed:  # also where the libraries take a connection that was cut off for a whole answer
             return PushResult(PushOutcome.ERROR, f"no whole answer within {self._timeout:g} s"), b""
         return result, content
@@ -190,17 +191,3 @@ def _offset(date: str) -> float | None:
         return parsedate_to_datetime(date).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
         return None
-
-
-def _reason(error: BaseException) -> str:
-    """Return the system's own words for a failure of the network or of TLS, without addresses."""
-    cause: BaseException | None = error
-    reason = type(error).__name__
-    for _ in range(10):
-        if cause is None:
-            break
-        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
-            reason = cause.strerror
-        inner = getattr(cause, "reason", None) or next((a for a in cause.args if isinstance(a, BaseException)), None)
-        cause = inner if isinstance(inner, BaseException) else cause.__cause__ or cause.__context__
-    return one_line(reason)

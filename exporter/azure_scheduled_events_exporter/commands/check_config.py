@@ -4,7 +4,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, without_password, written
+from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, written
+from azure_scheduled_events_exporter.errors import without_password
 from azure_scheduled_events_exporter.http_server.access import check as check_web_config
 from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
 from azure_scheduled_events_exporter.service.privileges import account

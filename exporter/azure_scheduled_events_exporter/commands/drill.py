@@ -24,6 +24,7 @@ import requests
 from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.http_failures import failure_reason
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, find
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -233,24 +234,10 @@ class Alertmanager:
         try:
             answer = self._session.request(method, f"{self.url}{path}", timeout=_REQUEST_SECONDS, **more)
         except requests.RequestException as error:
-            raise ExporterError(f"{self.url}: Alertmanager cannot be reached: {_reason(error)}") from None
+            raise ExporterError(f"{self.url}: Alertmanager cannot be reached: {failure_reason(error)}") from None
         if not answer.ok:
             raise ExporterError(f"{self.url}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
         return answer
-
-
-def _reason(error: requests.RequestException) -> str:
-    """Return the system's message for a network error, without the text that libraries add."""
-    if isinstance(error, requests.Timeout):
-        return f"no answer within {_REQUEST_SECONDS} s"
-    cause: BaseException | None = error
-    reason = type(error).__name__
-    while cause is not None:
-        if isinstance(cause, OSError) and cause.strerror:
-            reason = cause.strerror
-        inner = cause.args[0] if cause.args else None
-        cause = getattr(inner, "reason", None) or cause.__cause__ or cause.__context__
-    return reason
 
 
 def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, begun: float, timeout: float) -> None:

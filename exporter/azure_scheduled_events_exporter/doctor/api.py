@@ -5,7 +5,6 @@ a login page or another server. Reads at most 64 MiB. Never shows a password.
 """
 
 import json
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ import requests
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig
-from azure_scheduled_events_exporter.config import without_password
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
+from azure_scheduled_events_exporter.http_failures import failure_reason
 
 _Result = TypeVar("_Result")
 _LARGEST = 64 << 20
@@ -119,7 +118,7 @@ class Api:
         except TimeoutError:
             raise NoAnswerError(f"no whole answer within {timeout:g} s") from None
         except (requests.RequestException, OSError, ValueError) as error:
-            raise NoAnswerError(reason(error)) from None
+            raise NoAnswerError(failure_reason(error)) from None
 
     def data(self, path: str, **params: str) -> Any:  # noqa: ANN401 - any JSON
         """Return the JSON at ``path``.
@@ -159,29 +158,3 @@ def within(seconds: float, work: Callable[[], _Result]) -> _Result:
     if not results:
         raise TimeoutError
     return results[0]
-
-
-def reason(error: BaseException) -> str:
-    """Return a short reason why a request failed, without the text that the library adds."""
-    causes = list(_causes(error))
-    for cause in reversed(causes):
-        if isinstance(cause, socket.gaierror):
-            return "the host name does not resolve"
-        if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
-            return cause.strerror
-    if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
-        return "no answer in time"
-    if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes):
-        return f"TLS failed: {without_password(str(causes[-1]))}"
-    return without_password(" ".join(str(causes[-1] if causes else error).split()))
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the error and its causes, outermost first; urllib3 puts some causes into ``reason`` or the arguments."""
-    seen: BaseException | None = error
-    for _ in range(10):
-        if seen is None:
-            return
-        yield seen
-        inner = [getattr(seen, "reason", None), *seen.args, seen.__cause__, seen.__context__]
-        seen = next((each for each in inner if isinstance(each, BaseException)), None)

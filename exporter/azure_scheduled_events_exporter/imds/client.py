@@ -9,13 +9,14 @@ import http.cookiejar
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped, one_line
+from azure_scheduled_events_exporter.http_failures import causes_of, failure_reason
 from azure_scheduled_events_exporter.lean_requests import requests
 
 from .rate_limiter import RateLimiter
@@ -145,12 +146,9 @@ class ImdsClient:
     def _failure(self, error: Exception, timeout: float) -> ImdsError | Stopped:
         if self._deadline.stopped:
             return Stopped()
-        causes = list(_causes(error))
-        if any(isinstance(cause, TimeoutError) for cause in causes):
+        if any(isinstance(cause, TimeoutError) for cause in causes_of(error)):
             return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
-        reasons = [cause.strerror for cause in causes if isinstance(cause, OSError) and cause.strerror]
-        detail = reasons[-1] if reasons else f"{type(error).__name__}: {error}"
-        return ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", one_line(detail))
+        return ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", failure_reason(error))
 
     def _judge(self, status: int, body: bytes | None) -> bytes | None:
         if status == HTTPStatus.NOT_MODIFIED:
@@ -165,15 +163,6 @@ class ImdsClient:
             hint = "a redirect is never followed; check --imds.endpoint"
         detail = "; ".join(part for part in (_error_text(body or b""), hint) if part)
         raise ImdsError(outcome, f"{self._endpoint} answered {status}", detail, status)
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and its causes, outermost first."""
-    for _ in range(10):  # the libraries wrap three or four times
-        if error is None:
-            return
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _whole_body(response: requests.Response) -> bytes | None:

@@ -32,6 +32,7 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
+from azure_scheduled_events_exporter.http_failures import failure_reason
 
 from .delivery import ALL, LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
 
@@ -136,7 +137,7 @@ class CollectorAdapter(CutOffAdapter):
             with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": seconds}) as response:
                 result = _judge(response)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            result = ExportResult(settled=False, reason=f"no answer: {type(error).__name__}")
+            result = ExportResult(settled=False, reason=f"no answer: {failure_reason(error)}")
         if deadline.passed:
             result = ExportResult(settled=False, reason="no answer: it took too long")
         self.result = result

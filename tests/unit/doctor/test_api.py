@@ -1,4 +1,4 @@
-"""How the APIs of the chain are asked: deadlines, credentials, and reasons in a few words."""
+"""How the APIs of the chain are asked: deadlines and credentials."""
 
 import base64
 import socket
@@ -43,14 +43,6 @@ def test_one_deadline_for_all_of_an_answer(dripping: str) -> None:
     with pytest.raises(NoAnswerError, match=r"no whole answer within 0\.3 s"):
         Api("--prometheus", dripping).get("/", timeout=0.3)
     assert time.monotonic() - begun < 2
-
-
-def test_reasons() -> None:
-    """The reason why a server does not answer contains no library's text."""
-    with pytest.raises(NoAnswerError, match=r"^Connection refused$"):
-        Api("--prometheus", "http://127.0.0.1:1").get("/")
-    with pytest.raises(NoAnswerError, match=r"^the host name does not resolve$"):
-        Api("--prometheus", "http://prom.invalid").get("/")
 
 
 def test_redirects_are_not_followed() -> None:

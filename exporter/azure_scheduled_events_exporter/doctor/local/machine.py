@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 from requests.utils import select_proxy, should_bypass_proxies
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.config import unknown_variables, without_password
+from azure_scheduled_events_exporter.config import unknown_variables
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.service.privileges import account
 
 

@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from azure_scheduled_events_exporter.config import without_password
 from azure_scheduled_events_exporter.doctor.finding import Findings, ok, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.tracing.delivery import is_on
 
 _PAGE: Final = "README.md#when-it-does-not-work"
