@@ -1,4 +1,4 @@
-"""Why an HTTP request failed, in a few words: the system's message, without the text that requests and urllib3 add."""
+"""Why an HTTP request failed, in a few words: the message of the system, without the text that libraries add."""
 
 import socket
 from collections.abc import Iterator
