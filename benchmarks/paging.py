@@ -1,15 +1,17 @@
-"""The time from a change in IMDS to the webhook, through exporter, Prometheus and Alertmanager as shipped.
+"""The time from a change in IMDS to the webhook, through exporter, rules and Alertmanager as shipped.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [INTERVAL] [SAMPLES]``. Every sample is a VM with an
-exporter of its own, whose event is announced at a random moment, so that polls, scrapes and evaluations meet at
-random phases. INTERVAL (5s) is that of scrapes and evaluations.
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [INTERVAL] [SAMPLES] [--engine victoria]``. Every sample
+is a VM with an exporter of its own, whose event is announced at a random moment, so that polls, scrapes and evaluations
+meet at random phases. INTERVAL (5s) is that of scrapes and evaluations. The engine is Prometheus, or vmagent,
+VictoriaMetrics and vmalert.
 """
 
+import argparse
 import random
-import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
@@ -17,10 +19,15 @@ from statistics import median
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.paging import Stack
+from support.monitoring.victoria import VictoriaStack
 from support.programs import Exporter
 
 TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")
 PATIENCE = 60.0
+ENGINES: dict[str, Callable[[Path, dict[str, str], list[str]], Stack | VictoriaStack]] = {
+    "prometheus": Stack,
+    "victoria": VictoriaStack,
+}
 
 
 def announce(simulator: Simulator, number: int) -> None:
@@ -30,7 +37,7 @@ def announce(simulator: Simulator, number: int) -> None:
     simulator.play(Scenario("page", "", (VirtualMachine(f"vm_{number}", scale_set=f"set_{number}"),), (event,)), 1)
 
 
-def measure(interval: str, samples: int) -> list[float]:
+def measure(engine: str, interval: str, samples: int) -> list[float]:
     """Return the seconds from change to webhook of every sample."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -44,7 +51,8 @@ def measure(interval: str, samples: int) -> list[float]:
             simulators.append(simulator)
             targets.append(f"127.0.0.1:{exporter.port}")
         values = {"scrape.interval": interval, "evaluation.interval": interval}
-        chain = stack.enter_context(Stack(folder, values, targets))
+        chain = ENGINES[engine](folder, values, targets)
+        stack.enter_context(chain)
         chain.wait_for_targets(samples)
         begun: dict[str, float] = {}
         for number, simulator in enumerate(simulators):
@@ -63,10 +71,14 @@ def measure(interval: str, samples: int) -> list[float]:
 
 def main() -> None:
     """Print median and worst."""
-    interval = sys.argv[1] if len(sys.argv) > 1 else "5s"
-    samples = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-    times = sorted(measure(interval, samples))
-    print(f"{samples} samples, scrape {interval}, evaluation {interval}:", " ".join(f"{each:.1f}" for each in times))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.paging", description=__doc__)
+    parser.add_argument("interval", nargs="?", default="5s")
+    parser.add_argument("samples", nargs="?", type=int, default=20)
+    parser.add_argument("--engine", choices=ENGINES, default="prometheus")
+    plan = parser.parse_args()
+    times = sorted(measure(plan.engine, plan.interval, plan.samples))
+    print(f"{plan.engine}, {plan.samples} samples, scrapes and evaluations every {plan.interval}:")
+    print(" ".join(f"{each:.1f}" for each in times))
     print(f"median {median(times):.2f} s, worst {max(times):.2f} s")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import yaml
@@ -122,15 +122,25 @@ class Team:
 
 
 class RuledPrometheus(Program):
-    """Debian's Prometheus with the generated rules, and those of ``team``, scraping what :meth:`scrape` names."""
+    """Debian's Prometheus with the generated rules, and those of ``team``, scraping what :meth:`scrape` names.
+
+    ``job`` has keys of the exporters' scrape job that replace the generated ones.
+    """
 
     def __init__(
-        self, folder: Path, settings: Settings, alertmanager: str, targets: Sequence[str], team: Team = Team()
+        self,
+        folder: Path,
+        settings: Settings,
+        alertmanager: str,
+        targets: Sequence[str],
+        team: Team = Team(),
+        job: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         write(folder, "prometheus/", settings)
         config = yaml.safe_load(
             scrape_examples(settings)["prometheus-file-sd.yml"].replace("127.0.0.1:9093", alertmanager)
         )
+        config["scrape_configs"][0].update(job)
         config["scrape_configs"] += team.jobs
         config["rule_files"].append("team-rules.yml")
         (folder / "prometheus" / "team-rules.yml").write_text(yaml.safe_dump({"groups": list(team.rules)}))
@@ -187,6 +197,14 @@ def query(url: str, expression: str) -> list[tuple[dict[str, str], float]]:
     return [(each["metric"], float(each["value"][1])) for each in json.loads(answer.body)["data"]["result"]]
 
 
+def wait_for_targets(url: str, count: int) -> None:
+    """Wait until an engine has scraped ``count`` exporters that have had an answer and know which VM they are on."""
+    seeing = "azure_scheduled_events_last_success_timestamp_seconds > 0"
+    known = 'azure_scheduled_events_instance_info{vm_id!=""}'
+    ready = f"count({known} and on (job, instance) {seeing}) or vector(0)"
+    eventually(lambda: query(url, ready)[0][1] >= count, f"{count} exporters are scraped", 120)
+
+
 def write(folder: Path, prefix: str, settings: Settings) -> None:
     """Write the generated files below ``prefix`` into ``folder``."""
     for name, text in render(settings, grafana=False).items():
@@ -211,7 +229,8 @@ def receivers(url: str) -> dict[str, str]:
 class Stack:
     """Prometheus, Alertmanager and a webhook receiver, with ``values`` over the shipped settings.
 
-    With ``slack``, the receiver also hears at ``/slack`` what a chat would show. ``team`` has its own alerts.
+    With ``slack``, the receiver also hears at ``/slack`` what a chat would show. ``team`` has its own alerts,
+    ``job`` keys of the exporters' scrape job.
     """
 
     def __init__(
@@ -222,13 +241,15 @@ class Stack:
         *,
         slack: bool = False,
         team: Team = Team(),
+        job: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.receiver = Receiver().__enter__()
         chat = {"chat.slack-url": f"{self.receiver.url}/slack"} if slack else {}
         self.settings = resolve({**receivers(self.receiver.url), **chat, **values})
         self.alertmanager = Alertmanager(folder, self.settings, team.routes)
         address = self.alertmanager.url.removeprefix("http://")
-        self.prometheus = RuledPrometheus(folder, self.settings, address, targets, team)
+        self.prometheus = RuledPrometheus(folder, self.settings, address, targets, team, job)
+        self.programs: dict[str, Program] = {"Prometheus": self.prometheus, "Alertmanager": self.alertmanager}
 
     def __enter__(self) -> Self:
         return self
@@ -241,11 +262,8 @@ class Stack:
         self.receiver.__exit__(kind, error, trace)
 
     def wait_for_targets(self, count: int) -> None:
-        """Wait until ``count`` targets are scraped, have had an answer, and know which VM they are on."""
-        seeing = "azure_scheduled_events_last_success_timestamp_seconds > 0"
-        known = 'azure_scheduled_events_instance_info{vm_id!=""}'
-        ready = f"count({known} and on (job, instance) {seeing}) or vector(0)"
-        eventually(lambda: self.prometheus.query(ready)[0][1] >= count, f"{count} exporters are scraped", 120)
+        """Wait as the function of this name."""
+        wait_for_targets(self.prometheus.url, count)
 
     def check_rules(self) -> None:
         """Assert that every rule has been evaluated without an error."""

@@ -1,46 +1,65 @@
 """vmagent, VictoriaMetrics and vmalert with the generated rules, in the place of a Prometheus."""
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from alerts import resolve
-from support.monitoring.paging import Alertmanager, Receiver, query, receivers, write
+from support.monitoring.paging import JOB, Alertmanager, Receiver, query, receivers, wait_for_targets, write
 from support.programs import Program, debian, fetch, free_port
 
 _STARTED = "starting http server at"
 
 
 class VictoriaStack:
-    """VictoriaMetrics' programs, Alertmanager and a webhook receiver, with ``values`` over the shipped settings."""
+    """VictoriaMetrics' programs, Alertmanager and a webhook receiver, with ``values`` over the shipped settings.
 
-    def __init__(self, folder: Path, values: dict[str, str], targets: Sequence[str]) -> None:
+    ``shards`` vmagents share the targets. ``job`` has more keys of the exporters' scrape job.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        values: dict[str, str],
+        targets: Sequence[str],
+        *,
+        shards: int = 1,
+        job: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._folder = folder
         self._stack = ExitStack()
         self.receiver = self._stack.enter_context(Receiver())
         settings = resolve({**receivers(self.receiver.url), **values})
         alertmanager = self._stack.enter_context(Alertmanager(folder, settings))
+        self.programs: dict[str, Program] = {"Alertmanager": alertmanager}
         write(folder, "prometheus/", settings)
-        job = {"job_name": "azure-scheduled-events-exporter", "static_configs": [{"targets": list(targets)}]}
+        static = [{"targets": list(targets)}] if targets else []
+        scrape = {"job_name": JOB, "static_configs": static, **job}
         interval = settings.duration("scrape.interval")
         scraping = folder / "vmagent.yml"
-        scraping.write_text(json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": [job]}))
+        scraping.write_text(json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": [scrape]}))
         self.url = self._start(
             "victoria-metrics",
             f"-storageDataPath={folder / 'victoria'}",
             "-search.latencyOffset=0s",  # 30 s by default: rules would read what was true then
         )
-        self._start(
-            "vmagent",
-            f"-promscrape.config={scraping}",
-            f"-remoteWrite.url={self.url}/api/v1/write",
-            f"-remoteWrite.tmpDataPath={folder / 'vmagent'}",
-            "-remoteWrite.flushInterval=1s",
-        )
-        self._vmalert = self._start(
+        self.agents = [
+            self._start(
+                f"vmagent-{shard}" if shards > 1 else "vmagent",
+                f"-promscrape.config={scraping}",
+                f"-promscrape.cluster.membersCount={shards}",
+                f"-promscrape.cluster.memberNum={shard}",
+                f"-remoteWrite.url={self.url}/api/v1/write",
+                f"-remoteWrite.tmpDataPath={folder / f'vmagent-{shard}'}",
+                "-remoteWrite.flushInterval=1s",
+            )
+            for shard in range(shards)
+        ]
+        self.vmalert = self._start(
             "vmalert",
             f"-rule={folder / 'prometheus' / 'prometheus-rules.yml'}",
             f"-datasource.url={self.url}",
@@ -53,8 +72,10 @@ class VictoriaStack:
 
     def _start(self, name: str, *flags: str) -> str:
         address = f"127.0.0.1:{free_port()}"
-        command = [debian(name), f"-httpListenAddr={address}", *flags]
+        binary = re.sub(r"-\d+$", "", name)
+        command = [debian(binary), f"-httpListenAddr={address}", *flags]
         program = self._stack.enter_context(Program(command, self._folder / f"{name}.log"))
+        self.programs[name] = program
         program.wait_for_line(_STARTED)
         return f"http://{address}"
 
@@ -68,8 +89,12 @@ class VictoriaStack:
 
     def rules(self) -> list[dict[str, Any]]:
         """Return every rule with its last error."""
-        groups = json.loads(fetch(f"{self._vmalert}/api/v1/rules").body)["data"]["groups"]
+        groups = json.loads(fetch(f"{self.vmalert}/api/v1/rules").body)["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]
+
+    def wait_for_targets(self, count: int) -> None:
+        """Wait as the function of this name."""
+        wait_for_targets(self.url, count)
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:
         """Return the instant vector of ``expression``."""

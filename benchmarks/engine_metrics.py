@@ -1,0 +1,135 @@
+"""Reads what Prometheus, vmagent, VictoriaMetrics and vmalert count, and what their processes use."""
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import psutil
+
+from support.monitoring.paging import Stack
+from support.monitoring.victoria import VictoriaStack
+from support.programs import Program, fetch
+
+
+class Metrics:
+    """The metrics of one program."""
+
+    def __init__(self, url: str) -> None:
+        self._text = fetch(f"{url}/metrics").body.decode()
+
+    def total(self, pattern: str) -> float:
+        """Return the sum of all series whose name and labels match from the beginning; fail if there are none."""
+        found = re.findall(rf"(?m)^{pattern}(?:{{.*}})? (\S+)$", self._text)
+        assert found, pattern
+        return sum(map(float, found))
+
+    def by_group(self, name: str) -> dict[str, float]:
+        """Return the value of a metric for each group of rules."""
+        found = re.findall(rf'(?m)^{name}{{(?:rule_group="[^;]*;|group=")([^"]+)".* (\S+)$', self._text)
+        return {group: float(value) for group, value in found}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an engine has counted up to a moment: stored samples, series in memory, and what went wrong."""
+
+    samples: float
+    series: float
+    failures: Mapping[str, float]
+
+
+def read_prometheus(stack: Stack) -> Reading:
+    """Read Prometheus' metrics."""
+    metrics = Metrics(stack.prometheus.url)
+    return Reading(
+        metrics.total("prometheus_tsdb_head_samples_appended_total"),
+        metrics.total("prometheus_tsdb_head_series"),
+        {
+            "evaluations missed": metrics.total("prometheus_rule_group_iterations_missed_total"),
+            "rules failed": metrics.total("prometheus_rule_evaluation_failures_total"),
+            "alerts not sent": metrics.total("prometheus_notifications_dropped_total"),
+        },
+    )
+
+
+def read_victoria(stack: VictoriaStack) -> Reading:
+    """Read the metrics of vmagents, store and vmalert."""
+    store, vmalert, agents = Metrics(stack.url), Metrics(stack.vmalert), [Metrics(url) for url in stack.agents]
+    return Reading(
+        store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
+        store.total(r'vm_cache_entries{type="storage/hour_metric_ids"}'),
+        {
+            "evaluations missed": vmalert.total("vmalert_iteration_missed_total"),
+            "rules failed": vmalert.total("vmalert_execution_errors_total"),
+            "alerts not sent": vmalert.total("vmalert_alerts_send_errors_total"),
+            "samples lost": sum(each.total("vmagent_remotewrite_packets_dropped_total") for each in agents)
+            + vmalert.total("vmalert_remotewrite_dropped_rows_total"),
+        },
+    )
+
+
+class Watch:
+    """Collects what programs use, and the duration of every evaluation of each group of rules, in a thread.
+
+    A context manager; the figures are whole when it has ended.
+    """
+
+    def __init__(self, stack: Stack | VictoriaStack, programs: Mapping[str, Program], every: float) -> None:
+        if isinstance(stack, VictoriaStack):
+            self._url = stack.vmalert
+            self._names = ("vmalert_iteration_duration_seconds_count", "vmalert_iteration_duration_seconds_sum")
+        else:
+            self._url = stack.prometheus.url
+            last = "prometheus_rule_group_last_"  # both change when an evaluation ends
+            self._names = (f"{last}evaluation_timestamp_seconds", f"{last}duration_seconds")
+        self._every = every
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._collect, daemon=True)
+        self._processes = {name: psutil.Process(program.process.pid) for name, program in programs.items()}
+        self.durations: dict[str, list[float]] = {}
+        self.used = {name: Used() for name in programs}
+
+    def __enter__(self) -> Self:
+        for name, process in self._processes.items():
+            self.used[name].processor = -_processor(process)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        for name, process in self._processes.items():
+            self.used[name].processor += _processor(process)
+
+    def _collect(self) -> None:
+        before = self._read()
+        while not self._ended.wait(self._every):
+            for name, process in self._processes.items():
+                self.used[name].memory = max(self.used[name].memory, process.memory_info().rss)
+            after = self._read()
+            for group, ended in after[0].items():
+                new = ended - before[0].get(group, 0)
+                if new > 0:
+                    summed = self._names[1].endswith("_sum")
+                    taken = (after[1][group] - before[1].get(group, 0)) / new if summed else after[1][group]
+                    self.durations.setdefault(group, []).append(taken)
+            before = after
+
+    def _read(self) -> tuple[dict[str, float], dict[str, float]]:
+        metrics = Metrics(self._url)
+        return metrics.by_group(self._names[0]), metrics.by_group(self._names[1])
+
+
+@dataclass(slots=True)
+class Used:
+    """Processor time in seconds, and the highest resident memory in bytes, of one program."""
+
+    processor: float = 0.0
+    memory: int = 0
+
+
+def _processor(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)

@@ -1,0 +1,270 @@
+"""What monitoring a fleet costs, and how late a page comes: Prometheus, or vmagent, VictoriaMetrics and vmalert.
+
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms 10000] [--minutes 17]
+[--interval 15s] [--alerts-only]``. One process serves the expositions of real exporters for all VMs, and a step of a
+rollout every ``--change``: one event is announced, one starts, one ends. The engine under test, Alertmanager and a
+webhook run on the same machine, so measure one engine at a time, with nothing beside it. The longest window of the
+rules over all exporters is 15 minutes: a shorter run flatters. Figures are those of the second half of the run.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from azure_scheduled_events_exporter.times import parse_duration
+from benchmarks.engine_metrics import Reading, Used, Watch, read_prometheus, read_victoria
+from benchmarks.expositions import capture
+from support.monitoring.cardinality import PAGE, kept_by_alerts
+from support.monitoring.paging import Stack
+from support.monitoring.victoria import VictoriaStack
+from support.paths import ROOT
+from support.programs import Program, fetch
+
+VMS_OF_ADDRESS = 5000  # targets on one loopback address, so that client ports suffice
+PATIENCE = 60.0  # seconds for the last page, beyond a scrape and an evaluation
+MEBIBYTE = 1 << 20
+SERVER = "the fleet"
+
+
+# ---- What runs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured: the command line."""
+
+    engine: str
+    vms: int
+    events: int
+    share: float
+    interval: str
+    evaluation: str
+    minutes: float
+    change: float
+    alerts_only: bool
+
+    @property
+    def group(self) -> int:
+        """VMs of a placement group, all of which report its event."""
+        return max(1, round(self.vms * self.share / max(1, self.events)))
+
+
+class Server(Program):
+    """The process that serves all expositions."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        expositions = folder / "expositions.json"
+        expositions.write_text(json.dumps(capture(folder)))
+        command = [sys.executable, str(ROOT / "benchmarks" / "fleet_server.py"), str(expositions)]
+        self._addresses = -(-plan.vms // VMS_OF_ADDRESS)
+        for name, value in (("vms", plan.vms), ("events", plan.events), ("group", plan.group)):
+            command += [f"--{name}", str(value)]
+        super().__init__([*command, "--addresses", str(self._addresses)], folder / "server.log")
+        self.port = int(self.wait_for_line(r"port (\d+)")[1])
+
+    def targets(self, vms: int) -> list[dict[str, object]]:
+        """Return the targets as a file of ``file_sd_configs`` has them."""
+        return [
+            {
+                "targets": [f"127.0.0.{vm % self._addresses + 1}:{self.port}"],
+                "labels": {"__metrics_path__": f"/vm/{vm}/metrics", "instance": f"vm{vm}:10169"},
+            }
+            for vm in range(vms)
+        ]
+
+    def advance(self) -> tuple[str, float]:
+        """Let the rollout advance by a step; return the id of the event that is announced, and when (monotonic)."""
+        announced = json.loads(fetch(f"http://127.0.0.1:{self.port}/advance", "POST").body)
+        return announced["event_id"], announced["at"]
+
+
+def start(plan: Plan, folder: Path, server: Server) -> Stack | VictoriaStack:
+    """Start the engine on the fleet."""
+    targets = folder / "fleet.json"
+    targets.write_text(json.dumps(server.targets(plan.vms)))
+    timeout = min(10.0, parse_duration(plan.interval))
+    job: dict[str, Any] = {"file_sd_configs": [{"files": [str(targets)]}], "scrape_timeout": f"{timeout:g}s"}
+    if plan.alerts_only:
+        kept = kept_by_alerts(PAGE.read_text("utf-8"))
+        job["metric_relabel_configs"] = [{"action": "keep", "source_labels": ["__name__"], "regex": kept}]
+    values = {"scrape.interval": plan.interval, "evaluation.interval": plan.evaluation}
+    if plan.engine == "victoria":
+        return VictoriaStack(folder, values, [], shards=2, job=job)
+    return Stack(folder, values, [], job=job)
+
+
+# ---- The measurement ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured in the second half of a run; ``delays`` from a change to the webhook in seconds."""
+
+    seconds: float
+    samples: float
+    series: float
+    failures: Mapping[str, float]
+    used: Mapping[str, Used]
+    durations: Mapping[str, Sequence[float]]
+    delays: Sequence[float]
+    changes: int
+    down: float
+    load: float
+
+
+def measure(plan: Plan, folder: Path) -> Figures:
+    """Run the fleet and the engine, and return the figures."""
+    with ExitStack() as running:
+        server = running.enter_context(Server(plan, folder))
+        stack = start(plan, folder, server)
+        running.enter_context(stack)
+        roll_out(server, plan)
+        before, at = _read(stack), time.monotonic()
+        with Watch(stack, {**stack.programs, SERVER: server}, min(1.0, parse_duration(plan.evaluation) / 2)) as watch:
+            changes = roll_out(server, plan)
+            after, seconds, load = _read(stack), time.monotonic() - at, os.getloadavg()[0]
+        delays = wait_for_pages(stack, changes, parse_duration(plan.interval) + parse_duration(plan.evaluation))
+        engine = stack if isinstance(stack, VictoriaStack) else stack.prometheus
+        answering = engine.query("count(up == 1) or vector(0)")[0][1]
+        return Figures(
+            seconds=seconds,
+            samples=(after.samples - before.samples) / seconds,
+            series=after.series,
+            failures={what: count - before.failures[what] for what, count in after.failures.items()},
+            used=watch.used,
+            durations=watch.durations,
+            delays=delays,
+            changes=len(changes),
+            down=plan.vms - answering,
+            load=load,
+        )
+
+
+def roll_out(server: Server, plan: Plan) -> dict[str, float]:
+    """Advance the rollout for half of the run; return when each event was announced (monotonic), by its id."""
+    changes = {}
+    end = time.monotonic() + plan.minutes * 30
+    while (left := end - time.monotonic()) > 0:
+        time.sleep(min(left, plan.change * random.uniform(0.5, 1.5)))
+        event_id, at = server.advance()
+        changes[event_id] = at
+    return changes
+
+
+def wait_for_pages(stack: Stack | VictoriaStack, changes: Mapping[str, float], interval: float) -> list[float]:
+    """Return the seconds from each change to its first notification, as far as they come in time."""
+    end = time.monotonic() + interval + PATIENCE
+    told: dict[str, float] = {}
+    while changes.keys() - told.keys() and time.monotonic() < end:
+        time.sleep(0.2)
+        for each in stack.receiver.webhooks():
+            told.setdefault(each.body["groupLabels"].get("event_id", ""), each.at)
+    return sorted(told[event_id] - at for event_id, at in changes.items() if event_id in told)
+
+
+def _read(stack: Stack | VictoriaStack) -> Reading:
+    return read_victoria(stack) if isinstance(stack, VictoriaStack) else read_prometheus(stack)
+
+
+# ---- The report -----------------------------------------------------------------------------------------------------
+
+
+def report(plan: Plan, figures: Figures) -> str:
+    """Return the tables of docs/fleet.md, with one row for this run where runs are compared."""
+    series = "only alerts" if plan.alerts_only else "all"
+    engine = "vmagent, VictoriaMetrics, vmalert" if plan.engine == "victoria" else "Prometheus"
+    parts = {name: used for name, used in figures.used.items() if name != SERVER}
+    memory = sum(used.memory for used in parts.values()) / MEBIBYTE
+    cores = sum(used.processor for used in parts.values()) / figures.seconds
+    worst = {group: max(taken) for group, taken in figures.durations.items()}
+    slowest = max(worst, key=lambda group: worst[group])
+    rules = f"{median(figures.durations[slowest]):.2f} / {worst[slowest]:.2f} s"
+    page = f"{median(figures.delays):.1f} / {max(figures.delays):.1f} s" if figures.delays else "-"
+    failures = {
+        "targets down": figures.down,
+        "changes without a page": figures.changes - len(figures.delays),
+        **figures.failures,
+    }
+    bad = ", ".join(f"{what} {count:.0f}" for what, count in failures.items() if count) or "none"
+    row = {
+        "VMs": f"{plan.vms:,}",
+        "engine": engine,
+        "series": f"{figures.series:,.0f}, {series}",
+        "samples a second": f"{figures.samples:,.0f}",
+        "memory": f"{memory:,.0f} MiB",
+        "cores": f"{cores:.2f}",
+        "slowest group, median / worst": rules,
+        "change to webhook, median / worst": page,
+        "failures": bad,
+    }
+    text = [
+        f"{plan.vms:,} VMs, {plan.events} current events, each reported by {plan.group} VMs; series: {series}; scrapes",
+        f"every {plan.interval}, rules every {plan.evaluation}; {figures.seconds / 60:.1f} min after as long a start;",
+        f"{os.cpu_count()} cores, load {figures.load:.1f}; {len(figures.delays)} changes",
+        "",
+        f"| {' | '.join(row)} |",
+        f"|{' --- |' * len(row)}",
+        f"| {' | '.join(row.values())} |",
+        "",
+        "| program | memory, highest | cores |",
+        "| --- | --- | --- |",
+    ]
+    text += [
+        f"| {name} | {used.memory / MEBIBYTE:,.0f} MiB | {used.processor / figures.seconds:.2f} |"
+        for name, used in figures.used.items()
+    ]
+    text += ["", "| group of rules | evaluations | median | worst |", "| --- | --- | --- | --- |"]
+    text += [
+        f"| `{group}` | {len(taken)} | {median(taken):.3f} s | {max(taken):.3f} s |"
+        for group, taken in sorted(figures.durations.items(), key=lambda each: -max(each[1]))
+    ]
+    return "\n".join(text)
+
+
+def plan_of(arguments: Sequence[str] | None = None) -> Plan:
+    """Return the plan of a command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fleet", description=__doc__)
+    parser.add_argument("--engine", choices=("prometheus", "victoria"), required=True)
+    parser.add_argument("--vms", type=int, default=10_000)
+    parser.add_argument("--events", type=int, default=500, help="current events (default: 500)")
+    parser.add_argument("--share", type=float, default=0.5, help="share of VMs that report one of them (default: 0.5)")
+    parser.add_argument("--interval", type=_duration, default="15s", help="between scrapes (default: 15s)")
+    parser.add_argument(
+        "--evaluation", type=_duration, default="5s", help="between evaluations of the rules of events (default: 5s)"
+    )
+    parser.add_argument("--minutes", type=float, default=17, help="the whole run, half of it measured (default: 17)")
+    parser.add_argument("--change", type=float, default=15, help="seconds between changes (default: 15)")
+    parser.add_argument("--alerts-only", action="store_true", help="keep only the series that alerts need")
+    plan = Plan(**vars(parser.parse_args(arguments)))
+    if plan.events < 1 or plan.group * (plan.events + 1) > plan.vms:
+        parser.error(f"{plan.events} events of {plan.group} VMs each need more than {plan.vms} VMs")
+    return plan
+
+
+def _duration(text: str) -> str:
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}") from None
+    return text
+
+
+def main() -> None:
+    """Print the tables."""
+    plan = plan_of()
+    with tempfile.TemporaryDirectory() as folder:
+        print(report(plan, measure(plan, Path(folder))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""Serves the expositions of many exporters at ``/vm/NUMBER/metrics``, in one process that leaves the cores to others.
+
+``benchmarks.fleet`` starts it with the expositions of real exporters. What is the same on all VMs is compressed once a
+second; names, ids and times of one VM and its event are written anew for each scrape, as a second member of the gzip
+stream. ``POST /advance`` announces an event in a placement group without one, starts the oldest announced event and
+ends the oldest started one, so that the number of current events stays the same. Imports nothing but Python's library.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import socket
+import time
+import uuid
+import zlib
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PREFIX = "azure_scheduled_events_"
+TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
+NOTIFIED_AT_ONCE = ("Reboot", "Redeploy", "Preempt", "Terminate")  # a Freeze waits for `group.wait`
+UPTIME_SECONDS = 3600  # of all exporters, when the server starts
+POLL_CPU_SECONDS = 0.0016
+CONNECTIONS = 8000  # kept open; more would exceed the usual limits of descriptors, here and in a scraper
+NOTICE_SECONDS = 3600
+POLLS = re.compile(rf"^({PREFIX}poll(?:s_total|_duration_seconds)\S*) (\S+)$", re.MULTILINE)
+# What the captured expositions contain, and every VM has in its own way.
+VM, PEER, SCALE_SET = "captured-vm-self", "captured-vm-peer", "captured-set"
+EVENT_ID = "0CA97C0E-AB1E-4D00-9E1D-CA97C0E0CA97"
+
+
+# ---- Expositions ----------------------------------------------------------------------------------------------------
+
+
+class Exposition:
+    """What one real exporter served, as a pattern for others: a part for all VMs, and a part for each VM."""
+
+    def __init__(self, text: str) -> None:
+        self._common: list[str | tuple[str, float]] = []  # a line, or a series and what a poll adds to it
+        own = []
+        polls = float(re.search(rf'^{PREFIX}polls_total{{outcome="ok"}} (\S+)', text, re.MULTILINE)[1])  # type: ignore[index]
+        for line in text.splitlines():
+            name = line.split(" ")[2] if line.startswith("#") else re.split(r"[{ ]", line)[0]
+            if name == f"{PREFIX}instance_info" or name.startswith(f"{PREFIX}event_"):
+                own.append(line)
+            else:
+                self._common.append(_moving(line, name, polls))
+        pattern = "\n".join((*own, "")).replace("%", "%%")
+        vm_id = re.search(r'vm_id="([^"]+)"', pattern)
+        marks = {f'vm_name="{VM}"': "vm", f'vm_name="{PEER}"': "vm", f'resources="{VM}"': "target"}
+        marks |= {f'scale_set="{SCALE_SET}"': "scale_set", f'event_id="{EVENT_ID}"': "event_id"}
+        marks |= {'zone="1"': "zone", **({vm_id[0]: "vm_id"} if vm_id else {})}
+        for mark, key in marks.items():
+            pattern = pattern.replace(mark, f'{mark.partition("=")[0]}="%({key})s"')
+        for name, key in (
+            ("event_not_before_timestamp_seconds", "not_before"),
+            ("event_seconds_until_not_before", "until"),
+            ("event_first_seen_timestamp_seconds", "first_seen"),
+        ):
+            pattern = re.sub(rf"(?m)^({PREFIX}{name}{{.*}}) .*$", rf"\1 %({key}).3f", pattern)
+        self._own = pattern
+        self._second = 0
+        self._rendered = (b"", b"")
+
+    def common(self, now: float, began: float) -> tuple[bytes, bytes]:
+        """Return what is the same for all VMs, plain and compressed."""
+        if int(now) != self._second:
+            polls = int(now - began) + UPTIME_SECONDS
+            values = {"now": f"{now:.3f}", "start": f"{began - UPTIME_SECONDS:.2f}"}
+            lines = [
+                each.format_map(values) if isinstance(each, str) else f"{each[0]} {float(round(each[1] * polls, 1))}"
+                for each in self._common
+            ]
+            text = "\n".join((*lines, "")).encode()
+            self._rendered, self._second = (text, _gzip(text)), int(now)
+        return self._rendered
+
+    def own(self, values: Mapping[str, object]) -> bytes:
+        """Return what is the VM's own."""
+        return (self._own % values).encode()
+
+
+def _moving(line: str, name: str, polls: float) -> str | tuple[str, float]:
+    """Return a line without its value, and what each poll adds to it; or the line as a format."""
+    series, _, value = line.rpartition(" ")
+    if line.startswith("#"):
+        pass
+    elif name.startswith(f"{PREFIX}poll_duration_seconds") or (name == f"{PREFIX}polls_total" and float(value)):
+        return series, float(value) / polls
+    elif name == "process_cpu_seconds_total":
+        return series, POLL_CPU_SECONDS
+    elif name == f"{PREFIX}last_success_timestamp_seconds":
+        return f"{series} {{now}}"
+    elif name == "process_start_time_seconds":
+        return f"{series} {{start}}"
+    return line.replace("{", "{{").replace("}", "}}")
+
+
+def _gzip(body: bytes) -> bytes:
+    return zlib.compress(body, 1, wbits=31)
+
+
+# ---- The fleet ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Event:
+    """An event of the first VM of a group, which all exporters of the group report."""
+
+    group: int
+    event_type: str
+    announced: float
+    status: str = "Scheduled"
+    event_id: str = field(default_factory=lambda: str(uuid.uuid4()).upper())
+
+
+class Fleet:
+    """Placement groups of the same number of VMs, with ``events`` current events, and what each exporter serves."""
+
+    def __init__(self, expositions: Mapping[str, str], vms: int, events: int, group: int) -> None:
+        polls = dict(POLLS.findall(expositions["idle"]))  # the same for all, or counters would go back with an event
+        self._expositions = {
+            name: Exposition(POLLS.sub(lambda found: f"{found[1]} {polls[found[1]]}", text))
+            for name, text in expositions.items()
+        }
+        self._size = group
+        self._began = time.time()
+        self._turn = 0
+        self._current: dict[int, Event] = {}
+        self._past: dict[int, str] = {}  # the type of the last event of a group that has none now
+        self._free = deque(range((vms + group - 1) // group))
+        self._scheduled: deque[Event] = deque()
+        self._started: deque[Event] = deque()
+        for number in range(events):
+            self._announce(TYPES[number % len(TYPES)], self._began - 60)
+            if number % 3 == 0:
+                self._start()
+
+    def advance(self) -> dict[str, object]:
+        """Announce an event, start one and end one; return the id of the announced event and when (monotonic)."""
+        if self._started:
+            over = self._started.popleft()
+            self._past[over.group] = over.event_type
+            del self._current[over.group]
+            self._free.append(over.group)
+        self._start()
+        self._turn += 1
+        event = self._announce(NOTIFIED_AT_ONCE[self._turn % len(NOTIFIED_AT_ONCE)], time.time())
+        return {"event_id": event.event_id, "event_type": event.event_type, "at": time.monotonic()}
+
+    def _announce(self, event_type: str, at: float) -> Event:
+        event = Event(self._free.popleft(), event_type, at)
+        self._current[event.group] = event
+        self._scheduled.append(event)
+        return event
+
+    def _start(self) -> None:
+        if self._scheduled:
+            event = self._scheduled.popleft()
+            event.status = "Started"
+            self._started.append(event)
+
+    def body(self, vm: int, *, compressed: bool) -> bytes:
+        """Return what the exporter of a VM serves now."""
+        now = time.time()
+        group, member = divmod(vm, self._size)
+        scope = "peer" if member else "self"
+        event = self._current.get(group)
+        scale_set = f"vmss{group}"
+        values: dict[str, object] = {"vm": f"{scale_set}_{member}", "target": f"{scale_set}_0", "scale_set": scale_set}
+        values |= {"vm_id": f"00000000-0000-4000-8000-{vm:012d}", "zone": group % 3 + 1}
+        name = f"{self._past[group]} past {scope}" if group in self._past else "idle"
+        if event:
+            name = f"{event.event_type} {event.status} {scope}"
+            not_before = event.announced + NOTICE_SECONDS
+            values |= {"event_id": event.event_id, "not_before": not_before, "until": not_before - now}
+            values["first_seen"] = event.announced
+        exposition = self._expositions[name]
+        plain, packed = exposition.common(now, self._began)
+        own = exposition.own(values)
+        return packed + _gzip(own) if compressed else plain + own
+
+
+# ---- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+class Connection(asyncio.Protocol):
+    """One connection of a scraper, which sends a request only after it has the response to the one before."""
+
+    def __init__(self, fleet: Fleet, kept: "set[Connection]") -> None:
+        self._fleet = fleet
+        self._kept = kept
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the connection open between scrapes if there are not too many."""
+        self._transport = transport
+        if len(self._kept) < CONNECTIONS:
+            self._kept.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the base class' signature
+        """Make room for another."""
+        self._kept.discard(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer the request once its head is whole."""
+        self._received += data
+        head, end, _ = self._received.partition(b"\r\n\r\n")
+        if not end:
+            return
+        self._received = b""
+        method, path, _ = head.split(b" ", 2)
+        assert isinstance(self._transport, asyncio.Transport)
+        if method == b"POST":
+            self._transport.write(_response(json.dumps(self._fleet.advance()).encode(), b"application/json", b""))
+            return
+        compressed = b"gzip" in head
+        body = self._fleet.body(int(path.split(b"/")[2]), compressed=compressed)
+        encoding = b"Content-Encoding: gzip\r\n" if compressed else b""
+        if self not in self._kept:
+            encoding += b"Connection: close\r\n"
+        self._transport.write(_response(body, b"text/plain; version=0.0.4; charset=utf-8", encoding))
+        if self not in self._kept:
+            self._transport.close()
+
+
+def _response(body: bytes, media_type: bytes, headers: bytes) -> bytes:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n%bContent-Length: %d\r\n\r\n"
+    return head % (media_type, headers, len(body)) + body
+
+
+async def serve(fleet: Fleet, addresses: int) -> None:
+    """Serve on ``addresses`` loopback addresses, each with its own range of client ports; print the one port."""
+    loop = asyncio.get_running_loop()
+    kept: set[Connection] = set()
+    port = 0
+    for number in range(1, addresses + 1):
+        listener = socket.create_server((f"127.0.0.{number}", port), backlog=4096)
+        port = listener.getsockname()[1]
+        await loop.create_server(lambda: Connection(fleet, kept), sock=listener, backlog=4096)
+    print(f"port {port}", flush=True)
+    await asyncio.Event().wait()
+
+
+def main() -> None:
+    """Serve until the process is killed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("expositions", type=Path)
+    for name in ("vms", "events", "group", "addresses"):
+        parser.add_argument(f"--{name}", type=int, required=True)
+    options = parser.parse_args()
+    fleet = Fleet(json.loads(options.expositions.read_text("utf-8")), options.vms, options.events, options.group)
+    asyncio.run(serve(fleet, options.addresses))
+
+
+if __name__ == "__main__":
+    main()
