@@ -10,8 +10,7 @@ from types import MappingProxyType
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 from ..settings import Settings
-from .event_recordings import event_recordings
-from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, Recording, expression
+from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
 from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed, with_kept_labels
 
 _EVENT = "Event {{ $labels.event_id }}."
@@ -29,10 +28,7 @@ def event_group(settings: Settings) -> Group:
         _without_notice(settings),
         _unknown_type(settings),
     )
-    rules: tuple[Recording | Alert, ...] = (
-        *event_recordings(settings),
-        *(_by_priority(carrying(each, settings), settings) for each in alerts),
-    )
+    rules = tuple(_by_priority(carrying(each, settings), settings) for each in alerts)
     return Group("azure-scheduled-events", settings.duration("evaluation.interval"), rules)
 
 

@@ -10,6 +10,7 @@ from .rule import Group, Recording, expression
 from .series import (
     ANNOUNCED,
     APPROVED,
+    BLIND,
     DELETING,
     DURATION,
     EVENT,
@@ -32,20 +33,21 @@ from .series import (
     kept,
     known_vms,
     seeing,
-    seen_within,
 )
 
 _OWN = f'{INFO}{{scope="self"}}'
+_BLIND = f"{UP} == 0"
 
 
 def memory_group(settings: Settings) -> Group:
-    """Return the group that records which events are over."""
-    return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (_over(settings),))
+    """Return the group that records which exporters do not reach IMDS, and which events are over."""
+    blind = Recording(BLIND, f"({_BLIND}) ^ 0", "1 for each exporter that answers and whose last poll failed")
+    return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (blind, _over(settings)))
 
 
-def event_recordings(settings: Settings) -> tuple[Recording, ...]:
-    """Return what is recorded about events: first what exporters show now, then what is remembered."""
-    return (
+def event_recordings(settings: Settings) -> Group:
+    """Return the group of what is recorded about events: first what exporters show now, then what is remembered."""
+    rules = (
         Recording(
             SHOWN,
             f"count by (event_id, event_type, event_source, event_status) ({INFO})",
@@ -53,7 +55,7 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
         ),
         Recording(
             SEEN,
-            f"max by (event_id, event_type) {seeing(INFO)} * 0 + time()",
+            f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
             "when an exporter that reaches IMDS last showed the event",
         ),
         Recording(
@@ -73,7 +75,7 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
             PLANNED,
             expression(f"""
                 (
-                  min by (event_id, event_type) {seeing(NOT_BEFORE)}
+                  min by (event_id, event_type) {seeing(NOT_BEFORE, _BLIND)}
                   or on (event_id)
                   min by (event_id, event_type) ({NOT_BEFORE})
                 )
@@ -103,6 +105,7 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
             "1 for each current event that has started",
         ),
     )
+    return Group("azure-scheduled-events-recordings", settings.duration("evaluation.interval"), rules)
 
 
 def vm_group(settings: Settings) -> Group:
@@ -160,6 +163,7 @@ def _over(settings: Settings) -> Recording:
     does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
     """
     memory, pause = settings.duration("memory"), settings.several("evaluation.interval", 2)
+    before = f"last_over_time({INFO}[{pause}]) unless on (job, instance) min_over_time({UP}[{pause}]) == 0"
     return Recording(
         OVER,
         expression(f"""
@@ -169,7 +173,7 @@ def _over(settings: Settings) -> Recording:
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )
-              unless on (event_id) {seen_within(INFO, pause)}
+              unless on (event_id) ({seeing(INFO, _BLIND)} or ({before}))
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",
@@ -208,7 +212,7 @@ def remembered(settings: Settings) -> str:
           (
             last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
             and on (vm_id) {seeing(f'{INSTANCE}{{vm_id!=""}}')}
-            unless on (event_id) {INFO}
+            unless on (event_id) {SHOWN}
             unless on (event_id) last_over_time({SEEN}[{settings.several("evaluation.interval", 4)}])
           )
         )

@@ -3,18 +3,19 @@
 from ..settings import Settings
 from .board_recordings import board_groups
 from .event_alerts import event_group
-from .event_recordings import memory_group, vm_group
+from .event_recordings import event_recordings, memory_group, vm_group
 from .impact_alerts import impact_groups
 from .life_alerts import life_group
-from .maintenance import maintenance_group
+from .maintenance import maintenance_groups
 from .rule import Alert, Group
 from .watcher_alerts import watcher_groups
 
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
-    events = (memory_group(settings), vm_group(settings), event_group(settings), life_group(settings))
-    impact = (*impact_groups(settings), maintenance_group(settings))
+    recordings = (memory_group(settings), vm_group(settings), event_recordings(settings))
+    events = (*recordings, event_group(settings), life_group(settings))
+    impact = (*impact_groups(settings), *maintenance_groups(settings))
     return (*events, *impact, *watcher_groups(settings), *board_groups(settings))
 
 

@@ -64,7 +64,7 @@ def _notice(settings: Settings) -> Recording:
     return Recording(
         NOTICE,
         expression(f"""
-            last_over_time({NOTICE}[{settings.duration("memory")}]) and on (event_id) {INFO}
+            last_over_time({NOTICE}[{settings.duration("memory")}]) and on (event_id) {SHOWN}
             or on (event_id)
             round(
               max by (event_id, event_type) ({NOT_BEFORE}{{scope="self"}})
@@ -73,7 +73,7 @@ def _notice(settings: Settings) -> Recording:
                 {FIRST_SEEN}{{scope="self"}} and abs(time() - {FIRST_SEEN}) < 60
                 and on (job, instance) {UP} offset 1m == 1
               )
-              unless on (event_id) {INFO} offset 1m
+              unless on (event_id) {SHOWN} offset 1m
             )
         """),
         "time from the first sight to NotBefore, if the event's own VM was watching when the event appeared",

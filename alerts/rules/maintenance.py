@@ -13,12 +13,15 @@ from ..settings import EQUAL_SOURCE, Settings
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import (
     APPROVED,
+    BLIND,
     DELETING,
     EVENT_PLACE,
     INFO,
     INSTANCE,
     NOT_BEFORE,
     OVER,
+    UP,
+    VM_EVENT_OVER,
     VM_MAINTENANCE,
     VM_TARGET,
     identified,
@@ -30,31 +33,36 @@ MAINTENANCE = f"{PREFIX}Maintenance"
 
 _OWN = f'{INFO}{{scope="self"}}'
 _IMPACT = "on (event_id, vm_id, phase)"
+_REPORTERS = 3  # of one event: one of them may not know its place yet
 _MOST_RESOURCES = 10  # the exporter names no more
 
 
-def maintenance_group(settings: Settings) -> Group:
-    """Return the group."""
+def maintenance_groups(settings: Settings) -> tuple[Group, Group]:
+    """Return the groups: the VMs of events that hit soon or now, and the maintenance of these VMs."""
+    interval = settings.duration("evaluation.interval")
+    place = Recording(
+        EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
+    )
     rules = (
-        Recording(
-            EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
-        ),
         Recording(VM_MAINTENANCE, _begin(settings), "since when an event has been due on a VM, or has started there"),
         _maintenance(settings),
         _vm_not_back(settings),
     )
-    return Group("azure-scheduled-events-maintenance", settings.duration("evaluation.interval"), rules)
+    return (
+        Group("azure-scheduled-events-event-places", interval, (place,)),
+        Group("azure-scheduled-events-maintenance", interval, rules),
+    )
 
 
 def _places(settings: Settings) -> str:
-    """One exporter that reports the event is enough to know its VMs and their resource group."""
+    """A few exporters that report the event are enough to know its VMs and their resource group."""
     return expression(f"""
         group by (event_id, event_type, phase, resources, subscription_id, resource_group) (
-          topk by (event_id) (1, {INFO} and on (job, instance) {INSTANCE})
+          topk by (event_id) ({_REPORTERS}, {INFO})
+          * on (event_id) group_left (phase)
+          {_impacts(settings, blind=f"{UP} == 0")}
           * on (job, instance) group_left (subscription_id, resource_group)
           topk by (job, instance) (1, {INSTANCE})
-          * on (event_id) group_left (phase)
-          {_impacts(settings)}
         )
     """)
 
@@ -65,19 +73,23 @@ def _labels(settings: Settings, *but: str) -> str:
     return ", ".join(label for label in labels if label not in but)
 
 
-def _impacts(settings: Settings) -> str:
-    """Return the events that have started, and those that start soon or have been approved; never both for one."""
-    started = f'{INFO}{{event_status="Started"}}'
+def _impacts(settings: Settings, scope: str = "", blind: str = BLIND) -> str:
+    """Return the events that have started, and those that start soon or have been approved; never both for one.
+
+    ``scope`` narrows whose word counts, as a label matcher.
+    """
+    started = f'{INFO}{{event_status="Started"{scope and f",{scope}"}}}'
+    approved, not_before = (f"{each}{{{scope}}}" if scope else each for each in (APPROVED, NOT_BEFORE))
     return expression(f"""
         (
           label_replace(group by (event_id) ({started}), "phase", "started", "", "")
           or
           label_replace(
             group by (event_id) (
-              {APPROVED} == 1
+              {approved} == 1
               or on (event_id)
               (
-                min by (event_id) {seeing(NOT_BEFORE)} or on (event_id) min by (event_id) ({NOT_BEFORE})
+                min by (event_id) {seeing(not_before, blind)} or on (event_id) min by (event_id) ({not_before})
               ) <= time() + {settings.number("maintenance.before")}
             )
             unless on (event_id) {started},
@@ -95,7 +107,7 @@ def _own(settings: Settings) -> str:
           * on (job, instance) group_left ({_labels(settings)})
           topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
           * on (event_id) group_left (phase)
-          {_impacts(settings)}
+          {_impacts(settings, 'scope="self"')}
           unless on (event_id) {OVER}
         )
     """)
@@ -125,13 +137,19 @@ def _recorded(settings: Settings) -> str:
 
 
 def _begin(settings: Settings) -> str:
-    """A row goes on while its impact does, and while its VM does not answer; it keeps the time that it began with."""
+    """A row goes on while its event does, unless the event has left the VM, and while its VM does not answer.
+
+    It keeps the time that it began with.
+    """
     memory, after = settings.duration("memory"), _after(settings)
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     impacts = _recorded(settings)
     return expression(f"""
         max by ({row}) (
-          last_over_time({VM_MAINTENANCE}[{memory}]) and {_IMPACT} {impacts}
+          last_over_time({VM_MAINTENANCE}[{memory}])
+          and on (event_id, phase) {EVENT_PLACE}
+          unless on (event_id) {OVER}
+          unless on (event_id, vm_id) {VM_EVENT_OVER}
           or
           (
             last_over_time({VM_MAINTENANCE}{{event_type!~"{DELETING}"}}[{after}])
