@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from typing import Self
 
 import psutil
+import requests
 
 from support.monitoring.paging import Stack
 from support.monitoring.victoria import VictoriaStack
-from support.programs import Program, fetch
+from support.programs import Program
+
+PATIENCE = 150.0  # seconds; an engine that is overloaded answers late
 
 
 class Metrics:
     """The metrics of one program."""
 
     def __init__(self, url: str) -> None:
-        self._text = fetch(f"{url}/metrics").body.decode()
+        answer = requests.get(f"{url}/metrics", timeout=PATIENCE)
+        answer.raise_for_status()
+        self._text = answer.text
 
     def total(self, pattern: str) -> float:
         """Return the sum of all series whose name and labels match from the beginning; fail if there are none."""

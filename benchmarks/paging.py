@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Si
 from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.paging import Stack
 from support.monitoring.victoria import VictoriaStack
-from support.programs import Exporter
+from support.programs import Exporter, Scrape
 
 TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")
 PATIENCE = 60.0
@@ -38,10 +38,10 @@ def announce(simulator: Simulator, number: int) -> None:
 
 
 def measure(engine: str, interval: str, samples: int) -> list[float]:
-    """Return the seconds from change to webhook of every sample."""
+    """Return the seconds from change to webhook of every sample that came in time."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        simulators, targets = [], []
+        simulators, exporters = [], []
         for number in range(samples):
             vm = VirtualMachine(f"vm_{number}", scale_set=f"set_{number}")
             simulator = stack.enter_context(Simulator(Scenario("waiting", "", (vm,), ())))
@@ -49,24 +49,31 @@ def measure(engine: str, interval: str, samples: int) -> list[float]:
                 Exporter(simulator.url, folder / f"{number}.log", "--instance.name", vm.name)
             )
             simulators.append(simulator)
-            targets.append(f"127.0.0.1:{exporter.port}")
+            exporters.append(exporter)
         values = {"scrape.interval": interval, "evaluation.interval": interval}
+        targets = [f"127.0.0.1:{exporter.port}" for exporter in exporters]
         chain = ENGINES[engine](folder, values, targets)
         stack.enter_context(chain)
         chain.wait_for_targets(samples)
-        begun: dict[str, float] = {}
+        begun = []
         for number, simulator in enumerate(simulators):
             time.sleep(random.uniform(0.2, 1.0) * parse_duration(interval) / 2)
-            begun[f"set_{number}"] = time.monotonic()
+            begun.append(time.monotonic())
             announce(simulator, number)
+        ids = [exporter.shows("its event", event_id) for exporter in exporters]
+        assert len(set(ids)) == samples
         end = time.monotonic() + PATIENCE + 2 * parse_duration(interval)
         told: dict[str, float] = {}
-        while len(told) < samples and time.monotonic() < end:
+        while set(ids) - told.keys() and time.monotonic() < end:
             threading.Event().wait(0.1)
             for each in chain.receiver.webhooks():
-                name = each.body["commonAnnotations"].get("vms", "").partition("(scale set ")[2].rstrip(")")
-                told.setdefault(name, each.at)
-        return [told[name] - begun[name] for name in begun]
+                told.setdefault(each.body["groupLabels"].get("event_id", ""), each.at)
+        return [told[each] - at for each, at in zip(ids, begun, strict=True) if each in told]
+
+
+def event_id(scrape: Scrape) -> str:
+    """Return the id of the current event; empty if there is none yet."""
+    return next((labels["event_id"] for labels, _ in scrape.series("event_info")), "")
 
 
 def main() -> None:
@@ -77,7 +84,8 @@ def main() -> None:
     parser.add_argument("--engine", choices=ENGINES, default="prometheus")
     plan = parser.parse_args()
     times = sorted(measure(plan.engine, plan.interval, plan.samples))
-    print(f"{plan.engine}, {plan.samples} samples, scrapes and evaluations every {plan.interval}:")
+    late = plan.samples - len(times)
+    print(f"{plan.engine}, {plan.samples} samples ({late} not in time), scrapes and evaluations every {plan.interval}:")
     print(" ".join(f"{each:.1f}" for each in times))
     print(f"median {median(times):.2f} s, worst {max(times):.2f} s")
 
