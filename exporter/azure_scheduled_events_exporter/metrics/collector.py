@@ -374,7 +374,7 @@ METRICS = (
         "observed_pause_seconds",
         "histogram",
         ("event_type",),
-        "Longest time that this VM stood still while an event of it was Started.",
+        "Longest pause of this VM while an event of it was Started.",
         ("statistics",),
         lambda statistics: statistics.pauses.items(),
     ),
