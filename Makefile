@@ -37,8 +37,9 @@ generate: setup  ## regenerate dashboards, alert rules, Alertmanager's configura
 	@scripts/chart
 	@scripts/status
 
-golden: setup  ## write the golden files anew; look at the difference before committing it
+golden: setup  ## regenerate the golden files and the counts of series in docs/fleet.md; review the difference
 	@$(BIN)/pytest -q tests/unit/metrics/test_exposition.py --update-golden
+	@PYTHONPATH=tests $(BIN)/python -m support.monitoring.cardinality --update
 
 lock: setup  ## pin requirements anew from the ranges in pyproject.toml; UPGRADE=1 takes newer versions
 	@scripts/lock

@@ -125,18 +125,18 @@ def _least_notice(event_type: EventType, documented: float) -> Setting:
     return _length(f"notice.{event_type.lower()}", format_duration(documented - _LAG_SECONDS), text, 0, _DAY)
 
 
+def _longest_outage(event_type: EventType) -> Setting:
+    default = format_duration(event_type.facts.longest_outage)
+    return _length(
+        f"maintenance.longest.{event_type.lower()}", default, f"… but no longer for a {event_type}.", 1, _DAY
+    )
+
+
 _BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
 
 _RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|job|instance|__.*"
 """Labels that identify alerts and VMs in the rules, so that a target's label cannot have their place."""
 
-_LONGEST = {
-    EventType.FREEZE: "10m",
-    EventType.REBOOT: "15m",
-    EventType.REDEPLOY: "30m",
-    EventType.PREEMPT: "1d",
-    EventType.TERMINATE: "1d",
-}
 EQUAL_SOURCE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 """The part of a form of ``maintenance.equal`` that is replaced by a value of the VM; a suffix may follow."""
 _EQUAL = r"[a-zA-Z_][a-zA-Z0-9_]*(=[a-zA-Z_][a-zA-Z0-9_]*([^a-zA-Z0-9_\s\"'\\{}$,][^\s\"'\\{}$,]*)?)?"
@@ -222,10 +222,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length("clock.for", "5m", "… for so long; after a pause a clock lags until it is corrected.", 1, _DAY),
             _length("maintenance.before", "1m", "A VM is in maintenance so long before NotBefore.", 0, 3600),
             _length("maintenance.after", "5m", "… and until it has answered for so long after the event.", 1, 3600),
-            *(
-                _length(f"maintenance.longest.{each.lower()}", longest, f"… but no longer for a {each}.", 1, _DAY)
-                for each, longest in _LONGEST.items()
-            ),
+            *(_longest_outage(each) for each in EventType),
             _list(
                 "maintenance.equal",
                 ("instance",),

@@ -115,7 +115,7 @@ def _hit_now(settings: Settings) -> str:
 def _hit_before(settings: Settings) -> str:
     """A VM that answers scrapes reports whether an event hits it. For one that does not, its last report is used.
 
-    That is until the event is over, unless the VM had already left Resources when it was last heard of.
+    That is until the event is over, unless the VM had already left Resources when its exporter last answered.
     """
     memory, longest = settings.duration("memory"), settings.duration("longest")
     return expression(f"""

@@ -46,7 +46,7 @@ def test_series_are_as_the_page_says(tmp_path: Path) -> None:
     """The numbers of series and samples on the page are those of real exporters, exactly."""
     said = FLEET.partition(BEGIN)[2].partition(END)[0]
     measured = tables(measure_all(tmp_path, kept_by_alerts(FLEET)))
-    assert said == measured, "run: PYTHONPATH=tests .venv/bin/python -m support.monitoring.cardinality --update"
+    assert said == measured, "run: make golden"
 
 
 def test_alerts_keep_what_they_need() -> None:

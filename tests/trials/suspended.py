@@ -121,5 +121,5 @@ def run(order: Order) -> Row:
         "ends, a Reboot begins, and a Redeploy is announced",
         f"all of it reported once, afterwards; `observed_pause_seconds`: {said}; {polls} polls in the "
         f"{AFTER_SECONDS:g} s after it, one every {POLL_SECONDS:g} s; {sum(stop.answered for stop in stops)} scrapes, "
-        "all answered, also those asked while it stood still",
+        "all answered, also those sent while it was suspended",
     )

@@ -101,9 +101,9 @@ class Outbox:
             # One that no document has shown yet was posted before the restart, if at all.
             self._entries[identity] = Entry(alert, now, holding.confirmed, was_accepted=not holding.confirmed)
             return
-        is_news = entry.ended_at is not None or alert.hold != entry.alert.hold
+        is_new = entry.ended_at is not None or alert.hold != entry.alert.hold
         entry.alert, entry.confirmed = alert, entry.confirmed or holding.confirmed
-        if is_news:
+        if is_new:
             entry.ended_at, entry.due_at, entry.is_reported = None, now, False
 
     def _add_ended(self, ended: Iterable[Ended], now: float, wall: float) -> None:

@@ -161,9 +161,9 @@ class ApprovalScheduler:
         self.statuses[life.event_id] = ApprovalStatus(reason, decision.due if is_meant else None)
         if is_sent and retry is None:
             return decision.rule
-        is_news = self._log_once(life, decision, reason, kind)
+        is_new = self._log_once(life, decision, reason, kind)
         if decision.approve and decision.dry_run:
-            self.counts[ApprovalOutcome.DRY_RUN] += is_news
+            self.counts[ApprovalOutcome.DRY_RUN] += is_new
         return decision.rule if is_sent and retry is not None and now.monotonic >= retry.at else None
 
     def _reason(self, life: Lifecycle, decision: Decision, retry: _Retry | None) -> tuple[str, str]:

@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.listen is None:
         labels = labels_of(event, alert)
-        _say(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.url}")
+        _print(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.url}")
         begun = time.monotonic()
         team.raise_alert(labels, alert, ends_in=300)
         try:
@@ -132,10 +132,10 @@ def run(arguments: argparse.Namespace) -> int:
     with _staged(event, arguments.listen) as (announce, _):
         address = parse_listen_address(arguments.listen)
         where = ListenAddress(address.host or "localhost", address.port)
-        _say(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
+        _print(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
         threading.Event().wait(wait)
         begun, event_id = announce()
-        _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
+        _print(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
         _measure(team, f'event_id="{event_id}"', alert, before, begun, timeout)
     return 0
 
@@ -146,7 +146,7 @@ def _push(
     """Let a simulated VM's exporter push the alert of ``event``, and resolve it unless ``keep``."""
     with _staged(event, "127.0.0.1:0", "--alertmanager.url", team.url) as (announce, call_off):
         begun, event_id = announce()
-        _say(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; its exporter pushes {alert.name}")
+        _print(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; its exporter pushes {alert.name}")
         matcher = f'event_id="{event_id.upper()}"'
         _measure(team, matcher, alert, before, begun, timeout)
         if not keep:
@@ -250,7 +250,7 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
             "with --prometheus and --alertmanager, which checks targets, rules and routes"
         )
     receivers = ", ".join(receiver["name"] for receiver in held["receivers"])
-    _say(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {receivers}")
+    _print(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {receivers}")
     if held["status"]["state"] == "suppressed":
         raise ExporterError(
             f"{alert.name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.url}"
@@ -258,7 +258,7 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
     notified = _until(lambda: _more(before.delivered, team.sent().delivered), end)
     failed = _more(before.failed, team.sent().failed)
     if notified:
-        _say(f"{time.monotonic() - begun:.2f} s: Alertmanager notified: {', '.join(notified)}")
+        _print(f"{time.monotonic() - begun:.2f} s: Alertmanager notified: {', '.join(notified)}")
         failed = _until(lambda: _more(before.failed, team.sent().failed), min(end, time.monotonic() + 1))
     if failed:
         raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
@@ -269,7 +269,7 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
             else f"run doctor --alertmanager {team.url}, which checks receivers and group_wait"
         )
         raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
-    _say("Alertmanager has done its part. Did the page arrive?")
+    _print("Alertmanager has done its part. Did the page arrive?")
 
 
 def _maintenance(team: Alertmanager, text: str, timeout: float) -> int:
@@ -294,7 +294,7 @@ def _maintenance(team: Alertmanager, text: str, timeout: float) -> int:
             f"{name} is not inhibited while its VM is in maintenance, so it notifies: "
             "set maintenance.targets and maintenance.equal, and load the rendered inhibit_rules"
         )
-    _say(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
+    _print(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
     return 0
 
 
@@ -364,6 +364,6 @@ def _duration(flag: str, text: str) -> float:
         raise UsageError(f"--{flag}: {error}") from None
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()

@@ -85,12 +85,12 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
     path = None if config.journal_path == MEMORY else Path(config.journal_path)
     printed = Printed()
     waiting: Sequence[Line] = ()
-    for news, current in _looks(config, path, position):
-        lines = news
+    for fresh, current in _looks(config, path, position):
+        lines = fresh
         if mine:
-            lines, waiting = _of_this_vm([*waiting, *news], current)
+            lines, waiting = _of_this_vm([*waiting, *fresh], current)
         for line in lines:
-            if printed.is_news(line.record):
+            if printed.is_new(line.record):
                 print(line, flush=True)
     return 0
 
@@ -150,29 +150,29 @@ class Printed:
     def __init__(self) -> None:
         self._events: dict[object, _Printed] = {}
 
-    def is_news(self, record: Record) -> bool:
+    def is_new(self, record: Record) -> bool:
         """Return whether ``record`` is to be printed, and remember it."""
         event = self._events.pop(record["event_id"], None) or _Printed()
         self._events[record["event_id"]] = event
         self._forget_the_oldest()
         transition, at = record["transition"], str(record["at"])
         if transition == record["outcome"]:  # one may have seen how it ended, the other only that it did
-            news = not event.over_at
+            is_new = not event.over_at
             event.over_at = event.over_at or at
-            return news
+            return is_new
         if transition == Transition.DETECTED and event.over_at and at > event.over_at:
             event.transitions.clear()  # by an exporter that has forgotten the event
         if transition == Transition.RESCHEDULED:
-            news = event.not_before != record["not_before"]
+            is_new = event.not_before != record["not_before"]
         elif transition == "returned":
-            news = bool(event.over_at) or not event.transitions
+            is_new = bool(event.over_at) or not event.transitions
         else:
-            news = transition not in event.transitions
-        if news:
+            is_new = transition not in event.transitions
+        if is_new:
             event.over_at = ""
         event.transitions.add(transition)
         event.not_before = record["not_before"]
-        return news
+        return is_new
 
     def _forget_the_oldest(self) -> None:
         if len(self._events) > _REMEMBERED:

@@ -25,6 +25,7 @@ class EventFacts(NamedTuple):
         documented_notice: the least notice that Microsoft documents; None if it documents none.
         usual_notice: the notice that Azure usually gives, for the simulator and the drill.
         usual_started: how long the event usually stays Started, for the simulator and the drill.
+        longest_outage: how long the VM may be away before the default rules say that it did not come back.
         severity: the default severity of its alert.
         severity_reason: why.
         color: of its series on dashboards.
@@ -40,6 +41,7 @@ class EventFacts(NamedTuple):
     documented_notice: float | None
     usual_notice: float
     usual_started: float
+    longest_outage: float
     severity: str
     severity_reason: str
     color: str
@@ -71,6 +73,7 @@ class EventType(StrEnum):
             documented_notice=900.0,
             usual_notice=900.0,
             usual_started=600.0,
+            longest_outage=600.0,
             severity="warning",
             severity_reason="Nothing is lost, but a long pause can cost leases, sessions and leaders.",
             color="#E6D5F7",
@@ -87,6 +90,7 @@ class EventType(StrEnum):
             documented_notice=900.0,
             usual_notice=900.0,
             usual_started=600.0,
+            longest_outage=900.0,
             severity="critical",
             severity_reason="The VM is down while it restarts, and nobody here asked for it.",
             color="#CBA9EE",
@@ -103,6 +107,7 @@ class EventType(StrEnum):
             documented_notice=600.0,
             usual_notice=600.0,
             usual_started=600.0,
+            longest_outage=1_800.0,
             severity="critical",
             severity_reason="The VM is down while it moves, and ephemeral disks are lost.",
             color="#AE7EE2",
@@ -120,6 +125,7 @@ class EventType(StrEnum):
             documented_notice=None,
             usual_notice=30.0,
             usual_started=300.0,
+            longest_outage=86_400.0,
             severity="warning",
             severity_reason="Routine for Spot VMs, and nothing can stop it. A wave pages: see hit.share.",
             color="#9254D3",
@@ -137,6 +143,7 @@ class EventType(StrEnum):
             documented_notice=300.0,
             usual_notice=600.0,
             usual_started=300.0,
+            longest_outage=86_400.0,
             severity="critical",
             severity_reason="The VM is gone for good.",
             color="#7530BF",

@@ -122,9 +122,9 @@ def observe(
         if before is None and event.event_id in ended:
             before, returned = _returned(ended.pop(event.event_id), event, context)
             changes.append(returned)
-        after, news = _seen(before, event, context)
+        after, new_changes = _seen(before, event, context)
         current[event.event_id] = after
-        changes.extend(news)
+        changes.extend(new_changes)
     for event_id, before in known.current.items():
         if event_id in current:
             continue
@@ -143,8 +143,8 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
     """Return ``known`` with ``pause`` added to the Started events; ``known`` itself if nothing changes."""
     started = [life for life in known.current.values() if life.state is State.STARTED] if pause else []
     longer = [(life, _paused(life, pause, begins=False)) for life in started]
-    news = [after for before, after in longer if after is not before]
-    return known.updated(news) if news else known
+    extended = [after for before, after in longer if after is not before]
+    return known.updated(extended) if extended else known
 
 
 def merge_recovered(known: Lifecycles, found: Lifecycles) -> Lifecycles:
@@ -310,7 +310,7 @@ def _paused(life: Lifecycle, pause: Pause | None, *, begins: bool) -> Lifecycle:
     count = life.pauses + (pause.seconds >= NOISE_SECONDS)
     if life.observed_pause is not None:
         longest = max(pause.seconds, life.observed_pause)
-        is_news = longest > life.observed_pause or count > life.pauses
-        return replace(life, observed_pause=longest, pauses=count) if is_news else life
+        is_new = longest > life.observed_pause or count > life.pauses
+        return replace(life, observed_pause=longest, pauses=count) if is_new else life
     is_known = pause.evidence is Evidence.BOOT or (begins and pause.evidence is Evidence.WHOLE)
     return replace(life, observed_pause=pause.seconds, pauses=count) if is_known else life

@@ -51,6 +51,7 @@ class MetricSpec:
         help: one sentence.
         reads: the fields of the snapshot that ``samples`` gets.
         samples: returns label values and value of each series; the value of a histogram is a :class:`Histogram`.
+        not_shown: why no dashboard shows it and no alert reads it; empty if one does.
     """
 
     name: str
@@ -59,6 +60,7 @@ class MetricSpec:
     help: str
     reads: tuple[str, ...]
     samples: Callable[..., Iterable[tuple[Labels, float | Histogram]]]
+    not_shown: str = ""
 
     @property
     def type(self) -> str:
@@ -372,7 +374,7 @@ METRICS = (
         "observed_pause_seconds",
         "histogram",
         ("event_type",),
-        "Longest time that this VM stood still while an event of it was Started.",
+        "Longest pause of this VM while an event of it was Started.",
         ("statistics",),
         lambda statistics: statistics.pauses.items(),
     ),
@@ -383,6 +385,7 @@ METRICS = (
         "Pauses of this VM of 0.1 s or more while an event of it was Started.",
         ("statistics",),
         lambda statistics: statistics.pause_counts.items(),
+        not_shown="The table of pauses shows the longest one of each event, which is what a user notices.",
     ),
     MetricSpec(
         "event_approval_due_timestamp_seconds",

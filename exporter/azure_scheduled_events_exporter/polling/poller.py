@@ -363,8 +363,8 @@ class Poller:
         known = self._known
         changes: list[Change] = []
         for approver, names in event_ids.items():
-            known, news = mark_approved(known, names, approver, now)
-            changes += news
+            known, new_changes = mark_approved(known, names, approver, now)
+            changes += new_changes
         self._approvals.accepted(due)
         self._approved = True
         self._log.info("approval accepted", extra=request_facts(due))

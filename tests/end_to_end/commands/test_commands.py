@@ -1,4 +1,4 @@
-"""The commands as people run them: what they print, and the status that they end with."""
+"""The commands as people run them: help, wrong usage, ``run`` and ``demo``."""
 
 import json
 import os
@@ -9,22 +9,18 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
-from email.utils import formatdate
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.commands.cli import main
-from azure_scheduled_events_exporter.config import state_folder
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Simulator
 from support.certificates import Authority
+from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
 from support.programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch, free_port
 
-QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
-NAME = "azure-scheduled-events-exporter"
-EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 COMMANDS = ("run", "demo", "simulate", "events", "check-config")
 FLAGS = (
     "imds.endpoint",
@@ -46,63 +42,12 @@ FLAGS = (
 )
 
 
-def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [COMMAND, *arguments],
-        env=environment(COLUMNS="100", **env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
-def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
-    """It ended with ``status``, and its one line contains ``words``."""
-    assert done.returncode == status, done
-    assert done.stdout == ""
-    assert re.fullmatch(rf"{NAME}: [^\n]+\n", done.stderr), done.stderr
-    assert "Traceback" not in done.stderr
-    for word in words:
-        assert word in done.stderr
-
-
 def helped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Return what a call for help prints; it ends with status 0."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 0
     return capsys.readouterr().out
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """A simulator in which nothing happens by itself."""
-    with Simulator(QUIET) as running:
-        yield running
-
-
-def place_event(simulator: Simulator) -> float:
-    """Announce a Reboot of this VM and its neighbour; return its NotBefore."""
-    not_before = float(int(time.time()) + 900)
-    simulator.set_document(
-        [
-            {
-                "EventId": EVENT_ID,
-                "EventType": "Reboot",
-                "ResourceType": "VirtualMachine",
-                "Resources": ["vm_0", "vm_1"],
-                "EventStatus": "Scheduled",
-                "NotBefore": formatdate(not_before, usegmt=True),
-                "Description": "Host server is undergoing maintenance.",
-                "EventSource": "Platform",
-                "DurationInSeconds": 30,
-            }
-        ]
-    )
-    return not_before
 
 
 class TestHelp:
@@ -273,190 +218,6 @@ class TestRun:
         assert detected["level"] == "info"
         assert (detected["event_id"], detected["event_type"], detected["scope"]) == (EVENT_ID, "Reboot", "self")
         assert detected["resource_type"] == "VirtualMachine"
-
-
-class TestEvents:
-    """One question to IMDS, without a daemon."""
-
-    def test_table(self, simulator: Simulator) -> None:
-        """People get a table: who, what, when, whose."""
-        place_event(simulator)
-        done = command("events", "--imds.endpoint", simulator.url)
-        assert (done.returncode, done.stderr) == (0, "")
-        head, row = done.stdout.splitlines()
-        assert head.split()[:4] == ["EventId", "Type", "Status", "Source"]
-        for word in (
-            EVENT_ID,
-            "Reboot",
-            "Scheduled",
-            "Platform",
-            "self",
-            "vm_0, vm_1",
-            "30s",
-            "(in 1",
-            "VirtualMachine",
-        ):
-            assert word in row
-
-    def test_why_an_event_is_not_approved(self, simulator: Simulator, tmp_path: Path) -> None:
-        """The table and the JSON say why the policy does not approve an event."""
-        place_event(simulator)
-        policy = tmp_path / "policy.yaml"
-        policy.write_text("rules:\n  - {name: failover first, action: hold}\n")
-        flags = ("--imds.endpoint", simulator.url, "--approval.policy", str(policy))
-        assert "held by rule 'failover first'" in command("events", *flags).stdout
-        [event] = json.loads(command("events", "--json", *flags).stdout)["events"]
-        assert (event["approval"], event["approval_due"]) == ("held by rule 'failover first'", None)
-        assert "the approval policy is off" in command("events", "--imds.endpoint", simulator.url).stdout
-
-    def test_json(self, simulator: Simulator) -> None:
-        """Scripts get JSON."""
-        not_before = place_event(simulator)
-        done = command("events", "--json", "--imds.endpoint", simulator.vm_url("vm_1"))
-        assert (done.returncode, done.stderr) == (0, "")
-        content = json.loads(done.stdout)
-        assert content["up"] is True
-        assert content["vm_name"] == "vm_1"
-        [event] = content["events"]
-        assert event["event_id"] == EVENT_ID
-        assert event["scope"] == "self"
-        assert event["resources"] == ["vm_0", "vm_1"]
-        assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
-
-    def test_none(self, simulator: Simulator) -> None:
-        """If there are no events, a sentence says so."""
-        done = command("events", "--imds.endpoint", simulator.url)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "No events.\n", "")
-
-    def test_imds_down(self) -> None:
-        """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
-        url = f"http://127.0.0.1:{free_port()}"
-        assert_one_line(
-            command("events", "--imds.endpoint", url), 1, url, "Connection refused", f"{NAME} demo", f"{NAME} simulate"
-        )
-
-    def test_imds_hangs(self, simulator: Simulator, tmp_path: Path) -> None:
-        """While no answer comes, the command prints what it waits for and what to try outside Azure."""
-        simulator.inject("timeout")
-        with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
-            assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
-
-    @pytest.mark.parametrize("fault", ["500", "throttle", "not-json", "reset"])
-    def test_imds_fails(self, fault: str, simulator: Simulator) -> None:
-        """If IMDS gives no valid answer, one line reports it and the status is 1."""
-        simulator.inject(fault)
-        assert_one_line(command("events", "--imds.endpoint", simulator.url), 1)
-
-    def test_name_not_known(self, simulator: Simulator) -> None:
-        """Events are shown although IMDS does not say who this VM is."""
-        place_event(simulator)
-        done = command("events", "--imds.endpoint", simulator.url, "--instance.name", "elsewhere")
-        assert done.returncode == 0
-        assert " peer " in done.stdout
-
-    def test_unreadable_entry(self, simulator: Simulator) -> None:
-        """A document that is partly unreadable is reported as such, with status 1, and never as no events."""
-        simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')
-        done = command("events", "--imds.endpoint", simulator.url)
-        assert done.returncode == 1, done
-        assert "No events" not in done.stdout
-        assert "Events[0]" in done.stderr
-
-
-class TestCheckConfig:
-    """What would hold, and why."""
-
-    def test_good(self, tmp_path: Path) -> None:
-        """Every setting is listed with its value and where it is set."""
-        file = tmp_path / "config.yml"
-        file.write_text("imds.timeout: 5s\n")
-        done = command(
-            *("check-config", "--config.file", str(file), "--log.level", "debug"),
-            AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="2s",
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        for line in (
-            "log.level: debug   [--log.level]",
-            "poll.interval: 2s   [environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]",
-            f"imds.timeout: 5s   [{file}:1: imds.timeout]",
-            "imds.api-version: 2020-07-01   [default]",
-            f"journal.path: {state_folder(environment())}   [default]",
-        ):
-            assert line in done.stdout.splitlines()
-
-    def test_warnings(self) -> None:
-        """Settings that hide something are valid, and each is warned of: an old api-version, and rare polls."""
-        done = command("check-config", "--imds.api-version", "2017-03-01", "--poll.interval", "2m")
-        assert done.returncode == 0
-        version, interval = done.stderr.splitlines()
-        assert "2017-03-01 does not show events of type" in version
-        assert "Preempt" in version
-        assert "Terminate" in version
-        assert "--poll.interval 2m is longer than 1m" in interval
-        assert command("check-config", "--poll.interval", "1m").stderr == ""
-
-    def test_environment_file(self, tmp_path: Path) -> None:
-        """Settings of the unit's environment file hold for commands in a shell, with file and line as their place."""
-        file = tmp_path / "environment"
-        file.write_text(
-            "# settings\n\nAZURE_SCHEDULED_EVENTS_POLL_INTERVAL=3s\nAZURE_SCHEDULED_EVENTS_LOG_LEVEL=debug\n"
-        )
-        done = command("check-config", "--env-file", str(file), AZURE_SCHEDULED_EVENTS_LOG_LEVEL="error")
-        assert (done.returncode, done.stderr) == (0, "")
-        lines = done.stdout.splitlines()
-        assert f"poll.interval: 3s   [{file}:3: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]" in lines
-        assert "log.level: error   [environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL]" in lines
-
-    @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            ("AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=often\n", (":1: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL", "often")),
-            ("\nexport A=b\n", (":2: expected NAME=VALUE",)),
-            ("AZURE_SCHEDULED_EVENTS_CONFIG_FILE=/nonexistent/config.yml\n", ("/nonexistent/config.yml",)),
-        ],
-    )
-    def test_bad_environment_file(self, text: str, words: tuple[str, ...], tmp_path: Path) -> None:
-        """A mistake in the environment file is reported in one line with file and line number."""
-        file = tmp_path / "environment"
-        file.write_text(text)
-        assert_one_line(command("check-config", "--env-file", str(file)), 2, *words)
-
-    def test_environment_file_that_is_not_there(self) -> None:
-        """A file that was named and is missing is an error."""
-        assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
-
-    @pytest.mark.parametrize(
-        ("text", "where", "words"),
-        [
-            ("poll.intervall: 2s\n", ":1", ("poll.intervall", "poll.interval")),
-            ("log.level: info\npoll.interval: often\n", ":2", ("poll.interval", "often")),
-            ("poll: [\n", "", ()),
-        ],
-        ids=["unknown key", "bad value", "no YAML"],
-    )
-    def test_bad(self, text: str, where: str, words: tuple[str, ...], tmp_path: Path) -> None:
-        """An error is one line with its place, and the status is 2."""
-        file = tmp_path / "config.yml"
-        file.write_text(text)
-        assert_one_line(command("check-config", "--config.file", str(file)), 2, f"{file}{where}", *words)
-
-    @pytest.mark.parametrize("name", ["check-config", "run"])
-    def test_protocol_of_traces(self, name: str) -> None:
-        """A protocol for traces that is not spoken here is refused by both, when there is a collector to send to."""
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-        flags = ("--imds.endpoint", "http://127.0.0.1:9", "--web.listen-address", "127.0.0.1:0", "--log.level", "error")
-        done = command(name, *flags, "--journal.path", "memory", **variables)
-        assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc'", "unset it", "http/protobuf", "4318")
-
-    @pytest.mark.parametrize("name", ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60])
-    def test_unknown_variable(self, name: str) -> None:
-        """A misspelt variable is reported; a suggestion is made only if there is a similar name."""
-        done = command("check-config", **{name: "debug"})
-        assert done.returncode == 0
-        assert re.fullmatch(r"[^\n]+\n", done.stderr)
-        assert name in done.stderr
-        assert ("did you mean AZURE_SCHEDULED_EVENTS_LOG_LEVEL?" in done.stderr) == name.endswith("LEVLE")
-        assert "mean ?" not in done.stderr
 
 
 class TestDemo:

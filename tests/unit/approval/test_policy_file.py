@@ -48,7 +48,7 @@ COMPLAINTS = {
     "event_source_unknown": ":3: match.event_source: 'user' is none of Platform, User",
     "event_type_is_a_mapping": ":3: match.event_type: must be a list of plain values",
     "event_type_none": ":3: match.event_type: is empty, so it matches nothing: name a value, or leave it out",
-    "event_type_unknown": ":3: match.event_type: 'Restart' is none of Freeze, Reboot, Redeploy, Preempt, Terminate",
+    "event_type_unknown": f":3: match.event_type: 'Restart' is none of {', '.join(EventType)}",
     "hold_with_after": f":3: rules[0].after{HOLDS}",
     "hold_with_dry_run": f":3: rules[0].dry_run{HOLDS}",
     "hold_with_leader_only": f":3: rules[0].leader_only{HOLDS}",

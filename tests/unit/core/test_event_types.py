@@ -28,7 +28,7 @@ def test_no_notice_of_an_eviction_is_promised() -> None:
 
 def test_a_type_that_azure_adds() -> None:
     """A type that the table does not have is no reboot and has no facts."""
-    assert not is_reboot("Hibernate")
-    assert EVENT_FACTS.get("Hibernate") is None
+    assert not is_reboot("OfTomorrow")
+    assert EVENT_FACTS.get("OfTomorrow") is None
     assert all(map(is_reboot, ("Reboot", "Redeploy", "Preempt", "Terminate")))
     assert not is_reboot("Freeze")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import scenario as scenario_module
 from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan, Window, active, parse_plan, window
@@ -129,7 +130,7 @@ BAD = {
     "events: []": "test.yaml:1: 'description' is missing",
     "description: x\nevnts: []": ("test.yaml:2: evnts: unknown key; known here: description, events, faults, vms"),
     "description: x\nevents: [{type: Frezze}]": (
-        "test.yaml:2: events[0].type: 'Frezze' is none of Freeze, Reboot, Redeploy, Preempt, Terminate"
+        f"test.yaml:2: events[0].type: 'Frezze' is none of {', '.join(EventType)}"
     ),
     "description: x\nevents: [{type: Freeze, resources: [vmss_9]}]": (
         "test.yaml:2: events[0].resources: 'vmss_9' is none of this scenario's VMs: "

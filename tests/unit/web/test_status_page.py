@@ -252,7 +252,7 @@ def test_command_to_copy_is_never_hostile() -> None:
     [(0.0, "less than 0.1s"), (0.1, "0.1s"), (2.449, "2.4s"), (59.9, "59.9s"), (85.5, "1m 25s"), (7200.0, "2h")],
 )
 def test_history_tells_how_long_the_vm_stood_still(seconds: float, words: str) -> None:
-    """Beside how long an event was Started stands how long this VM really stood still, if that was measured."""
+    """Beside how long an event was Started stands how long this VM was really paused, if that was measured."""
     ended = BUSY.recent[0]
     text = Page(replace(QUIET, recent=(replace(ended, observed_pause=seconds),))).text
     assert f", this VM was paused for {words}." in text

@@ -1,0 +1,106 @@
+"""The command ``check-config``: settings that are good, and the line that refuses each bad one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.config import state_folder
+from support.commands import assert_one_line, command
+from support.programs import environment
+
+
+class TestCheckConfig:
+    """What would hold, and why."""
+
+    def test_good(self, tmp_path: Path) -> None:
+        """Every setting is listed with its value and where it is set."""
+        file = tmp_path / "config.yml"
+        file.write_text("imds.timeout: 5s\n")
+        done = command(
+            *("check-config", "--config.file", str(file), "--log.level", "debug"),
+            AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="2s",
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        for line in (
+            "log.level: debug   [--log.level]",
+            "poll.interval: 2s   [environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]",
+            f"imds.timeout: 5s   [{file}:1: imds.timeout]",
+            "imds.api-version: 2020-07-01   [default]",
+            f"journal.path: {state_folder(environment())}   [default]",
+        ):
+            assert line in done.stdout.splitlines()
+
+    def test_warnings(self) -> None:
+        """Settings that hide something are valid, and each is warned of: an old api-version, and rare polls."""
+        done = command("check-config", "--imds.api-version", "2017-03-01", "--poll.interval", "2m")
+        assert done.returncode == 0
+        version, interval = done.stderr.splitlines()
+        assert "2017-03-01 does not show events of type" in version
+        assert "Preempt" in version
+        assert "Terminate" in version
+        assert "--poll.interval 2m is longer than 1m" in interval
+        assert command("check-config", "--poll.interval", "1m").stderr == ""
+
+    def test_environment_file(self, tmp_path: Path) -> None:
+        """Settings of the unit's environment file hold for commands in a shell, with file and line as their place."""
+        file = tmp_path / "environment"
+        file.write_text(
+            "# settings\n\nAZURE_SCHEDULED_EVENTS_POLL_INTERVAL=3s\nAZURE_SCHEDULED_EVENTS_LOG_LEVEL=debug\n"
+        )
+        done = command("check-config", "--env-file", str(file), AZURE_SCHEDULED_EVENTS_LOG_LEVEL="error")
+        assert (done.returncode, done.stderr) == (0, "")
+        lines = done.stdout.splitlines()
+        assert f"poll.interval: 3s   [{file}:3: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]" in lines
+        assert "log.level: error   [environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL]" in lines
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=often\n", (":1: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL", "often")),
+            ("\nexport A=b\n", (":2: expected NAME=VALUE",)),
+            ("AZURE_SCHEDULED_EVENTS_CONFIG_FILE=/nonexistent/config.yml\n", ("/nonexistent/config.yml",)),
+        ],
+    )
+    def test_bad_environment_file(self, text: str, words: tuple[str, ...], tmp_path: Path) -> None:
+        """A mistake in the environment file is reported in one line with file and line number."""
+        file = tmp_path / "environment"
+        file.write_text(text)
+        assert_one_line(command("check-config", "--env-file", str(file)), 2, *words)
+
+    def test_environment_file_that_is_not_there(self) -> None:
+        """A file that was named and is missing is an error."""
+        assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
+
+    @pytest.mark.parametrize(
+        ("text", "where", "words"),
+        [
+            ("poll.intervall: 2s\n", ":1", ("poll.intervall", "poll.interval")),
+            ("log.level: info\npoll.interval: often\n", ":2", ("poll.interval", "often")),
+            ("poll: [\n", "", ()),
+        ],
+        ids=["unknown key", "bad value", "no YAML"],
+    )
+    def test_bad(self, text: str, where: str, words: tuple[str, ...], tmp_path: Path) -> None:
+        """An error is one line with its place, and the status is 2."""
+        file = tmp_path / "config.yml"
+        file.write_text(text)
+        assert_one_line(command("check-config", "--config.file", str(file)), 2, f"{file}{where}", *words)
+
+    @pytest.mark.parametrize("name", ["check-config", "run"])
+    def test_protocol_of_traces(self, name: str) -> None:
+        """A protocol for traces that is not spoken here is refused by both, when there is a collector to send to."""
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+        flags = ("--imds.endpoint", "http://127.0.0.1:9", "--web.listen-address", "127.0.0.1:0", "--log.level", "error")
+        done = command(name, *flags, "--journal.path", "memory", **variables)
+        assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc'", "unset it", "http/protobuf", "4318")
+
+    @pytest.mark.parametrize("name", ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60])
+    def test_unknown_variable(self, name: str) -> None:
+        """A misspelt variable is reported; a suggestion is made only if there is a similar name."""
+        done = command("check-config", **{name: "debug"})
+        assert done.returncode == 0
+        assert re.fullmatch(r"[^\n]+\n", done.stderr)
+        assert name in done.stderr
+        assert ("did you mean AZURE_SCHEDULED_EVENTS_LOG_LEVEL?" in done.stderr) == name.endswith("LEVLE")
+        assert "mean ?" not in done.stderr

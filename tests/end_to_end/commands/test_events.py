@@ -1,0 +1,99 @@
+"""The command ``events``: the table, JSON, and what it reports while IMDS fails."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
+from support.programs import COMMAND, Program, free_port
+
+
+class TestEvents:
+    """One question to IMDS, without a daemon."""
+
+    def test_table(self, simulator: Simulator) -> None:
+        """People get a table: who, what, when, whose."""
+        place_event(simulator)
+        done = command("events", "--imds.endpoint", simulator.url)
+        assert (done.returncode, done.stderr) == (0, "")
+        head, row = done.stdout.splitlines()
+        assert head.split()[:4] == ["EventId", "Type", "Status", "Source"]
+        for word in (
+            EVENT_ID,
+            "Reboot",
+            "Scheduled",
+            "Platform",
+            "self",
+            "vm_0, vm_1",
+            "30s",
+            "(in 1",
+            "VirtualMachine",
+        ):
+            assert word in row
+
+    def test_why_an_event_is_not_approved(self, simulator: Simulator, tmp_path: Path) -> None:
+        """The table and the JSON say why the policy does not approve an event."""
+        place_event(simulator)
+        policy = tmp_path / "policy.yaml"
+        policy.write_text("rules:\n  - {name: failover first, action: hold}\n")
+        flags = ("--imds.endpoint", simulator.url, "--approval.policy", str(policy))
+        assert "held by rule 'failover first'" in command("events", *flags).stdout
+        [event] = json.loads(command("events", "--json", *flags).stdout)["events"]
+        assert (event["approval"], event["approval_due"]) == ("held by rule 'failover first'", None)
+        assert "the approval policy is off" in command("events", "--imds.endpoint", simulator.url).stdout
+
+    def test_json(self, simulator: Simulator) -> None:
+        """Scripts get JSON."""
+        not_before = place_event(simulator)
+        done = command("events", "--json", "--imds.endpoint", simulator.vm_url("vm_1"))
+        assert (done.returncode, done.stderr) == (0, "")
+        content = json.loads(done.stdout)
+        assert content["up"] is True
+        assert content["vm_name"] == "vm_1"
+        [event] = content["events"]
+        assert event["event_id"] == EVENT_ID
+        assert event["scope"] == "self"
+        assert event["resources"] == ["vm_0", "vm_1"]
+        assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
+
+    def test_none(self, simulator: Simulator) -> None:
+        """If there are no events, a sentence says so."""
+        done = command("events", "--imds.endpoint", simulator.url)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "No events.\n", "")
+
+    def test_imds_down(self) -> None:
+        """If IMDS cannot be reached, one line reports it and the status is 1, unlike with no events."""
+        url = f"http://127.0.0.1:{free_port()}"
+        assert_one_line(
+            command("events", "--imds.endpoint", url), 1, url, "Connection refused", f"{NAME} demo", f"{NAME} simulate"
+        )
+
+    def test_imds_hangs(self, simulator: Simulator, tmp_path: Path) -> None:
+        """While no answer comes, the command prints what it waits for and what to try outside Azure."""
+        simulator.inject("timeout")
+        with Program([COMMAND, "events", "--imds.endpoint", simulator.url], tmp_path / "events.log") as events:
+            assert f"{NAME} demo" in events.wait_for_line(r"waiting up to 130 s for (.*)\n")[1]
+
+    @pytest.mark.parametrize("fault", ["500", "throttle", "not-json", "reset"])
+    def test_imds_fails(self, fault: str, simulator: Simulator) -> None:
+        """If IMDS gives no valid answer, one line reports it and the status is 1."""
+        simulator.inject(fault)
+        assert_one_line(command("events", "--imds.endpoint", simulator.url), 1)
+
+    def test_name_not_known(self, simulator: Simulator) -> None:
+        """Events are shown although IMDS does not say who this VM is."""
+        place_event(simulator)
+        done = command("events", "--imds.endpoint", simulator.url, "--instance.name", "elsewhere")
+        assert done.returncode == 0
+        assert " peer " in done.stdout
+
+    def test_unreadable_entry(self, simulator: Simulator) -> None:
+        """A document that is partly unreadable is reported as such, with status 1, and never as no events."""
+        simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')
+        done = command("events", "--imds.endpoint", simulator.url)
+        assert done.returncode == 1, done
+        assert "No events" not in done.stdout
+        assert "Events[0]" in done.stderr

@@ -1,0 +1,56 @@
+"""Runs of a command to its end, the error that a command ends with, and an event to show."""
+
+import re
+import subprocess
+import time
+from email.utils import formatdate
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.programs import COMMAND, environment
+
+NAME = "azure-scheduled-events-exporter"
+EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
+
+
+def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [COMMAND, *arguments],
+        env=environment(COLUMNS="100", **env),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:
+    """It ended with ``status``, and its one line contains ``words``."""
+    assert done.returncode == status, done
+    assert done.stdout == ""
+    assert re.fullmatch(rf"{NAME}: [^\n]+\n", done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+
+
+def place_event(simulator: Simulator) -> float:
+    """Announce a Reboot of this VM and its neighbour; return its NotBefore."""
+    not_before = float(int(time.time()) + 900)
+    simulator.set_document(
+        [
+            {
+                "EventId": EVENT_ID,
+                "EventType": "Reboot",
+                "ResourceType": "VirtualMachine",
+                "Resources": ["vm_0", "vm_1"],
+                "EventStatus": "Scheduled",
+                "NotBefore": formatdate(not_before, usegmt=True),
+                "Description": "Host server is undergoing maintenance.",
+                "EventSource": "Platform",
+                "DurationInSeconds": 30,
+            }
+        ]
+    )
+    return not_before

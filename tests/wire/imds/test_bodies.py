@@ -1,0 +1,120 @@
+"""Bodies of answers: unchanged, chunked, too large, compressed."""
+
+import gzip
+import socket
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from support.imds_peer import BODY, LONG, MIB, Serve, always, answer, assert_one_line, client_of, failure, little_memory
+
+
+class TestBodies:
+    """What becomes of the body of an answer."""
+
+    def test_unchanged(self, serve: Serve) -> None:
+        """A 304 is distinguished from an empty body."""
+        peer = serve(always(answer(b"", "304 Not Modified")))
+        assert client_of(peer.url).scheduled_events(LONG) is None
+
+    def test_unchanged_with_a_length(self, serve: Serve) -> None:
+        """A 304 has no body, with any Content-Length, and the connection is reused."""
+        peer = serve(always(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 37\r\n\r\n"))
+        client = client_of(peer.url)
+        assert [client.scheduled_events(LONG) for _ in range(3)] == [None] * 3
+        assert peer.connections == 1
+
+    def test_unchanged_instance(self, serve: Serve) -> None:
+        """A 304 to a first request is an error for the VM's own metadata."""
+        peer = serve(always(answer(b"", "304 Not Modified")))
+        with pytest.raises(ImdsError, match="304"):
+            client_of(peer.url).instance(LONG)
+
+    def test_empty(self, serve: Serve) -> None:
+        """A 200 with an empty body is an answer."""
+        assert client_of(serve(always(answer(b""))).url).scheduled_events(LONG) == b""
+
+    def test_chunked(self, serve: Serve) -> None:
+        """A chunked answer is put together."""
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (BODY[:5], BODY[5:]))
+        peer = serve(always(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"))
+        client = client_of(peer.url)
+        assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY] * 2
+        assert peer.connections == 1
+
+    def test_without_a_length(self, serve: Serve) -> None:
+        """An HTTP/1.0 answer ends with its connection."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + BODY)
+            connection.shutdown(socket.SHUT_RDWR)
+
+        assert client_of(serve(talk).url).scheduled_events(LONG) == BODY
+
+    def test_of_exactly_one_mebibyte(self, serve: Serve) -> None:
+        """A body of 1 MiB is read, one byte more is refused."""
+        size = MIB
+        peer = serve(lambda connection, _: connection.sendall(answer(b" " * size)))
+        client = client_of(peer.url)
+        body = client.scheduled_events(LONG)
+        assert body is not None
+        assert len(body) == MIB
+        size += 1
+        error = failure(client)
+        assert error.outcome is Outcome.INVALID_DOCUMENT
+        assert str(error) == f"{peer.url} sent more than 1 MiB"
+
+    @pytest.mark.parametrize("chunked", [False, True])
+    def test_large_body(self, chunked: bool, serve: Serve) -> None:  # noqa: FBT001 - a case, not a flag
+        """64 MiB are not read to the end and cost little memory; the next poll is answered."""
+        piece = b" " * MIB
+        sent = 0
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            nonlocal sent
+            if len(peer.requests) > 1:
+                connection.sendall(answer())
+                return
+            length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {64 * MIB}"
+            connection.sendall(f"HTTP/1.1 200 OK\r\n{length}\r\n\r\n".encode())
+            for _piece in range(64):
+                if chunked:
+                    connection.sendall(b"%x\r\n" % MIB)
+                connection.sendall(piece)
+                if chunked:
+                    connection.sendall(b"\r\n")
+                sent += 1
+
+        peer = serve(talk)
+        client = client_of(peer.url)
+        with little_memory():
+            error = failure(client)
+        assert error.outcome is Outcome.INVALID_DOCUMENT
+        assert sent < 30  # what the buffers of two sockets take
+        assert client.scheduled_events(LONG) == BODY
+
+    @pytest.mark.parametrize("coding", ["gzip", "deflate", "gzip, gzip"])
+    def test_compressed_bomb(self, coding: str, serve: Serve) -> None:
+        """A small body that unpacks to 64 MiB is refused and costs little memory, although gzip was not requested."""
+        bomb = gzip.compress(bytes(64 * MIB))
+        if coding == "deflate":
+            bomb = bomb[10:-8]
+        if coding == "gzip, gzip":
+            bomb = gzip.compress(bomb)
+        peer = serve(always(answer(bomb, "200 OK", f"Content-Encoding: {coding}")))
+        with little_memory():
+            error = failure(client_of(peer.url))
+        assert error.outcome is Outcome.INVALID_DOCUMENT
+        assert_one_line(str(error))
+        assert b"gzip" not in peer.requests[0]
+
+    def test_compressed(self, serve: Serve) -> None:
+        """A compressed document is read all the same."""
+        peer = serve(always(answer(gzip.compress(BODY), "200 OK", "Content-Encoding: gzip")))
+        assert client_of(peer.url).scheduled_events(LONG) == BODY
+
+    @pytest.mark.parametrize("kept", [1, 5, 10])
+    def test_compressed_and_cut(self, kept: int, serve: Serve) -> None:
+        """A compressed document that was cut before its first byte is no empty answer, which means no events."""
+        peer = serve(always(answer(gzip.compress(BODY)[:kept], "200 OK", "Content-Encoding: gzip")))
+        assert failure(client_of(peer.url)).outcome is Outcome.CONNECTION_ERROR

@@ -1,0 +1,146 @@
+"""The deadline of a whole request, and requests that are stopped."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.imds_peer import BODY, LONG, SHORT, SLACK, Serve, always, answer, client_of, failure
+from support.programs import eventually
+
+
+class TestDeadline:
+    """One deadline for all of a request."""
+
+    @pytest.mark.parametrize("dripped", ["head", "body", "chunks"])
+    def test_dripping_server(self, dripped: str, serve: Serve) -> None:
+        """A server that sends a byte now and then cannot hold a poll beyond its time limit."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            whole, dripping = answer(bytes(100)), 0
+            if dripped == "body":
+                dripping = len(whole) - 100
+            if dripped == "chunks":
+                whole = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\n \r\n" * 100
+                dripping = whole.index(b"1\r\n \r\n")
+            connection.sendall(whole[:dripping])
+            for byte in whole[dripping:]:
+                connection.sendall(bytes((byte,)))
+                if self_ending.wait(0.1):
+                    return
+
+        self_ending = threading.Event()
+        peer = serve(talk)
+        began = time.monotonic()
+        error = failure(client_of(peer.url), SHORT)
+        took = time.monotonic() - began
+        self_ending.set()
+        assert error.outcome is Outcome.TIMEOUT
+        assert str(error) == f"no whole answer from {peer.url} within 0.5 s"
+        assert SHORT <= took < SHORT + SLACK
+
+    def test_endless_interim_answers(self, serve: Serve) -> None:
+        """A server that sends 100 Continue forever is left at the time limit."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            while True:
+                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                time.sleep(0.01)
+
+        assert failure(client_of(serve(talk).url), SHORT).outcome is Outcome.TIMEOUT
+
+    def test_next_request_after_a_timeout(self, serve: Serve) -> None:
+        """A late answer is never taken for the answer to the next request."""
+        late = threading.Event()
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            if len(peer.requests) == 1:
+                late.wait(LONG)
+                connection.sendall(answer(b"late"))
+            else:
+                connection.sendall(answer())
+
+        peer = serve(talk)
+        client = client_of(peer.url)
+        assert failure(client, SHORT).outcome is Outcome.TIMEOUT
+        late.set()
+        assert client.scheduled_events(LONG) == BODY
+        assert peer.connections == 2
+
+    def test_next_request_after_an_interim_answer(self, serve: Serve) -> None:
+        """What follows an answer that is only an interim one is never taken for the answer to the next request."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            if len(peer.requests) == 1:
+                connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
+            else:
+                connection.sendall(answer(b"late") if peer.connections == 1 else answer())
+
+        peer = serve(talk)
+        client = client_of(peer.url)
+        assert failure(client).status == 103
+        assert client.scheduled_events(LONG) == BODY
+
+    @pytest.mark.parametrize("fault", ["timeout", "slow-drip"])
+    def test_stop(self, fault: str, simulator: Simulator) -> None:
+        """Stopping ends a request that hangs, at once, and every later one."""
+        simulator.inject(fault)
+        client = client_of(simulator.url)
+        ended: list[type[BaseException]] = []
+
+        def ask() -> None:
+            try:
+                client.scheduled_events(LONG * 10)
+            except (Stopped, ImdsError) as error:
+                ended.append(type(error))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        eventually(lambda: simulator.requests, "the request")
+        client.stop()
+        thread.join(SLACK)
+        assert ended == [Stopped]
+        simulator.heal()
+        with pytest.raises(Stopped):
+            client.scheduled_events(LONG)
+
+    @pytest.mark.parametrize(
+        "begun", [b"HTTP/1.1 200 OK\r\nServer: x\r\n", b"HTTP/1.0 200 OK\r\n\r\n"], ids=["head", "body"]
+    )
+    def test_stop_is_no_end_of_an_answer(self, begun: bytes, serve: Serve) -> None:
+        """A stop during an answer never returns a truncated body: an empty one would mean that all events are over."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            connection.sendall(begun)
+            peer.ending.wait(LONG)
+
+        def ask() -> None:
+            try:
+                ended.append(client.scheduled_events(LONG))
+            except (Stopped, ImdsError) as error:
+                ended.append(type(error))
+
+        peer = serve(talk)
+        client = client_of(peer.url)
+        ended: list[object] = []
+        thread = threading.Thread(target=ask)
+        thread.start()
+        eventually(lambda: peer.requests, "the request")
+        time.sleep(0.2)  # for the beginning of the answer to arrive
+        client.stop()
+        thread.join(SLACK)
+        assert ended == [Stopped]
+
+    def test_stop_while_the_budget_waits(self, serve: Serve) -> None:
+        """A request that waits for its turn gives up when the process is to end."""
+        ending = threading.Event()
+        client = ImdsClient(serve(always(answer())).url, "2020-07-01", RateLimiter(1, 3600.0), ending.wait)
+        assert client.scheduled_events(LONG) == BODY
+        ending.set()
+        with pytest.raises(Stopped):
+            client.scheduled_events(LONG)

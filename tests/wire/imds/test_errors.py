@@ -1,0 +1,195 @@
+"""Answers and connections that fail: the outcome and the message of each."""
+
+import socket
+import struct
+import time
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import Outcome
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.imds_peer import BODY, LONG, MIB, SHORT, Serve, always, answer, assert_one_line, client_of, failure
+from support.paths import PAYLOADS
+from support.programs import free_port
+
+# Status and body as imds.md's error table has them, the outcome, and words that the message must hold.
+ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
+    "no Metadata header": (
+        "400 Bad Request",
+        (PAYLOADS / "error_400_missing_metadata_header.json").read_bytes(),
+        Outcome.HTTP_ERROR,
+        ("Required metadata header not specified",),
+    ),
+    "api-version": (
+        "400 Bad Request",
+        (PAYLOADS / "error_400_api_version_msdocs.json").read_bytes(),
+        Outcome.HTTP_ERROR,
+        ("api-version is invalid", "--imds.api-version"),
+    ),
+    "X-Forwarded-For": ("400 Bad Request", b"", Outcome.HTTP_ERROR, ("X-Forwarded-For",)),
+    "throttled": (
+        "429 Too Many Requests",
+        (PAYLOADS / "error_429_body.txt").read_bytes(),
+        Outcome.THROTTLED,
+        ("Throttle Result: Too Many Requests", "5 requests a second"),
+    ),
+    "guest proxy agent": ("403 Forbidden", b"denied", Outcome.HTTP_ERROR, ("denied", "guest proxy agent")),
+    "not found, XML": (
+        "404 Not Found",
+        b'<?xml version="1.0"?>\r\n<Error>\r\n  <Code>ResourceNotFound</Code>\r\n</Error>',
+        Outcome.HTTP_ERROR,
+        ("ResourceNotFound", "--imds.endpoint"),
+    ),
+    "method": ("405 Method Not Allowed", b"", Outcome.HTTP_ERROR, ("moving",)),
+    "gone": ("410 Gone", b"", Outcome.HTTP_ERROR, ("moving", "70 s")),
+    "misdirected": ("421 Misdirected Request", b"", Outcome.HTTP_ERROR, ()),
+    "server error": (
+        "500 Internal Server Error",
+        b'{"error": "Internal error"}',
+        Outcome.HTTP_ERROR,
+        ("Internal error",),
+    ),
+    "bad gateway": ("502 Bad Gateway", b"<html>\n<body>proxy</body></html>", Outcome.HTTP_ERROR, ("proxy",)),
+    "unavailable": ("503 Service Unavailable", b"", Outcome.HTTP_ERROR, ()),
+}
+
+
+class TestErrors:
+    """Every row of the error table has its outcome and its own short message."""
+
+    @pytest.mark.parametrize("row", ERRORS)
+    def test_row(self, row: str, serve: Serve) -> None:
+        """An error answer becomes an outcome and one line with the answer and what to do."""
+        status, body, outcome, words = ERRORS[row]
+        peer = serve(always(answer(body, status)))
+        error = failure(client_of(peer.url))
+        assert error.outcome is outcome
+        assert error.reason == f"{peer.url} answered {status[:3]}"
+        assert str(error).startswith(error.reason)
+        for word in words:
+            assert word in str(error)
+        assert_one_line(str(error))
+
+    def test_messages_differ(self, serve: Serve) -> None:
+        """No two rows share a message."""
+        rows = iter(ERRORS.values())
+        peer = serve(lambda connection, _: connection.sendall(answer(*(next(rows)[1::-1]))))
+        client = client_of(peer.url)
+        assert len({str(failure(client)) for _ in ERRORS}) == len(ERRORS)
+
+    @pytest.mark.parametrize(
+        ("fault", "outcome", "words"),
+        [
+            ("throttle", Outcome.THROTTLED, "answered 429"),
+            ("400", Outcome.HTTP_ERROR, "answered 400"),
+            ("404", Outcome.HTTP_ERROR, "answered 404"),
+            ("405", Outcome.HTTP_ERROR, "answered 405"),
+            ("410", Outcome.HTTP_ERROR, "answered 410"),
+            ("500", Outcome.HTTP_ERROR, "answered 500"),
+            ("503", Outcome.HTTP_ERROR, "answered 503"),
+            ("timeout", Outcome.TIMEOUT, "no whole answer"),
+            ("slow-drip", Outcome.TIMEOUT, "no whole answer"),
+            ("reset", Outcome.CONNECTION_ERROR, "cannot talk to"),
+            ("half-body", Outcome.CONNECTION_ERROR, "cannot talk to"),
+            ("huge-body", Outcome.INVALID_DOCUMENT, "more than 1 MiB"),
+        ],
+    )
+    def test_faults_of_the_simulator(self, fault: str, outcome: Outcome, words: str, simulator: Simulator) -> None:
+        """Each fault has its outcome, and the next request after it is answered."""
+        simulator.inject(fault)
+        client = client_of(simulator.url)
+        error = failure(client, SHORT if outcome is Outcome.TIMEOUT else LONG)
+        assert error.outcome is outcome
+        assert words in str(error)
+        assert simulator.url in str(error)
+        assert_one_line(str(error))
+        simulator.heal()
+        assert client.scheduled_events(LONG) is not None
+
+    def test_the_simulator_knows_the_request(self, simulator: Simulator) -> None:
+        """What IMDS checks of a request (header, api-version) is right."""
+        for version in ("2017-03-01", "2017-08-01", "2017-11-01", "2019-01-01", "2019-04-01", "2020-07-01"):
+            assert client_of(simulator.url, version).scheduled_events(LONG) is not None
+            time.sleep(0.25)  # five requests a second
+        assert client_of(simulator.url).instance(LONG)
+
+    def test_wrong_api_version(self, simulator: Simulator) -> None:
+        """IMDS' own error about the api-version is part of the message."""
+        error = failure(client_of(simulator.url, "latest"))
+        assert error.outcome is Outcome.HTTP_ERROR
+        assert "api-version is invalid" in str(error)
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b'{"error": {"code": 1}}',
+            b'{"error": null}',
+            b"[" * 100_000,
+            b'{"error": "a\\n\\u001b[31mb\\ud800"}',
+            b"\xff\xfe\x00\x01",
+            b"x" * (3 * MIB),
+        ],
+        ids=["object", "null", "deep", "control characters", "no text", "large"],
+    )
+    def test_odd_error_body(self, body: bytes, serve: Serve) -> None:
+        """For any body of an error, the message is one short line."""
+        peer = serve(always(answer(body, "500 Internal Server Error")))
+        error = failure(client_of(peer.url))
+        assert error.outcome is Outcome.HTTP_ERROR
+        assert_one_line(str(error))
+        str(error).encode()
+
+    def test_closed_port(self) -> None:
+        """A port without a listener is a connection error that names the endpoint."""
+        url = f"http://127.0.0.1:{free_port()}"
+        error = failure(client_of(url))
+        assert error.outcome is Outcome.CONNECTION_ERROR
+        assert str(error) == f"cannot talk to {url}: Connection refused"
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n" + BODY,
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n" + BODY[:8],
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-",
+            b"SSH-2.0-OpenSSH_9.2\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Encoding: gzip\r\n\r\nplain",
+            b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 5000 + b"\r\n",
+            b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n",
+        ],
+        ids=[
+            "nothing",
+            "half a body",
+            "half a chunk",
+            "no chunk",
+            "half a head",
+            "another protocol",
+            "no gzip",
+            "many headers",
+            "long header",
+        ],
+    )
+    def test_broken_off(self, said: bytes, serve: Serve) -> None:
+        """An answer that ends early, or is no HTTP, is a connection error, never half a document."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            connection.sendall(said)
+            connection.shutdown(socket.SHUT_RDWR)
+
+        peer = serve(talk)
+        error = failure(client_of(peer.url))
+        assert error.outcome is Outcome.CONNECTION_ERROR
+        assert_one_line(str(error))
+        assert len(peer.requests) == 1  # the next poll asks again, not this one in a burst
+
+    def test_reset_in_mid_body(self, serve: Serve) -> None:
+        """A connection reset within the body is a connection error."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            connection.sendall(answer()[:-5])
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+        assert failure(client_of(serve(talk).url)).outcome is Outcome.CONNECTION_ERROR

@@ -1,0 +1,156 @@
+"""What the client of IMDS sends: headers, connections, the rate limit; no redirect, proxy or cookie."""
+
+import itertools
+import socket
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.imds_peer import BODY, LONG, MIB, Serve, always, answer, assert_one_line, client_of, failure, little_memory
+from support.programs import eventually
+
+
+class TestRequest:
+    """What goes over the wire."""
+
+    def test_headers_and_version(self, serve: Serve) -> None:
+        """IMDS is asked with its header and api-version, by name, and nothing that it refuses."""
+        peer = serve(always(answer()))
+        client_of(peer.url, "2019-08-01").scheduled_events(LONG)
+        line, *headers = peer.requests[0].decode().strip().split("\r\n")
+        sent = {name.lower(): value for name, _, value in (header.partition(": ") for header in headers)}
+        assert line == "GET /metadata/scheduledevents?api-version=2019-08-01 HTTP/1.1"
+        assert sent["metadata"] == "true"
+        assert sent["user-agent"] == f"azure-scheduled-events-exporter/{__version__}"
+        assert "x-forwarded-for" not in sent
+        assert "cookie" not in sent
+        assert sent["host"] == peer.url.removeprefix("http://")
+
+    def test_instance(self, serve: Serve) -> None:
+        """The VM's own metadata is asked for with its own api-version."""
+        peer = serve(always(answer(b'{"compute":{}}')))
+        assert client_of(peer.url).instance(LONG) == b'{"compute":{}}'
+        assert peer.requests[0].startswith(b"GET /metadata/instance?api-version=2021-02-01 HTTP/1.1\r\n")
+        assert b"\r\nMetadata: true\r\n" in peer.requests[0]
+
+    def test_path_prefix_of_the_endpoint(self, simulator: Simulator) -> None:
+        """An endpoint may have a path, as the simulator's other VMs have."""
+        assert client_of(simulator.vm_url("vm_0") + "/").scheduled_events(LONG)
+        assert simulator.requests[-1].path == "/metadata/scheduledevents"
+
+    @pytest.mark.parametrize("host", ["[::1]", "[::ffff:127.0.0.1]"])
+    def test_ipv6_without_a_port(self, host: str) -> None:
+        """An IPv6 endpoint without a port means port 80; the end of its address is no port."""
+        error = failure(client_of(f"http://{host}"))
+        assert error.status or "Connection refused" in str(error)  # whether or not this machine serves something there
+
+    @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
+    def test_proxy_of_the_environment(self, name: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A proxy in the environment never sees a request."""
+        proxy, peer = serve(always(answer(b"proxied"))), serve(always(answer()))
+        monkeypatch.setenv(name, proxy.url)
+        for no_proxy in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(no_proxy, raising=False)
+        assert client_of(peer.url).scheduled_events(LONG) == BODY
+        assert proxy.connections == 0
+
+    @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+    def test_redirect(self, status: int, serve: Serve) -> None:
+        """A redirect is an error: it is not followed, and its 200 MiB are not read."""
+        sent = 0
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            nonlocal sent
+            location = f"Location: {elsewhere.url}/"
+            head = f"HTTP/1.1 {status} Moved\r\n{location}\r\nContent-Length: {200 * MIB}\r\n\r\n"
+            connection.sendall(head.encode())
+            for _piece in range(200):
+                connection.sendall(bytes(MIB))
+                sent += 1
+
+        elsewhere = serve(always(answer()))
+        peer = serve(talk)
+        with little_memory():
+            error = failure(client_of(peer.url))
+        assert error.outcome is Outcome.HTTP_ERROR
+        assert str(error).startswith(f"{peer.url} answered {status}: ")
+        assert "redirect" in str(error)
+        assert_one_line(str(error))
+        assert elsewhere.connections == 0
+        assert sent < 30  # what the buffers of two sockets take
+
+    def test_keep_alive(self, serve: Serve) -> None:
+        """Twenty polls, also failed ones, use one TCP connection."""
+        answers = itertools.cycle([answer(), answer(b"", "304 Not Modified"), answer(b"moving", "503 Unavailable")])
+        peer = serve(lambda connection, _: connection.sendall(next(answers)))
+        client = client_of(peer.url)
+        for _ in range(20):
+            with suppress(ImdsError):
+                client.scheduled_events(LONG)
+        assert len(peer.requests) == 20
+        assert peer.connections == 1
+
+    def test_server_that_closes_between_polls(self, serve: Serve) -> None:
+        """A server that ends the connection after each answer costs no poll."""
+
+        def talk(connection: socket.socket, _: bytes) -> None:
+            connection.sendall(answer())
+            connection.shutdown(socket.SHUT_RDWR)
+            ended.append(connection)
+
+        ended: list[socket.socket] = []
+        peer = serve(talk)
+        client = client_of(peer.url)
+        for count in range(1, 11):
+            assert client.scheduled_events(LONG) == BODY
+            eventually(lambda count=count: len(ended) == count, "the end of the connection")  # type: ignore[misc]
+        assert len(peer.requests) == peer.connections == 10
+
+    def test_close_after_each_answer(self, serve: Serve) -> None:
+        """After an answer with Connection: close, the next request uses a new connection."""
+        peer = serve(always(answer(BODY, "200 OK", "Connection: close")))
+        client = client_of(peer.url)
+        assert [client.scheduled_events(LONG) for _ in range(3)] == [BODY] * 3
+        assert peer.connections == 3
+
+    def test_cookies_are_not_kept(self, serve: Serve) -> None:
+        """A cookie that a server sets is never sent back."""
+        peer = serve(always(answer(BODY, "200 OK", "Set-Cookie: session=1; Path=/")))
+        client = client_of(peer.url)
+        for _ in range(2):
+            client.scheduled_events(LONG)
+        assert b"cookie" not in peer.requests[1].lower()
+
+
+class TestBudget:
+    """All requests of a process together."""
+
+    def test_two_clients(self, simulator: Simulator) -> None:
+        """Two clients that ask as often as they can stay under five requests in any second, as the server sees it."""
+        budget = RateLimiter()
+        refused: list[ImdsError] = []
+        until = time.monotonic() + 3.5
+
+        def ask() -> None:
+            client = client_of(simulator.url, budget=budget)
+            while time.monotonic() < until:
+                try:
+                    client.scheduled_events(LONG)
+                except ImdsError as error:
+                    refused.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LONG)
+        assert not refused
+        arrived = [seen.at for seen in simulator.requests]
+        assert len(arrived) >= 9
+        assert all(fifth - first > 0.99 for first, fifth in zip(arrived, arrived[4:], strict=False))
