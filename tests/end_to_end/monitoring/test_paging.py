@@ -14,17 +14,19 @@ from support.monitoring.plays import VALUES, Case, Play, page, ticket
 from support.programs import eventually
 
 SCENARIOS = (
-    Case("live-migration", shows=("ShortFreeze",)),
-    Case("host-maintenance", tickets=(*ticket("Freeze"),)),
-    Case("user-reboot", tickets=(*ticket("RebootRequested"),)),
-    Case("user-redeploy", tickets=(*ticket("RedeployRequested"),)),
+    Case("live-migration", shows=("ShortFreeze",), pushes=True),
+    Case("host-maintenance", tickets=(*ticket("Freeze"),), pushes=True),
+    Case("user-reboot", tickets=(*ticket("RebootRequested"),), pushes=True),
+    Case("user-redeploy", tickets=(*ticket("RedeployRequested"),), pushes=True),
     Case("spot-preempt", tickets=(*ticket("Preempt"),), speed=6, pushes=True),
-    Case("terminate", tickets=(*ticket("TerminateRequested"),)),
-    Case("cancelled", tickets=(*ticket("Freeze"),)),
+    Case("terminate", tickets=(*ticket("TerminateRequested"),), pushes=True),
+    Case("cancelled", tickets=(*ticket("Freeze"),), pushes=True),
     Case("host-failure", pages=(*page("WithoutNotice"),), pushes=True),
     Case("degraded-host", tickets=(*ticket("DegradedHost"),), pushes=True),
     Case("rollout", shows=("ShortFreeze",), exporters=5, speed=120, pushes=True),
-    Case("double-impact", tickets=(*ticket("Freeze"),)),
+    Case("single-fault-domain", pages=(*page("Reboot")[:1] * 2, *page("Reboot")[1:] * 2), pushes=True),
+    Case("waiting-neighbors", tickets=(*ticket("RebootRequested"),), pushes=True),
+    Case("double-impact", tickets=(*ticket("Freeze"),), pushes=True),
 )
 
 _REBOOT = PlannedEvent("Reboot", ("vmss_0",), announced_at=180, started_for=300)

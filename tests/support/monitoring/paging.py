@@ -85,7 +85,12 @@ class Alertmanager(Program):
     """Debian's Alertmanager with the generated configuration of ``settings``, and a team's own ``routes`` before it."""
 
     def __init__(
-        self, folder: Path, settings: Settings, routes: Sequence[Mapping[str, Any]] = (), port: int = 0
+        self,
+        folder: Path,
+        settings: Settings,
+        routes: Sequence[Mapping[str, Any]] = (),
+        port: int = 0,
+        flags: Sequence[str] = (),
     ) -> None:
         write(folder, "alertmanager/", settings)
         file = folder / "alertmanager" / "alertmanager.yml"
@@ -101,6 +106,7 @@ class Alertmanager(Program):
                 f"--storage.path={folder / 'alertmanager-data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
                 "--cluster.listen-address=",
+                *flags,
             ],
             folder / "alertmanager.log",
         )
@@ -243,6 +249,7 @@ class Stack:
         team: Team = Team(),
         job: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        self._folder, self._team = folder, team
         self.receiver = Receiver().__enter__()
         chat = {"chat.slack-url": f"{self.receiver.url}/slack"} if slack else {}
         self.settings = resolve({**receivers(self.receiver.url), **chat, **values})
@@ -260,6 +267,12 @@ class Stack:
         self.prometheus.kill()
         self.alertmanager.kill()
         self.receiver.__exit__(kind, error, trace)
+
+    def restart_alertmanager(self) -> None:
+        """End Alertmanager as a service manager does, and start it again with its files at the same address."""
+        self.alertmanager.terminate()
+        port = int(self.alertmanager.url.rpartition(":")[2])
+        self.alertmanager = Alertmanager(self._folder, self.settings, self._team.routes, port)
 
     def wait_for_targets(self, count: int) -> None:
         """Wait as the function of this name."""

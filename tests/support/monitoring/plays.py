@@ -57,6 +57,7 @@ class Case:
     events: tuple[PlannedEvent, ...] | None = None
     vms: int = 0
     pushes: bool = False  # whether its exporters push their alerts themselves
+    journal: bool = False  # whether they keep one over a restart
 
 
 def scenario(case: Case) -> Scenario:
@@ -106,7 +107,8 @@ class Play:
     def _start(self, number: int, *flags: str) -> Exporter:
         name = f"vmss_{number}"
         output = self._folder / f"{self.case.name}-{number}{'-again' * bool(flags)}.log"
-        given = ("--instance.name", name, "--poll.interval", "500ms", *self._pushing, *flags)
+        journal = ("--journal.path", str(self._folder / f"{self.case.name}-{number}")) if self.case.journal else ()
+        given = ("--instance.name", name, "--poll.interval", "500ms", *self._pushing, *journal, *flags)
         return self._stack.enter_context(Exporter(self.simulator.vm_url(name), output, *given))
 
     @property

@@ -1,0 +1,95 @@
+"""Exporters push beside a Prometheus that scrapes often, VMs go down with their events, and Alertmanager restarts.
+
+Scenarios run five times as fast, so a scrape every second is one every 5 s. ``test_paging`` has every shipped scenario
+at the pace of one scrape a minute.
+"""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Starts
+from support.monitoring.paging import Receiver, Stack
+from support.monitoring.plays import VALUES, Case, Play, page, ticket
+from support.programs import eventually
+
+SPEED = 5.0
+_REBOOT = PlannedEvent("Reboot", ("vmss_0",), announced_at=5, notice=40, started_for=50)
+_FREEZE = replace(_REBOOT, event_type="Freeze", duration=30)
+_PREEMPT = replace(_REBOOT, event_type="Preempt", notice=30)
+_LONG = replace(_REBOOT, started_for=60)
+
+TWENTY = Case("twenty-at-5s", pages=(*page("Reboot"),), exporters=20, vms=20, events=(_REBOOT,))
+BACK = Case("comes-back", pages=(*page("Reboot"),), exporters=1, vms=1, events=(_LONG,))
+GONE = Case("never-comes-back", tickets=(*ticket("Preempt"),), exporters=1, vms=1, events=(_PREEMPT,))
+CASES = tuple(
+    replace(each, speed=SPEED, pushes=True, journal=True)
+    for each in (
+        TWENTY,
+        BACK,
+        GONE,
+        Case("redeploy", pages=(*page("Redeploy"),), exporters=1, events=(replace(_REBOOT, event_type="Redeploy"),)),
+        Case("terminate", pages=(*page("Terminate"),), exporters=1, events=(replace(_REBOOT, event_type="Terminate"),)),
+        Case(
+            "at-once", pages=(*page("WithoutNotice"),), exporters=1, events=(replace(_REBOOT, starts=Starts.AT_ONCE),)
+        ),
+        Case("freeze", tickets=(*ticket("Freeze"),), exporters=1, events=(_FREEZE,)),
+        Case("by-user", tickets=(*ticket("RebootRequested"),), exporters=1, events=(replace(_REBOOT, source="User"),)),
+        Case("short-freeze", exporters=1, events=(replace(_FREEZE, duration=5),)),
+        Case("freeze-of-peer", exporters=1, events=(replace(_FREEZE, resources=("vmss_1",), duration=5),)),
+        Case("nothing-happens", exporters=1, events=()),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
+    """All cases, played side by side into one Prometheus and one Alertmanager, which is restarted in mid event."""
+    folder = tmp_path_factory.mktemp("beside")
+    with ExitStack() as stack:
+        chain = stack.enter_context(Stack(folder, {**VALUES, "memory": "20s"}, []))
+        plays = {case.name: Play(case, folder, stack, chain.alertmanager.url) for case in CASES}
+        with ThreadPoolExecutor(4) as pool:  # most of a start is waiting for a turn
+            starts = [pool.submit(play.start, n) for play in plays.values() for n in range(play.case.exporters)]
+        for each in starts:
+            each.result()
+        targets = [target for play in plays.values() for target in play.targets]
+        chain.prometheus.scrape(targets)
+        chain.wait_for_targets(len(targets))
+        for play in plays.values():
+            play.begin()
+        expected = sum(len(case.pages) + len(case.tickets) for case in CASES)
+        eventually(lambda: len(chain.receiver.webhooks()) >= expected / 2, "every event is told")
+        chain.restart_alertmanager()
+        _go_down(plays[BACK.name], plays[GONE.name])
+        eventually(lambda: all(play.over for play in plays.values()), "all events are over", 60)
+        eventually(lambda: len(chain.receiver.webhooks()) >= expected, f"{expected} notifications", 60)
+        quiet = time.monotonic() + 3
+        eventually(lambda: time.monotonic() > quiet, "what should not come has had time to")
+        yield chain.receiver
+
+
+def _go_down(back: Play, gone: Play) -> None:
+    """Let both VMs go down once their events have started; ``back`` returns when its event is over."""
+    for play in (gone, back):
+        play.exporters[0].shows("Started", lambda scrape: scrape.total("started", scope="self") == 1)
+        play.exporters[0].kill()
+    eventually(lambda: back.over, "the event is over", 60)
+    back.restart()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_one_page_and_one_resolve(case: Case, played: Receiver) -> None:
+    """An event is told once and resolved once by exporters and rules together, and a quiet one is not told at all."""
+    assert played.notified("/pager", scale_set=case.name) == list(case.pages)
+    assert played.notified("/tickets", scale_set=case.name) == list(case.tickets)
+
+
+def test_nothing_else_is_notified(played: Receiver) -> None:
+    """All notifications together are the expected ones."""
+    expected = [each for case in CASES for each in (*case.pages, *case.tickets)]
+    assert sorted([*played.notified("/pager"), *played.notified("/tickets")]) == sorted(expected)
