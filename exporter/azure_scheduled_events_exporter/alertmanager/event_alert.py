@@ -48,13 +48,21 @@ class EventAlert:
 
 
 def event_alert(
-    life: Lifecycle, instance: Instance | None, catalog: Catalog, extra: Mapping[str, str], now: float
+    life: Lifecycle,
+    instance: Instance | None,
+    catalog: Catalog,
+    extra: Mapping[str, str],
+    now: float,
+    *,
+    was_announced: bool = False,
 ) -> EventAlert | None:
     """Return the alert of ``life`` at wall-clock time ``now`` with the labels ``extra``.
 
-    None if it has none yet, or if its labels need the instance metadata and ``instance`` is not known.
+    None if it has none yet, or if its labels need the instance metadata and ``instance`` is not known. With
+    ``was_announced``, another exporter saw the event before it started.
     """
-    name = _name(life, catalog, now)
+    was_announced = was_announced or life.announced or life.approved_here
+    name = _name(life, catalog, now, was_announced=was_announced)
     described = [label for label in catalog.kept if label in _DESCRIBED]
     if name is None or (described and instance is None):
         return None
@@ -74,7 +82,7 @@ def event_alert(
     return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog))
 
 
-def _name(life: Lifecycle, catalog: Catalog, now: float) -> str | None:
+def _name(life: Lifecycle, catalog: Catalog, now: float, *, was_announced: bool) -> str | None:
     event, started = life.event, life.state is State.STARTED
     if not started and life.not_before is not None and life.not_before - now > catalog.degraded_host_notice:
         return f"{PREFIX}DegradedHost"
@@ -82,17 +90,17 @@ def _name(life: Lifecycle, catalog: Catalog, now: float) -> str | None:
         is_short = event.duration_seconds is not None and event.duration_seconds < catalog.short_freeze
         return f"{PREFIX}{'Short' if is_short else ''}Freeze"
     if event.event_type in _BY_SOURCE:
-        return _by_source(life, catalog, now)
+        return _by_source(life, catalog, now, was_announced=was_announced)
     return f"{PREFIX}{event.event_type if event.event_type in EVENT_FACTS else 'UnknownType'}"
 
 
-def _by_source(life: Lifecycle, catalog: Catalog, now: float) -> str | None:
+def _by_source(life: Lifecycle, catalog: Catalog, now: float, *, was_announced: bool) -> str | None:
     event = life.event
     if event.source == EventSource.USER:
         return f"{PREFIX}{event.event_type}Requested"
     if not event.source and now - life.first_seen.wall < 2 * catalog.scrape_interval:
         return None  # the api-version may hide the source: an exporter with another one has its turn, as in the rules
-    if event.event_type in _WITHOUT_NOTICE and not life.announced and not life.approved_here:
+    if event.event_type in _WITHOUT_NOTICE and not was_announced:
         return f"{PREFIX}WithoutNotice"
     return f"{PREFIX}{event.event_type}"
 

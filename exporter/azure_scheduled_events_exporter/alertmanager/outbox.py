@@ -71,10 +71,16 @@ class Outbox:
 
     def __init__(self) -> None:
         self._entries: dict[Identity, Entry] = {}
-        self._began = False
+        self.has_begun = False
+        """Whether the alerts of the first document are in it."""
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def fires(self, alert: EventAlert) -> bool:
+        """Return whether ``alert`` is sent as firing."""
+        entry = self._entries.get(alert.identity)
+        return entry is not None and entry.ended_at is None
 
     def refresh(self, holding: Iterable[Holding], ended: Iterable[Ended], now: float, wall: float) -> None:
         """Set the alerts that fire now; an entry that is not among them is ended.
@@ -91,8 +97,8 @@ class Outbox:
                 entry.end(now, wall)
             else:
                 del self._entries[identity]  # it was another VM's, whose journal this VM's image contained
-        if not self._began:
-            self._began = True
+        if not self.has_begun:
+            self.has_begun = True
             self._add_ended(ended, now, wall)
 
     def _hold(self, identity: Identity, holding: Holding, now: float) -> None:

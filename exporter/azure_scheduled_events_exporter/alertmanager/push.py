@@ -12,7 +12,7 @@ still shows. A Prometheus posts until it has scraped the end and evaluated its r
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.document import Scope
@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.logs import facts
 
 from .catalog import Catalog
-from .event_alert import event_alert
+from .event_alert import EventAlert, event_alert
 from .outbox import Ended, Entry, Holding, Outbox
 from .pushes import Pushes, PushOutcome, no_alerts
 from .scrapes import Scrapes
@@ -126,33 +126,56 @@ class AlertPush:
             return 0.0
         return interval + _EVALUATIONS * self._catalog.evaluation_interval + _SETTLING_SLACK_SECONDS
 
-    def refresh(self, outbox: Outbox, now: Timestamp) -> None:
-        """Update ``outbox`` with the alerts that fire now; this also depends on the time."""
+    def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> None:
+        """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows."""
         view = self._view
         if view is None:
             return
         holding = []
         for life in view.current:
-            alert = event_alert(life, view.instance, self._catalog, self._labels, now.wall)
-            if alert is not None:
-                holding.append(Holding(alert, life.event_id in view.confirmed))
-        outbox.refresh(holding, self._ended(view, now), now.monotonic, now.wall)
+            alerts = self._alerts(life, view, now.wall)
+            if alerts:
+                holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
+        ended = [] if outbox.has_begun else list(self._ended(view, outbox, shows, now))
+        outbox.refresh(holding, ended, now.monotonic, now.wall)
 
-    def _ended(self, view: _View, now: Timestamp) -> list[Ended]:
-        ended = []
+    def _ended(
+        self, view: _View, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp
+    ) -> Iterator[Ended]:
         for life in view.ended:
             if life.ended_at is None:
                 continue
-            alert = event_alert(life, view.instance, self._catalog, self._labels, life.ended_at.wall)
-            if alert is not None:
-                ended.append(Ended(alert, now.since(life.ended_at)))
-        return ended
+            seconds_ago = now.since(life.ended_at)
+            alerts = [each for each in self._alerts(life, view, life.ended_at.wall) if seconds_ago < each.hold]
+            if alerts:
+                yield Ended(_shared(alerts, outbox, shows), seconds_ago)
+
+    def _alerts(self, life: Lifecycle, view: _View, wall: float) -> list[EventAlert]:
+        """Return the alert of ``life``, and then, if it differs, that of an exporter that saw the event announced."""
+        alerts: list[EventAlert] = []
+        for was_announced in (False, True):
+            alert = event_alert(life, view.instance, self._catalog, self._labels, wall, was_announced=was_announced)
+            if alert is not None and alert not in alerts:
+                alerts.append(alert)
+        return alerts
 
     def _remember_scrapes(self) -> None:
         interval = self._scrapes.interval(self._clock().monotonic)
         if abs(interval - self._remembered) > 1 + 0.2 * self._remembered:
             self._remembered = interval
             self._remember(interval)
+
+
+def _shared(alerts: Sequence[EventAlert], outbox: Outbox, shows: Callable[[EventAlert], bool]) -> EventAlert:
+    """Return the one of ``alerts`` to push: the last if Alertmanager already shows it, so that one event is one alert.
+
+    An alert that is being pushed stays, also after a restart of the exporter.
+    """
+    own, *others = alerts
+    for other in others:
+        if outbox.fires(other) or (not outbox.fires(own) and not shows(own) and shows(other)):
+            return other
+    return own
 
 
 class _Worker:
@@ -200,7 +223,7 @@ class _Worker:
     def _deliver(self) -> float:
         """Send the due alerts; return how long to wait afterwards."""
         now = self._clock()
-        self._push.refresh(self._outbox, now)
+        self._push.refresh(self._outbox, self._client.shows, now)
         settling = self._push.settling(now.monotonic)
         due = self._sendable(self._outbox.due(now.monotonic, settling), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:

@@ -132,6 +132,24 @@ def test_alertmanager_away(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_pat
                 assert _told(vm, receiver, 2) == ["firing", "resolved"]
 
 
+def test_late_exporter(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
+    """An exporter that sees a Reboot only once it has started joins the page of those that saw it announced.
+
+    It also ends that page if it was away when the event ended, and no other exporter is left.
+    """
+    alertmanager, receiver = team
+    vm.announce(started_for=300)
+    vm.exporter.shows("Started", lambda scrape: scrape.total("started", scope="self") == 1)
+    flags = ("--poll.interval", "200ms", "--journal.path", str(tmp_path / "late"), *pushing(tmp_path, alertmanager.url))
+    with Exporter(vm.simulator.url, tmp_path / "late.log", *flags) as late:
+        late.wait_for_line('msg="alert pushed"')
+        vm.exporter.kill()
+    eventually(lambda: vm.is_over, "the event is over")
+    with Exporter(vm.simulator.url, tmp_path / "again.log", *flags):
+        assert _told(vm, receiver, 2) == ["firing", "resolved"]
+    assert receiver.notified("/pager", scale_set=vm.name) == page("Reboot")
+
+
 def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
     """Pushed alerts carry the labels that a Prometheus would add."""
     alertmanager, _ = team
