@@ -1,14 +1,20 @@
-"""Compares what a pager was told with the events that there were, and explains every difference."""
+"""Compares what a pager was told with the events that there were, and explains every difference.
+
+Two differences are no exporter's fault. An event that begins and ends while Alertmanager or the exporter is down is not
+told. And an Alertmanager that is stopped while it notifies does not record that it did: it notifies again, or, if the
+event ends before the next post, never resolves.
+"""
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import Happening
-from support.monitoring.paging import Receiver
+from support.monitoring.paging import Notification, Receiver
 from support.monitoring.plays import ENDED
 
 _PROMPT_SECONDS = 2.0
@@ -18,13 +24,18 @@ _RETRY_SECONDS = 4.0
 """It tries again so soon after an Alertmanager that was down for less than 3 s: its pauses double from 1 s."""
 
 
+_NOTIFYING_SECONDS = 0.25
+"""Alertmanager records a notification so soon after the pager got it."""
+
+
 @dataclass
 class Run:
-    """One process, from when it listened until it was ended (seconds since the epoch), and its log."""
+    """One process: when it listened, was told to end, and had ended (seconds since the epoch), and its log."""
 
     log: Path
     began: float = field(default_factory=time.time)
     ended: float = float("inf")
+    gone: float = float("inf")
 
     def lines(self, text: str) -> Iterator[str]:
         """Yield the lines of the log that contain ``text``."""
@@ -54,20 +65,50 @@ class Account:
     @property
     def is_settled(self) -> bool:
         """Whether every event that Alertmanager was told of has ended for the pager."""
-        resolved = told(self._receiver, "resolved")
-        return all(each.event_id in resolved or not each.was_pushed for each in self.events)
+        counts = ((each, self._counts(each)) for each in self.events if each.was_pushed)
+        return all(resolved or self._explains(event, firing, resolved) for event, (firing, resolved) in counts)
 
-    def check(self, say: Callable[[str], None]) -> int:
-        """Return how many events nobody could tell the pager of; fail if another was not told and resolved once."""
-        firing, resolved = told(self._receiver, "firing"), told(self._receiver, "resolved")
-        counts = {each: (firing.get(each.event_id, 0), resolved.get(each.event_id, 0)) for each in self.events}
-        odd = [each for each, count in counts.items() if count != (1, 1)]
-        wrong = [each for each in odd if counts[each] != (0, 0) or self._had_time(each)]
-        for each in odd:
-            verdict = "WRONG" if each in wrong else "could not be told"
-            say("\n  ".join([f"{each.event_id}, told and resolved {counts[each]}: {verdict}", *self._story(each)]))
-        assert not wrong, f"not one page and one resolve: {', '.join(each.event_id for each in wrong)}"
-        return len(odd)
+    def check(self, say: Callable[[str], None]) -> str:
+        """Return what nobody could tell the pager, as text; fail if another event was not told and resolved once."""
+        verdicts: Counter[str] = Counter()
+        wrong = []
+        for event in self.events:
+            counts = self._counts(event)
+            if counts == (1, 1):
+                continue
+            verdict = self._explains(event, *counts)
+            verdicts[verdict] += 1
+            wrong += [] if verdict else [event.event_id]
+            head = f"{event.event_id}, told and resolved {counts}: {verdict or 'WRONG'}"
+            say("\n  ".join([head, *self._story(event)]))
+        assert not wrong, f"not one page and one resolve: {', '.join(wrong)}"
+        return "".join(f"; {count} {verdict}" for verdict, count in verdicts.items())
+
+    def _explains(self, event: Event, firing: int, resolved: int) -> str:
+        """Return why the pager was not told once and resolved once; "" if there is no reason."""
+        if (firing, resolved) == (0, 0):
+            return "" if self._had_time(event) else "came and went while Alertmanager or the exporter was down"
+        again, ended_again = (self._notified_while_stopping(event, status) for status in ("firing", "resolved"))
+        may_lack_end = again and not resolved
+        if 1 <= firing <= 1 + again and (1 <= resolved <= 1 + ended_again or may_lack_end):
+            return "notified by an Alertmanager that was stopped before it had recorded it"
+        return ""
+
+    def _counts(self, event: Event) -> tuple[int, int]:
+        return len(self._notified(event, "firing")), len(self._notified(event, "resolved"))
+
+    def _notified(self, event: Event, status: str) -> list[float]:
+        """Return when the pager was notified of the event, in seconds since the epoch."""
+        offset = time.time() - time.monotonic()
+        return [each.at + offset for each in notifications(self._receiver, status) if group(each) == event.event_id]
+
+    def _notified_while_stopping(self, event: Event, status: str) -> int:
+        """Return how many notifications Alertmanager was not able to record."""
+        return sum(
+            run.ended - _NOTIFYING_SECONDS < at <= run.gone
+            for at in self._notified(event, status)
+            for run in self._alertmanager
+        )
 
     def _had_time(self, event: Event) -> bool:
         """Return whether exporter and Alertmanager were up together for long enough while the event lasted."""
@@ -84,13 +125,11 @@ class Account:
         moments = [(each.at, f"simulator: {each.what}") for each in event.happenings]
         for name, runs in (("the exporter", event.runs), ("Alertmanager", self._alertmanager)):
             for run in runs:
-                moments += [(run.began, f"{name} listens"), (run.ended, f"{name} is ended")]
+                moments += [(run.began, f"{name} listens"), (run.ended, f"{name} is told to end")]
                 moments += [(_time(line), line) for line in run.lines(event.event_id)]
         moments += [(_time(line), line) for run in event.runs for line in run.lines("Alertmanager")]
-        offset = time.time() - time.monotonic()
-        for each in self._receiver.webhooks():
-            if each.body["groupLabels"].get("event_id") == event.event_id:
-                moments.append((each.at + offset, f"the pager is told: {each.alerts()}"))
+        for status in ("firing", "resolved"):
+            moments += [(at, f"the pager is notified: {status}") for at in self._notified(event, status)]
         return [
             f"{datetime.fromtimestamp(at, UTC):%H:%M:%S.%f} {what}"
             for at, what in sorted(set(moments))
@@ -98,14 +137,14 @@ class Account:
         ]
 
 
-def told(receiver: Receiver, status: str) -> dict[str, int]:
-    """Return how many notifications of ``status`` there were, by event."""
-    found: dict[str, int] = {}
-    for each in receiver.webhooks():
-        if each.body["status"] == status:
-            event_id = each.body["groupLabels"]["event_id"]
-            found[event_id] = found.get(event_id, 0) + 1
-    return found
+def notifications(receiver: Receiver, status: str) -> list[Notification]:
+    """Return the notifications of events that are ``firing`` or ``resolved``."""
+    return [each for each in receiver.webhooks() if each.body["status"] == status and group(each)]
+
+
+def group(notification: Notification) -> str:
+    """Return the id of the event that it is about; "" if it is about something else."""
+    return str(notification.body["groupLabels"].get("event_id", ""))
 
 
 def _time(line: str) -> float:

@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Si
 from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.monitoring.plays import ENDED, pushing
 from support.programs import Exporter, eventually, free_port
-from trials.notified import Account, Event, Run, told
+from trials.notified import Account, Event, Run, group, notifications
 from trials.trial import POLL, Crew, Order, Row
 
 _SPEED = 60.0
@@ -79,6 +79,7 @@ class _Team:
         run = self.runs[-1]
         run.ended = time.time()
         self._alertmanager.terminate()
+        run.gone = time.time()
         run.log = run.log.rename(self._folder / f"{len(self.runs)}.log")
         self._alertmanager = self._start()
 
@@ -118,13 +119,12 @@ def run(order: Order) -> Row:
             time.sleep(0.1)
         order.say("every event is resolved" if account.is_settled else "not every event is resolved")
         time.sleep(order.pick(20, 5))  # what should not come has time to come
-        untold = account.check(order.say)
+        explained = account.check(order.say)
     return Row(
         "pushes",
         f"{kills} SIGKILLs of {vms} exporters that push, {restarted} restarts of Alertmanager, "
         f"{len(account.events)} events, seed {order.seed}",
-        "one page and one resolve for each event, none left over"
-        f" ({untold} came and went while Alertmanager or the exporter was down)",
+        f"one page and one resolve for each event, none left over{explained}",
     )
 
 
@@ -149,7 +149,8 @@ def _go_down(receiver: Receiver, back: _Vm, never: _Vm, *, started: bool) -> Non
     """Let both VMs go down with their events, ``never`` once it has ``started`` or before; ``back`` returns."""
     for vm in (back, never):
         vm.announce()
-    eventually(lambda: told(receiver, "firing").keys() >= {back.begun[0], never.begun[0]}, "both have paged")
+    ids = {back.begun[0], never.begun[0]}
+    eventually(lambda: {group(each) for each in notifications(receiver, "firing")} >= ids, "both have paged")
     if not started:
         never.kill()
     back.exporter.shows("Started", lambda scrape: scrape.total("started", scope="self") == 1)

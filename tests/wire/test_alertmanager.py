@@ -157,3 +157,18 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
             began = time.monotonic()
             assert exporter.terminate() == 0
             assert time.monotonic() - began < 5
+
+
+def test_event_during_an_outage(tmp_path: Path) -> None:
+    """However long Alertmanager has been away, a new alert that fails is tried again within a second or so."""
+    vm = VirtualMachine("vmss_0")
+    event = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
+    with Peer(503) as away, Simulator(Scenario("waiting", "", (vm,), ())) as simulator:
+        flags = ("--alertmanager.url", away.url, "--poll.interval", "300ms")
+        with Exporter(simulator.url, tmp_path / "exporter.log", *flags):
+            eventually(lambda: len(away.requests) >= 3, "the pauses between empty posts have grown")
+            simulator.play(Scenario("page", "", (vm,), (event,)))
+            eventually(away.alerts, "the alert is posted")
+            began = time.monotonic()
+            eventually(lambda: len(away.alerts()) >= 2, "the alert is posted again")
+            assert time.monotonic() - began < 3, "the next empty post would come after 4 s at the earliest"

@@ -213,6 +213,8 @@ class _Worker:
         self._probe_at = self._clock().monotonic
         while not self._stopping.is_set():
             try:
+                if self._news.is_set():
+                    self._pause = _FIRST_RETRY_SECONDS  # news is urgent, however long the outage has lasted
                 self._news.clear()
                 if not self._stopping.is_set():
                     self._news.wait(self._deliver())
