@@ -125,8 +125,9 @@ class AlertmanagerClient:
     def _send(self, method: str, body: bytes | None, params: Sequence[tuple[str, str]]) -> requests.Response:
         if self._stopped:
             raise ConnectionAbortedError("the exporter is ending")
+        timeout = (self._timeout, 2 * self._timeout)  # to connect, and to read, which the deadline ends before
         return self._session.request(
-            method, self._url, params=params, data=body, timeout=self._timeout, stream=True, allow_redirects=False
+            method, self._url, params=params, data=body, timeout=timeout, stream=True, allow_redirects=False
         )
 
     def _authenticate(self) -> None:
