@@ -169,7 +169,11 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, 300),
             _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, 300),
             _length(
-                "evaluation.watcher-interval", "30s", "The same for rules about approvals and the exporters.", 1, 300
+                "evaluation.watcher-interval",
+                "30s",
+                "The same for rules that warn, about late events, approvals and exporters.",
+                1,
+                300,
             ),
             _length(
                 "memory",

@@ -48,11 +48,7 @@ def memory_group(settings: Settings) -> Group:
 def event_recordings(settings: Settings) -> Group:
     """Return the group of what is recorded about events: first what exporters show now, then what is remembered."""
     rules = (
-        Recording(
-            SHOWN,
-            f"count by (event_id, event_type, event_source, event_status) ({INFO})",
-            "how many exporters show the event now",
-        ),
+        Recording(SHOWN, _shown(), "how many exporters show the event now, by what they show and their scale set"),
         Recording(
             SEEN,
             f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
@@ -106,6 +102,19 @@ def event_recordings(settings: Settings) -> Group:
         ),
     )
     return Group("azure-scheduled-events-recordings", settings.duration("evaluation.interval"), rules)
+
+
+def _shown() -> str:
+    labels = "event_id, event_type, event_source, event_status, resources"
+    return expression(f"""
+        count by ({labels}, scale_set) (
+          max by ({labels}, job, instance) ({INFO})
+          * on (job, instance) group_left (scale_set)
+          topk by (job, instance) (1, {INSTANCE})
+        )
+        or on (event_id)
+        count by ({labels}) ({INFO})
+    """)
 
 
 def vm_group(settings: Settings) -> Group:
@@ -173,7 +182,8 @@ def _over(settings: Settings) -> Recording:
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )
-              unless on (event_id) ({seeing(INFO, _BLIND)} or ({before}))
+              unless on (event_id) {seeing(INFO, _BLIND)}
+              unless on (event_id) ({before})
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",
@@ -258,23 +268,20 @@ def _event(settings: Settings) -> str:
     A row keeps the labels that it began with: those that most exporters showed when the event appeared.
     """
     memory = settings.duration("memory")
-    new = f"({INFO} unless on (event_id) last_over_time({EVENT}[{memory}]))"
+    old = f"last_over_time({EVENT}[{memory}])"
+    labels = "event_id, event_type, event_source, resources"
     also = "".join(f", {label}" for label in kept(settings))
     return (
         expression(f"""
-        group by (event_id, event_type, event_source, resources, scale_set{also}) (
+        group by ({labels}, scale_set{also}) (
           topk by (event_id) (1, count_over_time({EVENT}[{memory}]))
           or on (event_id)
           topk by (event_id) (1,
-            count by (event_id, event_type, event_source, resources, scale_set) (
-              max by (event_id, event_type, event_source, resources, job, instance) ({new})
-              * on (job, instance) group_left (scale_set)
-              topk by (job, instance) (1, {INSTANCE}{{scale_set!=""}} and on (job, instance) {new})
-            )
+            sum by ({labels}, scale_set) ({SHOWN}{{scale_set!=""}} unless on (event_id) {old})
             or on (event_id)
-            count by (event_id, event_type, event_source, resources) ({new})
+            sum by ({labels}) ({SHOWN} unless on (event_id) {old})
           )
-          {_kept_labels(new, settings)}
+          {_kept_labels(f"({INFO} unless on (event_id) {old})", settings)}
         )
         and on (event_id)
     """)

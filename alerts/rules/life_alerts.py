@@ -49,7 +49,7 @@ def life_group(settings: Settings) -> Group:
             )
         ),
     )
-    return Group("azure-scheduled-events-lives", settings.duration("evaluation.interval"), rules)
+    return Group("azure-scheduled-events-lives", settings.duration("evaluation.watcher-interval"), rules)
 
 
 def _alert(name: str, text: str, severity: str, summary: str, description: str, **more: str) -> Alert:

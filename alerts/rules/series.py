@@ -156,14 +156,12 @@ def current(event_type: str) -> str:
 
 
 def not_before(event_type: str, settings: Settings) -> str:
-    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows."""
+    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last."""
     memory = settings.duration("memory")
     return expression(f"""
         (
           (
             min by (event_id, event_type) {seeing(f"{NOT_BEFORE}{{{event_type}}}")}
-            or on (event_id)
-            min by (event_id, event_type) ({NOT_BEFORE}{{{event_type}}})
             or on (event_id)
             min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
           )
