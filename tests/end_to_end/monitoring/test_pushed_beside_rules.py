@@ -65,7 +65,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
         expected = sum(len(case.pages) + len(case.tickets) for case in CASES)
         eventually(lambda: len(chain.receiver.webhooks()) >= expected / 2, "every event is told")
         chain.restart_alertmanager()
-        _go_down(plays[BACK.name], plays[GONE.name])
+        _go_down(chain.receiver, plays[BACK.name], plays[GONE.name])
         eventually(lambda: all(play.over for play in plays.values()), "all events are over", 60)
         eventually(lambda: len(chain.receiver.webhooks()) >= expected, f"{expected} notifications", 60)
         quiet = time.monotonic() + 3
@@ -73,12 +73,15 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
         yield chain.receiver
 
 
-def _go_down(back: Play, gone: Play) -> None:
+def _go_down(receiver: Receiver, back: Play, gone: Play) -> None:
     """Let both VMs go down once their events have started; ``back`` returns when its event is over."""
     for play in (gone, back):
         play.exporters[0].shows("Started", lambda scrape: scrape.total("started", scope="self") == 1)
         play.exporters[0].kill()
     eventually(lambda: back.over, "the event is over", 60)
+    assert receiver.notified("/pager", scale_set=BACK.name) == list(BACK.pages[:1]), (
+        "the page holds while the VM is down"
+    )
     back.restart()
 
 

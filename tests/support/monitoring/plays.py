@@ -1,5 +1,6 @@
 """Cases that are played from the simulator to the pager, with any engine for the rules."""
 
+import uuid
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -72,7 +73,12 @@ def scenario(case: Case) -> Scenario:
     else:
         vms = tuple(VirtualMachine(f"vmss_{number}") for number in range(case.vms or 2))
         found = Scenario(case.name, "", vms, case.events)
-    return replace(found, vms=tuple(replace(vm, scale_set=case.name, zone=case.name) for vm in found.vms))
+    return replace(found, vms=tuple(_of_its_own(vm, case.name) for vm in found.vms))
+
+
+def _of_its_own(vm: VirtualMachine, case: str) -> VirtualMachine:
+    """Return ``vm`` in a scale set and a zone of the case, with an id that no VM of another case has."""
+    return replace(vm, scale_set=case, zone=case, vm_id=str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{vm.name}.{case}")))
 
 
 def pushing(folder: Path, alertmanager: str, values: Mapping[str, str] = VALUES) -> tuple[str, ...]:
