@@ -1,10 +1,11 @@
 """The rules in the forms that Prometheus, vmalert and the Prometheus operator read."""
 
+import re
 from typing import Any
 
 from .rules import groups
-from .rules.descriptions import VMS_ANNOTATION, asking, dashboard_parameters
-from .rules.rule import VMS, Alert, Group, Recording
+from .rules.descriptions import VMS_ANNOTATION, asking, dashboard_parameters, with_first_vm
+from .rules.rule import FIRST_VM, VMS, Alert, Group, Recording
 from .settings import Settings
 from .yaml_text import to_yaml
 
@@ -19,15 +20,22 @@ def dashboard_url(alert: Alert, settings: Settings) -> str:
     return f"{settings.text('dashboards.url')}/{alert.dashboard}"
 
 
+def status_url(alert: Alert, settings: Settings) -> str:
+    """Return the address of the status page of the event's first VM, or nothing where no address is known."""
+    return re.sub(r"\bVM\b", FIRST_VM, settings.text("status-page.url")) if VMS in alert.description else ""
+
+
 def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
     """Return the annotations of the alert, for Prometheus and vmalert."""
     vms = {"vms": VMS_ANNOTATION} if VMS in alert.description else {}
+    status = status_url(alert, settings)
     return {
         "summary": alert.summary,
         "description": asking(alert.description),
         **vms,
         "runbook_url": runbook_url(alert, settings),
         "dashboard_url": dashboard_url(alert, settings) + dashboard_parameters(alert),
+        **({"status_url": with_first_vm(status)} if status else {}),
     }
 
 

@@ -8,7 +8,7 @@ alerts that announce an event are pushed: each has at most one of them.
 import json
 from typing import Any
 
-from .prometheus import dashboard_url, runbook_url
+from .prometheus import dashboard_url, runbook_url, status_url
 from .rules.event_alerts import event_group
 from .rules.life_alerts import life_group
 from .rules.rule import FIRST_VM, PREFIX, VMS, Alert
@@ -43,6 +43,7 @@ def _announces(alert: Alert) -> bool:
 
 def _alert(alert: Alert, settings: Settings) -> dict[str, Any]:
     vms = {"vms": VMS} if VMS in alert.description else {}
+    status = status_url(alert, settings)
     return {
         "labels": {"severity": alert.severity, **alert.labels},
         "spot_severity": alert.spot_severity or alert.severity,
@@ -52,5 +53,6 @@ def _alert(alert: Alert, settings: Settings) -> dict[str, Any]:
             **vms,
             "runbook_url": runbook_url(alert, settings),
             "dashboard_url": f"{dashboard_url(alert, settings)}?var-vm={FIRST_VM}",
+            **({"status_url": status} if status else {}),
         },
     }

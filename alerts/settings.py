@@ -165,6 +165,13 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             ),
             Setting("runbooks.url", _BASE, "Address of the runbooks; an alert's page is URL/NAME.md."),
             Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
+            Setting(
+                "status-page.url",
+                "",
+                "Address of the status page of a VM, with VM in place of its name: http://VM:10169/. Empty: no link.",
+                form=r"(https?://[^\s\"'\\{}$]*\bVM\b[^\s\"'\\{}$]*)?",
+                form_text="an address that begins with http:// or https:// and contains VM",
+            ),
             Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
             _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, 300),
             _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, 300),

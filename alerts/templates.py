@@ -35,13 +35,14 @@ TEMPLATES = """\
 {{- template "azure_scheduled_events.what" . }}: {{ template "azure_scheduled_events.whom" . }}
 {{- end }}
 
-{{/* The same with the sentences, the runbook and the dashboard, for pagers and chats. */}}
+{{/* The same with the sentences and the links, for pagers and chats. */}}
 {{ define "azure_scheduled_events.text" -}}
 {{ range .Alerts -}}
-{{ if eq .Status "resolved" }}Over: {{ end }}{{ .Annotations.summary }}
+{{ if eq .Status "resolved" }}Over: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}{{ .Annotations.summary }}
 {{ .Annotations.description }}
 {{ with .Annotations.runbook_url }}Runbook: {{ . }}
 {{ end }}{{ with .Annotations.dashboard_url }}Dashboard: {{ . }}
+{{ end }}{{ with .Annotations.status_url }}Status page: {{ . }}
 {{ end }}
 {{ end }}
 {{- end }}
@@ -49,9 +50,11 @@ TEMPLATES = """\
 {{ define "azure_scheduled_events.html" -}}
 <p><strong>{{ template "azure_scheduled_events.subject" . }}</strong></p>
 {{ range .Alerts -}}
-<p>{{ if eq .Status "resolved" }}Over: {{ end }}{{ .Annotations.summary }}<br>{{ .Annotations.description }}<br>
+<p>{{ if eq .Status "resolved" }}Over: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}{{ .Annotations.summary }}
+<br>{{ .Annotations.description }}<br>
 {{ with .Annotations.runbook_url }}<a href="{{ . }}">Runbook</a> {{ end }}
-{{- with .Annotations.dashboard_url }}<a href="{{ . }}">Dashboard</a>{{ end }}</p>
+{{- with .Annotations.dashboard_url }}<a href="{{ . }}">Dashboard</a> {{ end }}
+{{- with .Annotations.status_url }}<a href="{{ . }}">Status page</a>{{ end }}</p>
 {{ end }}
 {{- end }}
 """

@@ -6,7 +6,7 @@ up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask:
 
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 
-from .rule import IMPACT, TIME, VMS, Alert, Dashboard
+from .rule import FIRST_VM, IMPACT, TIME, VMS, Alert, Dashboard
 from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, VM_EVENT
 
 _ONE = "{event_id='%[1]s'}"
@@ -49,10 +49,7 @@ _IMPACT = _ask(f"min by (event_id) ({DURATION}{_ONE}) == 0", f"{NO_INTERRUPTION}
 
 VMS_ANNOTATION = _VMS
 
-_FIRST_VM = _ask(
-    f"{EVENT}{_ONE} or on (event_id) {INFO}{_ONE}",
-    '?var-vm={{ .Labels.resources | reReplaceAll ",.*" "" }}',
-)
+_FIRST_VM = '{{ .Labels.resources | reReplaceAll ",.*" "" }}'
 _PARAMETERS = {
     Dashboard.FLEET: "{{ with $labels.scale_set }}?var-scale_set={{ . }}{{ end }}",
     Dashboard.EXPORTER: "{{ with $labels.instance }}?var-instance={{ . }}{{ end }}",
@@ -62,7 +59,12 @@ _PARAMETERS = {
 
 def dashboard_parameters(alert: Alert) -> str:
     """Return the end of a dashboard's address that makes it open with the alert's VM, scale set or exporter."""
-    return _FIRST_VM if VMS in alert.description else _PARAMETERS[alert.dashboard]
+    return with_first_vm(f"?var-vm={FIRST_VM}") if VMS in alert.description else _PARAMETERS[alert.dashboard]
+
+
+def with_first_vm(text: str) -> str:
+    """Return ``text``, which contains :data:`FIRST_VM`, for Prometheus and vmalert; nothing if no VM is known."""
+    return _ask(f"{EVENT}{_ONE} or on (event_id) {INFO}{_ONE}", text.replace(FIRST_VM, _FIRST_VM))
 
 
 def asking(text: str) -> str:

@@ -168,17 +168,23 @@ def vm_group(settings: Settings) -> Group:
 def _over(settings: Settings) -> Recording:
     """Who reported an event and now answers without it has seen its end.
 
+    A VM's own exporter may have been away in between, for as long as events are remembered. Others are asked only about
+    the last scrapes: to read ``memory`` of all of them would be most of what the rules of a large fleet cost.
     An answer without the event counts after two evaluations, so that an event that a faulty answer hid for a moment
     does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
     """
     memory, pause = settings.duration("memory"), settings.several("evaluation.interval", 2)
+    lately = settings.several("scrape.interval", 12)
     before = f"last_over_time({INFO}[{pause}]) unless on (job, instance) min_over_time({UP}[{pause}]) == 0"
     return Recording(
         OVER,
         expression(f"""
             (
               (
-                max by (event_id) (last_over_time({INFO}[{memory}]) and on (job, instance) {UP} == 1)
+                max by (event_id) (
+                  (last_over_time({INFO}[{lately}]) or last_over_time({_OWN}[{memory}]))
+                  and on (job, instance) {UP} == 1
+                )
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )

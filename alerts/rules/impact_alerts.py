@@ -37,7 +37,7 @@ def impact_groups(settings: Settings) -> tuple[Group, Group]:
     )
     return (
         Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places(settings)),
-        Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules),
+        Group("azure-scheduled-events-impact", settings.several("evaluation.interval", 3), rules),
     )
 
 

@@ -39,7 +39,7 @@ _MOST_RESOURCES = 10  # the exporter names no more
 
 def maintenance_groups(settings: Settings) -> tuple[Group, Group]:
     """Return the groups: the VMs of events that hit soon or now, and the maintenance of these VMs."""
-    interval = settings.duration("evaluation.interval")
+    interval = settings.several("evaluation.interval", 3)
     place = Recording(
         EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
     )
@@ -166,7 +166,7 @@ def _begin(settings: Settings) -> str:
 
 def _after(settings: Settings) -> str:
     """Return how long a VM has to be back: a missed scrape or evaluation is not enough."""
-    least = settings.seconds("evaluation.interval") * 4
+    least = settings.seconds("evaluation.interval") * 12
     return settings.duration("maintenance.after") if settings.seconds("maintenance.after") > least else f"{least:g}s"
 
 

@@ -163,20 +163,20 @@ def test_grafana_rules() -> None:
         assert rule["labels"]["severity"] == alert.severity
 
 
-def subject(tmp_path: Path, status: str, **labels: str) -> str:
-    """Return a notification's title as Alertmanager renders it."""
+def notification(tmp_path: Path, part: str, status: str, labels: dict[str, str], annotations: dict[str, str]) -> str:
+    """Return a part of a notification as Alertmanager renders it."""
     data = {
         "receiver": "pager",
         "status": status,
-        "alerts": [{"status": status, "labels": labels, "annotations": {}}],
+        "alerts": [{"status": status, "labels": labels, "annotations": annotations}],
         "groupLabels": {},
         "commonLabels": labels,
-        "commonAnnotations": {},
+        "commonAnnotations": annotations,
         "externalURL": "http://alerts",
     }
     (tmp_path / "data.json").write_text(json.dumps(data))
     templates = str(GENERATED / "alertmanager" / "templates" / "*.tmpl")
-    text = '{{ template "azure_scheduled_events.subject" . }}'
+    text = f'{{{{ template "azure_scheduled_events.{part}" . }}}}'
     arguments = ("--template.glob", templates, "--template.text", text, "--template.data", str(tmp_path / "data.json"))
     return tool("amtool", "template", "render", *arguments).strip()
 
@@ -202,8 +202,43 @@ def subject(tmp_path: Path, status: str, **labels: str) -> str:
 )
 def test_title_fits_a_phone(tmp_path: Path, status: str, labels: dict[str, str], expected: str) -> None:
     """A notification's title has the event and its VMs, on one line of a phone."""
-    assert subject(tmp_path, status, **labels) == expected
+    assert notification(tmp_path, "subject", status, labels, {}) == expected
     assert len(expected) <= PHONE
+
+
+def test_text_begins_with_the_vm_and_ends_with_links(tmp_path: Path) -> None:
+    """What a phone shows of a page begins with the VM; below the sentences are runbook, dashboard and status page."""
+    values = {"status-page.url": "https://VM.example.org:10169/", "dashboards.url": "https://graphs.example.org"}
+    rules = yaml.safe_load(render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"])
+    reboot = next(
+        rule["annotations"]
+        for group in rules["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "AzureScheduledEventReboot"
+    )
+    assert re.sub(r"{{.*}}", "web_4", reboot["status_url"]) == "web_4"  # nothing where no VM is known
+    assert "https://{{ .Labels.resources" in reboot["status_url"]
+    known = {
+        "vms": "web_4 (scale set web)",
+        "summary": reboot["summary"],
+        "description": "web_4 will be rebooted.",
+        "runbook_url": "https://wiki.example.org/Reboot",
+        "dashboard_url": "https://graphs.example.org/vm",
+        "status_url": "https://web_4.example.org:10169/",
+    }
+    text = notification(tmp_path, "text", "firing", {"alertname": "AzureScheduledEventReboot"}, known)
+    assert text.splitlines() == [
+        "web_4 (scale set web): Azure reboots a VM.",
+        "web_4 will be rebooted.",
+        "Runbook: https://wiki.example.org/Reboot",
+        "Dashboard: https://graphs.example.org/vm",
+        "Status page: https://web_4.example.org:10169/",
+    ]
+
+
+def test_no_link_without_an_address() -> None:
+    """Where no address of status pages is set, no alert has a link to one."""
+    assert "status_url" not in render(Settings(), grafana=False)["prometheus/prometheus-rules.yml"]
 
 
 def test_placeholders_can_be_left_out() -> None:

@@ -32,6 +32,7 @@ CHANGED = {
     "labels.keep": "location,vm_size",
     "runbooks.url": "https://wiki.example.org/runbooks",
     "dashboards.url": "https://grafana.example.org/d",
+    "status-page.url": "https://VM.web.example.org:10169/",
 }
 SPOT = Instance("vmss_0", vm_id="1", scale_set="web", location="westeurope", vm_size="D2", priority="Spot")
 REGULAR = replace(SPOT, scale_set="", priority="Regular", location="")
