@@ -168,13 +168,13 @@ def vm_group(settings: Settings) -> Group:
 def _over(settings: Settings) -> Recording:
     """Who reported an event and now answers without it has seen its end.
 
-    A VM's own exporter may have been away in between, for as long as events are remembered. Others are asked only about
-    the last scrapes: to read ``memory`` of all of them would be most of what the rules of a large fleet cost.
+    A VM's own exporter may have been away in between, for as long as events are remembered. Others count for a third of
+    that: to read all of ``memory`` of all exporters would be a large part of what the rules of a large fleet cost.
     An answer without the event counts after two evaluations, so that an event that a faulty answer hid for a moment
     does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
     """
     memory, pause = settings.duration("memory"), settings.several("evaluation.interval", 2)
-    lately = settings.several("scrape.interval", 12)
+    lately = f"{max(1, int(settings.seconds('memory') / 3))}s"
     before = f"last_over_time({INFO}[{pause}]) unless on (job, instance) min_over_time({UP}[{pause}]) == 0"
     return Recording(
         OVER,

@@ -28,16 +28,16 @@ _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
 _SEVERE = 'event_type!="Freeze"'
 
 
-def impact_groups(settings: Settings) -> tuple[Group, Group]:
-    """Return the groups of places: their sizes, which change slowly, and how much of them is hit."""
+def impact_groups(settings: Settings) -> tuple[Group, Group, Group]:
+    """Return the groups of places: their sizes, which change slowly, and how much of scale sets and zones is hit."""
     rules: tuple[Recording | Alert, ...] = (
         Recording(VM_HIT, _hit_before(settings), "1 for each VM that events hit and that does not answer now"),
         _scale_set_hit(settings),
-        _zone_hit(settings),
     )
     return (
         Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places(settings)),
-        Group("azure-scheduled-events-impact", settings.several("evaluation.interval", 3), rules),
+        Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules),
+        Group("azure-scheduled-events-zones", settings.several("evaluation.interval", 3), (_zone_hit(settings),)),
     )
 
 

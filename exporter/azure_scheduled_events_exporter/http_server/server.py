@@ -148,17 +148,24 @@ class Server:
                     full = error.errno in {errno.EMFILE, errno.ENFILE} and self._make_room()
                     await asyncio.sleep(_EVICTION_PAUSE if full else _ACCEPT_PAUSE)
                 else:
-                    try:
-                        if is_connected(client):
-                            while len(self._connections) >= self._most and not self._make_room():  # noqa: ASYNC110 - a turn reads requests
-                                await asyncio.sleep(0)
-                            self._open(client, state)
-                        else:
-                            client.close()
-                    except Exception as error:  # noqa: BLE001 - one client must not end the acceptor
-                        self._log_failure(error)
-                        client.close()
+                    await self._admit(client, state)
             await asyncio.sleep(0)
+
+    async def _admit(self, client: socket.socket, state: ServerState) -> None:
+        """Open a connection for an accepted client, after making room for it."""
+        try:
+            if not is_connected(client):
+                client.close()
+                return
+            while len(self._connections) >= self._most and not self._make_room():  # noqa: ASYNC110 - a turn reads requests
+                await asyncio.sleep(0)
+            self._open(client, state)
+        except Exception as error:  # noqa: BLE001 - one client must not end the acceptor
+            self._log_failure(error)
+            client.close()
+        except asyncio.CancelledError:
+            client.close()
+            raise
 
     def _open(self, client: socket.socket, state: ServerState) -> None:
         with suppress(OSError):  # asyncio sets it only on sockets created with IPPROTO_TCP; else a piece waits 40 ms
