@@ -151,8 +151,10 @@ class BasicAuth:
             del self._checks[check.digest]
 
     def _run_next(self) -> None:
-        if self._running is None and self._checks:
-            self._running = check = min(self._checks.values(), key=self._turn)  # the oldest of those with equal turns
+        """Begin the next check that a request waits for; at the end of the server none does."""
+        waiting = [check for check in self._checks.values() if not all(one.done() for one, _ in check.waiters)]
+        if self._running is None and waiting:
+            self._running = check = min(waiting, key=self._turn)  # the oldest of those with equal turns
             for client in {who for _, who in check.waiters}:
                 self._turns[client] = self._turns.pop(client, 0) + 1
             while len(self._turns) > _REMEMBERED:

@@ -89,7 +89,7 @@ def test_every_setting_changes_something(name: str) -> None:
     """No setting is without effect."""
     setting = SETTINGS[name]
     other = {"DURATION": "2m1s", "NUMBER": "0.5", "SEVERITY": "info", "TEXT": "another"}[setting.kind.name]
-    candidates = [other, "1", "warning", "7s", "critical"]
+    candidates = [other, "1", "warning", "7s", "critical", "http://VM:10169/"]
     for value in candidates:
         if value == setting.default:
             continue
