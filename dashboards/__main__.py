@@ -26,7 +26,7 @@ def written() -> dict[Path, str]:
 
 
 def main() -> int:
-    """Write or compare; return the exit status."""
+    """Write the dashboards, or with --check compare them with the files; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m dashboards", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file differs from the code")
     files = written()

@@ -142,7 +142,7 @@ BLIND_FOR = f"sum_over_time({BLIND_SECONDS}[1d]) and on (job, instance) {_BLIND}
 
 
 def _marked(now: str, other: str) -> str:
-    """By type, whether events are in ``now`` that are not in ``other``."""
+    """Return a query that counts, by type, the events in ``now`` that are not in ``other``."""
     return f"count by (event_type) ({now} unless on (event_id) {other})"
 
 

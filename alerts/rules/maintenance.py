@@ -205,7 +205,7 @@ def _maintenance(settings: Settings) -> Alert:
 
 
 def _alternatives(settings: Settings) -> list[dict[str, str]]:
-    """Return how each label is written. A label with several forms makes as many alerts, since an alert has it once."""
+    """Return the combinations of label forms. Each makes its own alert, because an alert has each label once."""
     forms: dict[str, list[str]] = {"instance": []}
     for item in settings.items("maintenance.equal"):
         label, _, form = item.partition("=")

@@ -438,7 +438,18 @@ class TestWaiting:
             assert answered(flood[24]) == 503  # which made room
             gate.open.set()
             assert answered(scraper) == 200
-            assert len(gate.seen) <= 12
+            assert (b"secret", b"$2b$10$secret") in gate.seen[:12]
+
+    def test_stop_with_waiting_checks(self, gate: Gate) -> None:
+        """A server that stops while checks wait ends without an error."""
+        for _ in range(20):
+            gate.open.clear()
+            with gated(gate) as running, ExitStack() as stack:
+                for number in range(8):
+                    client = stack.enter_context(connect(running, f"127.0.0.{2 + number}"))
+                    client.sendall(asking("scraper", f"wrong {number}"))
+                eventually(lambda: len(running.server._connections) == 8, "the connections")
+                gate.open.set()
 
     def test_client_leaves(self, gate: Gate) -> None:
         """A client that leaves, politely or not, while its password is checked harms nobody."""

@@ -166,8 +166,16 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     assert scrape.total("started", event_type="Reboot", scope="unknown") == 0
     assert scrape.total("transitions_total", transition="detected") == 1
     assert scrape.value("up") == 1
-    assert len(exporter.lines("name is not known yet")) == 1
+    assert len(exporter.lines("VM name unknown")) == 1
     assert len(exporter.lines("this VM's name is known")) == 1
+
+
+def test_flag_without_identity(service: Service, start_exporter: Start) -> None:
+    """With --instance.name, a VM that IMDS does not identify has no warning of an unknown name."""
+    exporter = start_exporter(service.url, "--instance.name", "vm")
+    warning = "VM identity unknown; labels such as location are missing until it is found"
+    eventually(lambda: exporter.lines(warning), "the warning")
+    assert exporter.lines("VM name unknown") == []
 
 
 def test_flag_wins(service: Service, start_exporter: Start) -> None:

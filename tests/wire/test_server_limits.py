@@ -1,5 +1,6 @@
 """The limits of the HTTP server over real sockets: deadlines, the cap of connections, memory, and the end."""
 
+import logging
 import socket
 import threading
 import time
@@ -126,6 +127,20 @@ class TestLimits:
                 assert read_answer(client) == PAGE
             for client in (served, old, young):
                 client.close()
+
+    def test_cap_is_logged(self) -> None:
+        """Nothing is logged below the cap, and one warning a minute at it, however many clients are closed."""
+        with serving(limits=Limits(connections=2)) as running, ExitStack() as stack:
+            idle = [stack.enter_context(running.connect())]
+            assert running.get()[0] == 200
+            assert running.records == []
+            idle += [stack.enter_context(running.connect()) for _ in range(5)]
+            assert running.get()[0] == 200
+            assert [read_all(client) for client in idle[:4]] == [b""] * 4
+            logged = [record for record in running.records if record.levelno > logging.DEBUG]
+            assert [(record.levelno, record.getMessage()) for record in logged] == [
+                (logging.WARNING, "connection limit reached (2): closing idle connections")
+            ]
 
     def test_cap_spares_requests_not_yet_read(self) -> None:
         """At the cap, a client that has sent its request is not closed only because the server was busy."""

@@ -429,6 +429,18 @@ class TestChange:
             assert said(running, logging.ERROR) == ["invalid web configuration, the last valid one stays in effect"]
             assert said(running, logging.INFO) == ["web configuration loaded", "web configuration reloaded"]
 
+    def test_lasting_failure(self, file: Path, authority: Authority) -> None:
+        """If no check of the file can be run for long, that is logged once, and pages are still served."""
+        with encrypted(file, Limits(request_seconds=0.4)) as running:
+            vars(running.server._access)["_pool"].shutdown()
+            eventually(lambda: said(running, logging.ERROR), "an error in the log")
+            with running.connect() as silent:  # closed after a dozen checks
+                read_all(silent)
+            assert said(running, logging.ERROR) == [
+                "cannot read the web configuration, the last valid one stays in effect"
+            ]
+            assert let_in(running, trusting(authority))
+
     @pytest.mark.parametrize(
         "text", ["", "basic_auth_users:\n", "basic_auth_users: {scraper: secret}\n", "tls_server_config: {\n", None]
     )

@@ -219,7 +219,8 @@ class _Worker:
                 if not self._stopping.is_set():
                     self._news.wait(self._deliver())
             except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
-                self._log.exception("pushing alerts failed; retrying", extra=facts(seconds=_AFTER_BUG_SECONDS))
+                message = "internal error while pushing alerts; retrying"
+                self._log.exception(message, extra=facts(seconds=_AFTER_BUG_SECONDS))
                 self._stopping.wait(_AFTER_BUG_SECONDS)
 
     def _deliver(self) -> float:

@@ -1,4 +1,4 @@
 """Which events to approve, and when to send the request.
 
-``policy`` is pure. Nothing here talks to IMDS: the poller sends what is due.
+``policy`` is pure. Must not talk to IMDS: the poller sends what is due.
 """

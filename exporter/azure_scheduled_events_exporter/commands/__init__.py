@@ -1,4 +1,4 @@
 """The command line: one module for each command.
 
-Parses, calls, prints; decides nothing about events.
+Parses, calls, prints; must not decide anything about events.
 """

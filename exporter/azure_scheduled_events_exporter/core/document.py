@@ -55,7 +55,9 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScheduledEvent:
-    """One event as one document shows it. A new field of IMDS is added here and to :data:`EVENT_FIELDS`.
+    """One event as one document shows it.
+
+    A new field of IMDS is added here, in ``_event``, ``_merge`` and :data:`EVENT_FIELDS`.
 
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty.
@@ -317,7 +319,7 @@ def _integer(value: object) -> int | None:
 
 
 def _duration(value: object) -> float | None:
-    """DurationInSeconds: -1 and whatever is not a number mean unknown, 0 no interruption."""
+    """Return DurationInSeconds: 0 means no interruption; None for -1 or non-numbers."""
     if isinstance(value, float) and 0 <= value < 1e18:  # noqa: PLR2004 - as for whole numbers
         return value
     seconds = _integer(value)

@@ -109,6 +109,7 @@ class WebAccess:
         Its argument is True if clients that were trusted before may not be trusted now.
         """
         loop = asyncio.get_running_loop()
+        failure = ""  # the unexpected error of the last check
         while True:
             await asyncio.sleep(self._pause)
             try:
@@ -123,8 +124,12 @@ class WebAccess:
                     self._log.error(
                         "invalid web configuration, the last valid one stays in effect", extra=facts(error=error)
                     )
-            except Exception:  # noqa: BLE001 - whatever it is, access stays as it was
-                self._log.exception("cannot read the web configuration, the last valid one stays in effect")
+            except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
+                if failure != repr(error):
+                    self._log.exception("cannot read the web configuration, the last valid one stays in effect")
+                failure = repr(error)
+            else:
+                failure = ""
 
     def close(self) -> None:
         """End the thread without waiting for a running check."""

@@ -181,7 +181,7 @@ class BasicAuth:
         if work.cancelled():  # the server ends
             refusal = plain(503)
         elif error := work.exception():
-            self._log.error("password check failed: %s", type(error).__name__, exc_info=error)
+            self._log.error("internal error in a password check: %s", type(error).__name__, exc_info=error)
             refusal = plain(500)
         elif work.result():
             self._right[check.user] = check.digest

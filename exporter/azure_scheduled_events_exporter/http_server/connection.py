@@ -379,7 +379,7 @@ class Connection(asyncio.BufferedProtocol):
         self._send(head(response, self.state.access.headers, close=True), b"" if is_head else response.body)
 
     def _send(self, head: h11.Response, body: bytes) -> None:
-        """Write until the client stops reading; the rest follows when it reads again."""
+        """Send ``head`` and ``body``; if the client stops reading, send the rest when it reads again."""
         if head.status_code in {204, 304}:
             body = b""
         data = self._http.send(head)

@@ -24,7 +24,7 @@ _EXPLANATIONS = {
     431: "the header of the request is too large",
     500: "answering failed; see the log",
     501: "this transfer encoding is not supported",
-    503: "too many password checks are pending; try again",
+    503: "the password could not be checked in time; try again",
     505: "only HTTP/1.1 and HTTP/1.0 are supported",
 }
 

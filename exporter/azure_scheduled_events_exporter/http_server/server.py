@@ -9,13 +9,14 @@ longest is closed, so a client that sends a request gets an answer, even if many
 import asyncio
 import errno
 import itertools
+import logging
 import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from logging import Logger
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import h11
 
@@ -33,7 +34,7 @@ _SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would 
 _ACCEPT_SHARE = 8  # at most 1/8 of the connection limit is accepted before open connections get their turn
 _ACCEPT_PAUSE = 0.1  # seconds until the next try after accept has failed
 _EVICTION_PAUSE = 0.005  # the same after a connection was closed for its descriptor
-_REPEAT_SECONDS = 60.0  # in which the same error is logged once
+_REPEAT_SECONDS = 60.0  # in which the same message is logged once
 _RESERVED_DESCRIPTORS = 64  # for IMDS, journal, collector and Alertmanager
 _NETWORK_NAME_DELETED = 64  # Windows: the client has reset the connection before accept
 _LIMITS = Limits()
@@ -57,7 +58,10 @@ class AllowAll:
 
 
 class Server:
-    """Serves ``routes`` (path to handler) at ``address``; start, use ``port``, stop, all on one event loop."""
+    """Serves ``routes`` (path to handler) at ``address``.
+
+    Call start, read ``port`` and call stop on one event loop.
+    """
 
     def __init__(
         self,
@@ -66,7 +70,7 @@ class Server:
         limits: Limits = _LIMITS,
         *,
         access: AccessControl | None = None,
-        log: Logger,
+        log: logging.Logger,
     ) -> None:
         self._address = address
         self._routes = routes
@@ -77,7 +81,7 @@ class Server:
         self._connections: dict[Connection, socket.socket] = {}  # by last progress, the oldest first
         self._opening: set[asyncio.Task[object]] = set()
         self._failing: dict[str, type[Exception]] = {}  # paths whose handler failed when last asked
-        self._logged: dict[str, float] = {}  # errors, and until when they are not logged again
+        self._logged: dict[str, float] = {}  # messages, and until when they are not logged again
         self._listener: socket.socket | None = None
         self._acceptor: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
@@ -98,6 +102,7 @@ class Server:
         self._listener = listener
         self.port = int(listener.getsockname()[1])
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(partial(_log_failed_callback, loop.get_exception_handler()))
         state = ServerState(
             limits=self._limits,
             loop=loop,
@@ -157,8 +162,12 @@ class Server:
             if not is_connected(client):
                 client.close()
                 return
-            while len(self._connections) >= self._most and not self._make_room():  # noqa: ASYNC110 - a turn reads requests
-                await asyncio.sleep(0)
+            while len(self._connections) >= self._most:
+                if self._make_room():
+                    full = f"connection limit reached ({self._most}): closing idle connections"
+                    self._log_once(full, level=logging.WARNING)
+                    break
+                await asyncio.sleep(0)  # a turn reads requests
             self._open(client, state)
         except Exception as error:  # noqa: BLE001 - one client must not end the acceptor
             self._log_failure(error)
@@ -204,8 +213,8 @@ class Server:
     def _make_room(self) -> bool:
         """Close the connection that has made no progress for longest; return False if none may be closed now.
 
-        A client whose bytes have not been read yet waits for this server, which may be busy with the TLS handshakes of
-        others: until ``grace_seconds`` after its last progress it is kept, as one whose request is being answered is.
+        A client whose request is being answered, or whose bytes are unread, is kept until ``grace_seconds`` after its
+        last progress.
         """
         oldest = next(iter(self._connections), None)
         if oldest is None:
@@ -296,12 +305,14 @@ class Server:
     def _log_failure(self, error: Exception) -> None:
         self._log_once(f"connection closed after an internal error: {type(error).__name__}", error=error)
 
-    def _log_once(self, message: str, reason: str = "", error: Exception | None = None) -> None:
-        """Log an error at most once a minute, because clients may be able to repeat it."""
+    def _log_once(
+        self, message: str, reason: str = "", error: Exception | None = None, level: int = logging.ERROR
+    ) -> None:
+        """Log an error or a warning at most once a minute, because clients may be able to repeat it."""
         now = asyncio.get_running_loop().time()
         if now >= self._logged.get(message, 0.0):
             self._logged[message] = now + _REPEAT_SECONDS
-            self._log.error(f"{message}: {reason}" if reason else message, exc_info=error)
+            self._log.log(level, f"{message}: {reason}" if reason else message, exc_info=error)
 
 
 def connection_limit(wanted: int) -> int:
@@ -331,6 +342,24 @@ def has_unread(client: socket.socket) -> bool:
         return bool(client.recv(1, socket.MSG_PEEK))
     except OSError:
         return False
+
+
+def _log_failed_callback(
+    log: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None,
+    loop: asyncio.AbstractEventLoop,
+    context: dict[str, Any],
+) -> None:
+    """Log an error of a callback of ``loop`` with ``log`` or as asyncio does, except one that a client's reset causes.
+
+    Until https://github.com/python/cpython/issues/156512 was fixed, asyncio ended a connection twice if writing failed
+    in ``resume_writing``, as in TLS. The second end fails and changes nothing.
+    """
+    if isinstance(context.get("exception"), AttributeError) and "_call_connection_lost" in str(context["message"]):
+        return
+    if log is not None:
+        log(loop, context)
+    else:
+        loop.default_exception_handler(context)
 
 
 def client_left(error: OSError) -> bool:

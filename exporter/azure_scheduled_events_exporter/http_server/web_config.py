@@ -227,8 +227,19 @@ def _pem(section: Section, key: str, folder: Path) -> Pem | None:
         raise section.error(f"stands beside {key}_file: keep one", key)
     if not inline and not file:
         return None
+    if "\0" in file or not _is_encodable(file):
+        raise section.error(f"{file!a} is not a file name", f"{key}_file")
     place = str(section.error("", key if inline else f"{key}_file")).removesuffix(": ")
     return Pem(place, None, inline) if inline else Pem(place, folder / file)
+
+
+def _is_encodable(text: str) -> bool:
+    """Return whether ``text`` has no lone surrogates, which YAML can escape but no file name contains."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _client_auth(section: Section, client_ca: Pem | None) -> ClientAuth:

@@ -264,7 +264,10 @@ class Journal:
     def request_approval(
         self, events: Mapping[str, float | None], operator: str, created: float, expires: float
     ) -> list[int]:
-        """Queue an operator's requests to approve events, given with the NotBefore shown; return their numbers."""
+        """Queue an operator's requests. ``events`` maps each EventId to the NotBefore that was shown.
+
+        Return their numbers.
+        """
         with self._lock:
             return self._store.request_approval(events, operator, created, expires)
 
@@ -337,11 +340,14 @@ class Journal:
             try:
                 return self._store.last_heartbeat()
             except (*_FAILURES, CodecError) as error:
-                self._log.warning("the last heartbeat cannot be read", extra=facts(error=error))
+                self._log.warning(
+                    "cannot read the previous run's last heartbeat; the pause before this start is not measured",
+                    extra=facts(error=error),
+                )
                 return None
 
     def scrape_interval(self) -> float:
-        """Return how often Prometheus scraped the run before this one, in seconds; 0 if it did not, or if unknown."""
+        """Return the seconds between Prometheus' scrapes of the previous run; 0 if unknown or none."""
         with self._lock:
             try:
                 return self._store.scrape_interval()
@@ -469,7 +475,7 @@ class Journal:
             return
         self._errors += 1
         self._log.error(
-            "journal files were removed or replaced: written again from the open journal, nothing is lost",
+            "journal files were removed or replaced; wrote them again from the open journal, no data lost",
             extra=facts(path=path, set_aside=aside),
         )
 

@@ -226,7 +226,7 @@ class Store:
         self._set_property("vm_id", vm_id)
 
     def scrape_interval(self) -> float:
-        """Return how often Prometheus scraped the last run, in seconds; 0 if it did not."""
+        """Return the seconds between Prometheus' scrapes of the previous run; 0 if unknown or none."""
         return float(self._property("scrape_interval") or 0)
 
     def set_scrape_interval(self, seconds: float) -> None:
@@ -236,7 +236,10 @@ class Store:
     def request_approval(
         self, event: Mapping[str, float | None], operator: str, created: float, expires: float
     ) -> list[int]:
-        """Queue requests to approve events, given with the NotBefore that was shown; return their numbers."""
+        """Queue an operator's requests. ``event`` maps each EventId to the NotBefore that was shown.
+
+        Return their numbers.
+        """
         insert = (
             "INSERT INTO approval_requests (event_id, operator, created, not_before, expires) "
             "VALUES (?, ?, ?, ?, ?) RETURNING number"

@@ -45,8 +45,8 @@ class MetricSpec:
 
     Attributes:
         name: without the prefix.
-        type: gauge, counter or histogram; a countdown is a gauge whose samples are wall-clock times, shown as the
-            seconds until then at the moment of the scrape.
+        kind: gauge, counter, histogram or countdown; a countdown is a gauge whose samples are wall-clock times, shown
+            as the seconds until then at the moment of the scrape.
         labels: names of the labels.
         help: one sentence.
         reads: the fields of the snapshot that ``samples`` gets.

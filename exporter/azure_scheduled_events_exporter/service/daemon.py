@@ -144,7 +144,8 @@ class Exporter:
         try:
             work()
         except Exception:  # noqa: BLE001 - whatever it is
-            self._log.exception("a thread failed, so the exporter exits; restart it", extra=facts(thread=work.__name__))
+            message = "internal error in a thread; the exporter exits and must be restarted"
+            self._log.exception(message, extra=facts(thread=work.__name__))
             self.failed()
 
     def _poll(self) -> None:
@@ -187,7 +188,10 @@ class Exporter:
             self._name_asked.set()
             if failure and tries == 0:
                 hint = {} if self._identity_client.reached else {"hint": NOT_ON_AZURE}
-                self._log.warning("this VM's name is not known yet", extra=facts(error=failure, **hint))
+                message = "VM name unknown; event scope is 'unknown' until it is found"
+                if self._knows_name:
+                    message = "VM identity unknown; labels such as location are missing until it is found"
+                self._log.warning(message, extra=facts(error=failure, **hint))
             if not failure or self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
                 return
 
@@ -283,7 +287,7 @@ async def _serve(
     manager.notify("STOPPING=1", "STATUS=ending")
     exporter.stop()
     await server.stop()
-    log.info("ended")
+    log.info("exporter stopped")
     return status
 
 

@@ -1,4 +1,7 @@
-"""A server that answers as IMDS does, so that people can test their paging outside Azure."""
+"""A server that answers as IMDS does, so that people can test their paging outside Azure.
+
+Must not use the parts that it tests: the client, the poller and the journal.
+"""
 
 from .faults import Fault, FaultPlan
 from .scenario import PlannedEvent, Scenario, Starts, VirtualMachine, find, load, parse, shipped

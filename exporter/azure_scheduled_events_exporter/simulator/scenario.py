@@ -87,7 +87,7 @@ class PlannedEvent:
 
     @property
     def not_before(self) -> float:
-        """The moment at which it begins, after rescheduling, if it begins at NotBefore."""
+        """NotBefore after any reschedule, on the scenario's clock."""
         if self.rescheduled_at is not None:
             return self.rescheduled_at + self.new_notice
         return self.announced_at + self.notice

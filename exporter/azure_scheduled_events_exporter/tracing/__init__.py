@@ -1,4 +1,4 @@
 """Delivery of the journal's spans to an OpenTelemetry collector.
 
-Which spans an event has is decided in ``core.spans``; OpenTelemetry is imported only when tracing is on.
+Must not decide which spans an event has (``core.spans`` does). OpenTelemetry is imported only when tracing is on.
 """

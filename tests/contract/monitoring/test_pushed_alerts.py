@@ -57,16 +57,16 @@ def started(announced: Lifecycle, at: float = 10) -> Lifecycle:
 GROUPS = tuple(f"azure-scheduled-events{name}" for name in ("-memory", "-vms", "-recordings", "", "-lives"))
 MANY = tuple(f"vmss_{number}" for number in range(12))
 LIVES: Mapping[str, Lifecycle] = {
-    **{kind: life(kind) for kind in ("Preempt", "Terminate", "Redeploy", "Reboot", "Freeze", "Hibernate")},
+    **{kind: life(kind) for kind in ("Preempt", "Terminate", "Redeploy", "Reboot", "Freeze", "OfTomorrow")},
     **{f"{kind} requested": life(kind, "User") for kind in ("Preempt", "Terminate", "Redeploy", "Reboot", "Freeze")},
     **{f"{kind} of nobody": life(kind, "") for kind in ("Terminate", "Redeploy", "Reboot", "Freeze")},
-    **{f"{kind} started": started(life(kind)) for kind in ("Preempt", "Terminate", "Reboot", "Freeze", "Hibernate")},
+    **{f"{kind} started": started(life(kind)) for kind in ("Preempt", "Terminate", "Reboot", "Freeze", "OfTomorrow")},
     **{f"{kind} without notice": started(life(kind), at=0) for kind in ("Preempt", "Terminate", "Redeploy", "Reboot")},
     "requested reboot without notice": started(life("Reboot", "User"), at=0),
     "reboot without notice, approved here": replace(started(life("Reboot"), at=0), approved_by=Approver.OPERATOR),
     **{f"freeze of {length} s": life("Freeze", lasts=length) for length in (0.0, 5.0, 10.0, 30.0)},
     "short freeze started": started(life("Freeze", lasts=5.0)),
-    **{f"{kind} in three hours": life(kind, notice=10800) for kind in ("Reboot", "Freeze", "Hibernate")},
+    **{f"{kind} in three hours": life(kind, notice=10800) for kind in ("Reboot", "Freeze", "OfTomorrow")},
     **{f"{kind} in three days": life(kind, "User", notice=259_275.5) for kind in ("Reboot", "Preempt")},
     "overdue": life("Reboot", notice=20),
     "at some moment": replace(life("Reboot", notice=None), notice_seconds=None),

@@ -155,7 +155,7 @@ class TestRun:
     def test_off_azure(self, start_exporter: Callable[..., Exporter]) -> None:
         """If no metadata service can be reached, the log suggests what to try."""
         exporter = start_exporter(f"http://127.0.0.1:{free_port()}")
-        [line] = eventually(lambda: exporter.lines("this VM's name is not known yet"), "the warning")
+        [line] = eventually(lambda: exporter.lines("VM name unknown"), "the warning")
         assert f"try '{NAME} demo'" in line
 
     def test_environment_file(

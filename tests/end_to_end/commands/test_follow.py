@@ -104,9 +104,15 @@ def run(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporte
 def settled(follower: Follower) -> None:
     """Wait until the follower has opened the journal: it must print every later transition."""
     folder = Path(f"/proc/{follower.process.pid}/fd")
+
+    def target(link: Path) -> str:
+        try:
+            return str(link.readlink())
+        except FileNotFoundError:  # closed meanwhile
+            return ""
+
     eventually(
-        lambda: any("journal.sqlite" in str(link.readlink()) for link in folder.iterdir() if link.is_symlink()),
-        "the follower reads the journal",
+        lambda: any("journal.sqlite" in target(link) for link in folder.iterdir()), "the follower reads the journal"
     )
 
 

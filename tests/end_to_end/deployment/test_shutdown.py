@@ -33,7 +33,7 @@ def assert_ends(exporter: Exporter, number: signal.Signals) -> None:
     took = time.monotonic() - began
     assert status == 0, exporter.log
     assert took < SOON
-    assert "msg=ended" in exporter.log.splitlines()[-1]
+    assert 'msg="exporter stopped"' in exporter.log.splitlines()[-1]
     assert "Traceback" not in exporter.log
 
 

@@ -158,7 +158,8 @@ def test_chat_reads_like_a_sentence(played: Stack) -> None:
     (over,) = [each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Over" in each["title"]]
     assert (begun["title"], over["title"]) == ("Reboot: vmss_0", "Over: Reboot: vmss_0")
     assert begun["text"].startswith(
-        f"Azure reboots a VM.\nvmss_0 (scale set {TWENTY.name}) will be rebooted. It starts at "
+        f"vmss_0 (scale set {TWENTY.name}): Azure reboots a VM.\n"
+        f"vmss_0 (scale set {TWENTY.name}) will be rebooted. It starts at "
     )
     assert "Memory is lost." in begun["text"]
     assert "/docs/runbooks/AzureScheduledEventReboot.md" in begun["text"]

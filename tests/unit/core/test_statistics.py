@@ -69,9 +69,9 @@ def test_every_transition_is_counted(transition: Transition) -> None:
 
 def test_new_values_make_new_series() -> None:
     """A type, source or scope that has no series yet gets one."""
-    life = replace(LIFE, event=replace(LIFE.event, event_type="Hibernate", source=""), scope=Scope.UNKNOWN)
+    life = replace(LIFE, event=replace(LIFE.event, event_type="OfTomorrow", source=""), scope=Scope.UNKNOWN)
     assert counted(statistics(Change(Transition.DETECTED, life, at(0)))) == {
-        ("Hibernate", "", "unknown", "detected"): 1
+        ("OfTomorrow", "", "unknown", "detected"): 1
     }
 
 

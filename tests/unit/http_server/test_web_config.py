@@ -75,6 +75,8 @@ COMPLAINTS = {
     "certificate_is_a_folder": f":2: {TLS}.cert_file: {{folder}} cannot be read: Is a directory",
     "certificate_is_a_key": f":2: {TLS}.cert_file: {{folder}}/server.key holds no certificate in PEM form",
     "certificate_not_named": f":2: {TLS}: has no certificate: write cert_file, or cert with the PEM text",
+    "certificate_name_with_nul": f":2: {TLS}.cert_file: 'a\\x00b' is not a file name",
+    "certificate_name_with_surrogate": f":2: {TLS}.cert_file: '\\ud800.pem' is not a file name",
     "certificate_of_a_small_key": (
         f":2: {TLS}.cert_file: {{folder}}/small.pem is too weak for OpenSSL: make one with a longer key"
     ),

@@ -101,8 +101,13 @@ def test_incarnation_absent() -> None:
 
 def test_unknown_values_stay() -> None:
     """An undocumented type, status, source or resource type is shown as Azure sent it."""
-    event = only(EventType="Hibernate", EventStatus="Paused", EventSource="Moon", ResourceType="Cat")
-    assert (event.event_type, event.status, event.source, event.resource_type) == ("Hibernate", "Paused", "Moon", "Cat")
+    event = only(EventType="OfTomorrow", EventStatus="Paused", EventSource="Moon", ResourceType="Cat")
+    assert (event.event_type, event.status, event.source, event.resource_type) == (
+        "OfTomorrow",
+        "Paused",
+        "Moon",
+        "Cat",
+    )
 
 
 def test_known_values_in_another_case() -> None:

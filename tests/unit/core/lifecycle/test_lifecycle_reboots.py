@@ -27,7 +27,7 @@ def test_completed_by_evidence_of_the_reboot(event_type: str, seconds: float) ->
     ("event", "why"),
     [
         (replace(SCHEDULED, event_type="Freeze"), "a freeze keeps the memory, so a boot was something else"),
-        (replace(SCHEDULED, event_type="Hibernate"), "nobody knows what this does"),
+        (replace(SCHEDULED, event_type="OfTomorrow"), "nobody knows what this does"),
         (replace(SCHEDULED, resources=("vm_1",)), "it was to reboot another VM"),
     ],
 )
