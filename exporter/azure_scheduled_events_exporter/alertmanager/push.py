@@ -188,7 +188,7 @@ class _Worker:
         self._client = client
         self._clock = clock
         self._log = log
-        self._news = threading.Event()
+        self._woken = threading.Event()
         self._stopping = threading.Event()
         self._outbox = Outbox()
         self._probe_at = 0.0
@@ -200,12 +200,12 @@ class _Worker:
 
     def wake(self) -> None:
         """Report a change: it is sent immediately, even if a retry is waiting."""
-        self._news.set()
+        self._woken.set()
 
     def stop(self) -> None:
         """End :meth:`run`, and cancel the current request."""
         self._stopping.set()
-        self._news.set()
+        self._woken.set()
         self._client.stop()
 
     def run(self) -> None:
@@ -213,11 +213,11 @@ class _Worker:
         self._probe_at = self._clock().monotonic
         while not self._stopping.is_set():
             try:
-                if self._news.is_set():
-                    self._pause = _FIRST_RETRY_SECONDS  # news is urgent, however long the outage has lasted
-                self._news.clear()
+                if self._woken.is_set():
+                    self._pause = _FIRST_RETRY_SECONDS  # a change is urgent, however long the outage has lasted
+                self._woken.clear()
                 if not self._stopping.is_set():
-                    self._news.wait(self._deliver())
+                    self._woken.wait(self._deliver())
             except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
                 message = "internal error while pushing alerts; retrying"
                 self._log.exception(message, extra=facts(seconds=_AFTER_BUG_SECONDS))

@@ -86,7 +86,7 @@ class SpanDelivery:
         self._journal = journal
         self._sender = sender
         self._log = log
-        self._news = threading.Event()
+        self._woken = threading.Event()
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self._open_spans: Sequence[SpanFacts] = ()
@@ -100,18 +100,18 @@ class SpanDelivery:
 
     def wake(self) -> None:
         """Report new spans: they are sent immediately, even if a retry is waiting."""
-        self._news.set()
+        self._woken.set()
 
     def run(self) -> None:
         """Deliver until :meth:`stop`."""
         pause = _FIRST_RETRY_SECONDS
         while not self._stopping.is_set():
-            self._news.clear()
+            self._woken.clear()
             if self._stopping.is_set():  # stop() was called before clear(), so the event would be lost
                 break
             batch = self._next_batch()
             if not batch:
-                self._news.wait(_LOOK_AGAIN_SECONDS)  # a journal that could not be read reports nothing by itself
+                self._woken.wait(_LOOK_AGAIN_SECONDS)  # a journal that could not be read reports nothing by itself
                 continue
             result = self._deliver(batch, None)
             if result.settled or self._divided(batch, result):
@@ -119,7 +119,7 @@ class SpanDelivery:
                 continue
             self._stopping.wait(result.retry_after)
             # Half of it is random, so that the VMs of a fleet do not retry together. New spans end it: they are urgent.
-            self._news.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
+            self._woken.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311 - no secret
             pause = min(pause * 2, _LAST_RETRY_SECONDS)
         self._send_open_spans()
         self._ended.set()
@@ -129,7 +129,7 @@ class SpanDelivery:
         self._open_spans = open_spans
         self._deadline = time.monotonic() + seconds
         self._stopping.set()
-        self._news.set()
+        self._woken.set()
         self._ended.wait(seconds)
 
     def _next_batch(self) -> list[QueuedSpan]:

@@ -3,12 +3,12 @@
 // It makes no HTML of its own: what the server has escaped is parsed as a document and moved over.
 
 const REFRESH = 2000; // milliseconds
-const PATIENCE = 4000;
+const REQUEST_TIMEOUT = 4000;
 const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
 const page = document.getElementById("main");
 const lost = document.getElementById("lost");
 let serverTime = 0; // what the server's clock said in its last answer ...
-let heardAt = 0; // ... and when that was, by a clock that never jumps
+let answeredAt = 0; // ... and when that was, by a clock that never jumps
 let busy = false;
 
 // The same words as in status_words.py.
@@ -23,7 +23,7 @@ function length(seconds) {
   return parts.slice(0, 3).join(" ") || "0s";
 }
 
-function left(seconds) {
+function countdown(seconds) {
   if (Math.abs(seconds) < 1) return "due now";
   return seconds > 0 ? `in ${length(seconds)}` : `overdue by ${length(-seconds)}`;
 }
@@ -33,20 +33,20 @@ function ago(seconds) {
 }
 
 function now() {
-  return serverTime + (performance.now() - heardAt) / 1000;
+  return serverTime + (performance.now() - answeredAt) / 1000;
 }
 
-function say(element, words) {
+function setText(element, words) {
   if (element.textContent !== words) element.textContent = words;
 }
 
-function tick(root) {
+function updateTimes(root) {
   for (const time of root.querySelectorAll("[data-until]")) {
     const seconds = time.dataset.until - now();
-    say(time, left(seconds));
+    setText(time, countdown(seconds));
     time.toggleAttribute("data-overdue", seconds <= -1);
   }
-  for (const time of root.querySelectorAll("[data-since]")) say(time, ago(now() - time.dataset.since));
+  for (const time of root.querySelectorAll("[data-since]")) setText(time, ago(now() - time.dataset.since));
 }
 
 // Makes `old` equal to `fresh` and leaves alone what is equal already, with its focus and the text marked in it.
@@ -76,55 +76,55 @@ function renew(old, fresh) {
   }
 }
 
-function hear(main) {
+function readServerTime(main) {
   serverTime = Number(main.dataset.now);
-  heardAt = performance.now();
+  answeredAt = performance.now();
 }
 
-function found(fresh) {
+function showAnswer(fresh) {
   const main = fresh.getElementById("main");
-  hear(main);
-  tick(main);
-  tick(page);
-  const news = main.dataset.news;
-  if (news !== page.dataset.news || !lost.hidden) say(document.getElementById("news"), news);
+  readServerTime(main);
+  updateTimes(main);
+  updateTimes(page);
+  const announcement = main.dataset.announcement;
+  if (announcement !== page.dataset.announcement || !lost.hidden) setText(document.getElementById("announcement"), announcement);
   renew(page, main);
   document.title = fresh.title;
   document.body.classList.remove("stale");
   lost.hidden = true;
 }
 
-function missing(reason) {
+function showFailure(reason) {
   if (!lost.hidden) return;
-  document.getElementById("heard").dataset.since = serverTime;
+  document.getElementById("server-time").dataset.since = serverTime;
   document.body.classList.add("stale");
   document.title = `Exporter not reached - ${document.title}`;
   lost.hidden = false;
   lost.querySelector("[role=alert]").textContent =
     `The exporter cannot be reached (${reason}). Nobody knows what IMDS says now.`;
-  tick(document);
+  updateTimes(document);
 }
 
 async function refresh() {
   if (busy) return;
   busy = true;
   try {
-    const patience = AbortSignal.timeout(PATIENCE);
+    const patience = AbortSignal.timeout(REQUEST_TIMEOUT);
     const answer = await fetch(location.pathname, { cache: "no-store", redirect: "error", signal: patience });
     if (!answer.ok) throw new Error(`it answered ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (!fresh.getElementById("main")?.dataset.now) throw new Error("something else answered");
     if (fresh.documentElement.dataset.version !== document.documentElement.dataset.version) location.reload();
-    else found(fresh);
+    else showAnswer(fresh);
   } catch (error) {
-    if (error.name === "TimeoutError") missing("no answer in time");
-    else missing(error instanceof TypeError ? "no connection" : error.message);
+    if (error.name === "TimeoutError") showFailure("no answer in time");
+    else showFailure(error instanceof TypeError ? "no connection" : error.message);
   } finally {
     busy = false;
   }
 }
 
-hear(page);
-setInterval(() => tick(document), 1000);
+readServerTime(page);
+setInterval(() => updateTimes(document), 1000);
 setInterval(refresh, REFRESH);
 document.addEventListener("visibilitychange", () => document.hidden || refresh());

@@ -83,11 +83,11 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
             tag(
                 "div",
                 tag("p", role="alert"),
-                tag("p", "The page shows the state of ", tag("time", id="heard"), ".", class_="remark"),
+                tag("p", "The page shows the state of ", tag("time", id="server-time"), ".", class_="remark"),
                 id="lost",
                 hidden=True,
             ),
-            tag("p", id="news", role="status", class_="unseen"),
+            tag("p", id="announcement", role="status", class_="unseen"),
             _main(snapshot, now, seen=seen),
             _footer(telemetry_path),
             tag("script", Markup(_files().script)),
@@ -133,7 +133,7 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         _exporter(snapshot),
         id="main",
         data_now=now,
-        data_news=_news(snapshot, seen=seen),
+        data_announcement=_announcement(snapshot, seen=seen),
     )
 
 
@@ -252,7 +252,7 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
     return f"{kind(first)} {standing(first)}{whose} - {vm}"
 
 
-def _news(snapshot: Snapshot, *, seen: bool) -> str:
+def _announcement(snapshot: Snapshot, *, seen: bool) -> str:
     """Return the text that screen readers announce when it changes; it contains no times."""
     first = _first(snapshot)
     sight = "IMDS answers." if seen else "IMDS gives no valid answer; the page shows what was last known."

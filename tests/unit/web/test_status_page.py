@@ -123,7 +123,7 @@ def test_policy_names_the_style_and_the_script_of_the_page() -> None:
 def test_all_quiet_needs_an_imds_that_answers() -> None:
     """The page says that there are no events only while IMDS answers; without that, that nobody knows."""
     assert "No events: Azure has announced nothing" in Page(QUIET).text
-    assert Page(QUIET).main["data-news"] == "IMDS answers. No events."
+    assert Page(QUIET).main["data-announcement"] == "IMDS answers. No events."
     never = Snapshot(polls=Polls())
     refused = replace(never, polls=Polls({**Polls().outcomes, Outcome.HTTP_ERROR: 1}, failure="IMDS answered 503"))
     silent = replace(QUIET, polls=replace(POLLS, last_success=NOW - 60))
@@ -132,7 +132,7 @@ def test_all_quiet_needs_an_imds_that_answers() -> None:
         assert "No events" not in shown.text
         assert "Unknown." in shown.text
         assert "IMDS answers" not in shown.text
-        assert "is unknown" in (shown.main["data-news"] or "")
+        assert "is unknown" in (shown.main["data-announcement"] or "")
     assert "IMDS has not answered yet" in Page(never).text
     assert "IMDS answered 503" in Page(refused).text
 
