@@ -34,10 +34,11 @@ def impact_groups(settings: Settings) -> tuple[Group, Group, Group]:
         Recording(VM_HIT, _hit_before(settings), "1 for each VM that events hit and that does not answer now"),
         _scale_set_hit(settings),
     )
+    interval = settings.several("evaluation.interval", 3)
     return (
         Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places(settings)),
-        Group("azure-scheduled-events-impact", settings.duration("evaluation.interval"), rules),
-        Group("azure-scheduled-events-zones", settings.several("evaluation.interval", 3), (_zone_hit(settings),)),
+        Group("azure-scheduled-events-impact", interval, rules),
+        Group("azure-scheduled-events-zones", interval, (_zone_hit(settings),)),
     )
 
 
