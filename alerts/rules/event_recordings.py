@@ -45,15 +45,17 @@ def memory_group(settings: Settings) -> Group:
     return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (blind, _over(settings)))
 
 
-def event_recordings(settings: Settings) -> Group:
-    """Return the group of what is recorded about events: first what exporters show now, then what is remembered."""
-    rules = (
-        Recording(SHOWN, _shown(), "how many exporters show the event now, by what they show and their scale set"),
-        Recording(
-            SEEN,
-            f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
-            "when an exporter that reaches IMDS last showed the event",
-        ),
+def event_recordings(settings: Settings) -> tuple[Group, Group]:
+    """Return the groups of what is recorded about events: what is announced, and the current events."""
+    interval = settings.duration("evaluation.interval")
+    return (
+        Group("azure-scheduled-events-announcements", interval, _announcements()),
+        Group("azure-scheduled-events-recordings", interval, _current(settings)),
+    )
+
+
+def _announcements() -> tuple[Recording, ...]:
+    return (
         Recording(
             WARNED,
             expression(f"""
@@ -84,6 +86,18 @@ def event_recordings(settings: Settings) -> Group:
             f"max by (event_id, event_type) ({DURATION})",
             "the announced length of the impact; absent when unknown",
         ),
+    )
+
+
+def _current(settings: Settings) -> tuple[Recording, ...]:
+    """Return first what exporters show now, then what is remembered."""
+    return (
+        Recording(SHOWN, _shown(), "how many exporters show the event now, by what they show and their scale set"),
+        Recording(
+            SEEN,
+            f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
+            "when an exporter that reaches IMDS last showed the event",
+        ),
         Recording(EVENT, _event(settings), "1 for each current event, also while no exporter answers"),
         Recording(
             STARTED,
@@ -101,7 +115,6 @@ def event_recordings(settings: Settings) -> Group:
             "1 for each current event that has started",
         ),
     )
-    return Group("azure-scheduled-events-recordings", settings.duration("evaluation.interval"), rules)
 
 
 def _shown() -> str:

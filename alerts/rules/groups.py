@@ -13,7 +13,7 @@ from .watcher_alerts import watcher_groups
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
-    recordings = (memory_group(settings), vm_group(settings), event_recordings(settings))
+    recordings = (memory_group(settings), vm_group(settings), *event_recordings(settings))
     events = (*recordings, event_group(settings), life_group(settings))
     impact = (*impact_groups(settings), *maintenance_groups(settings))
     return (*events, *impact, *watcher_groups(settings), *board_groups(settings))

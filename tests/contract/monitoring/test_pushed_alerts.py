@@ -54,7 +54,9 @@ def started(announced: Lifecycle, at: float = 10) -> Lifecycle:
     return replace(announced, event=event, state=State.STARTED, started_at=Timestamp(at))
 
 
-GROUPS = tuple(f"azure-scheduled-events{name}" for name in ("-memory", "-vms", "-recordings", "", "-lives"))
+GROUPS = tuple(
+    f"azure-scheduled-events{name}" for name in ("-memory", "-vms", "-announcements", "-recordings", "", "-lives")
+)
 MANY = tuple(f"vmss_{number}" for number in range(12))
 LIVES: Mapping[str, Lifecycle] = {
     **{kind: life(kind) for kind in ("Preempt", "Terminate", "Redeploy", "Reboot", "Freeze", "OfTomorrow")},

@@ -140,9 +140,12 @@ def test_a_moment_of_empty_bodies(imds: Simulator, start_exporter: Start) -> Non
 def test_an_event_that_returns(imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """An event in the document again after its end lives on: log, follower, policy, trace, and over a restart."""
     state, asked = tmp_path / "state", event(EventSource="User")
-    with Collector() as collector, Follower(imds.url, state, tmp_path / "follower", "--since", "0") as follower:
+    with ExitStack() as stack:
+        collector = stack.enter_context(Collector())
         flags = (*FAST, "--journal.path", str(state), "--otlp.endpoint", collector.url)
         exporter = start_exporter(imds.url, *flags)
+        follower = stack.enter_context(Follower(imds.url, state, tmp_path / "follower", "--since", "0"))
+        settled(follower)  # it reads the journal from the first transition on
         imds.set_document([asked])
         seen(exporter, detected=1)
         imds.set_document([])

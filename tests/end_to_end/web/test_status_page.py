@@ -345,7 +345,7 @@ def test_script_and_server_tell_times_alike(exporter: Exporter, context: Browser
     page = opened(context, exporter.url)
     moments = [0, 0.4, 0.9, 1, 59.9, 60, 872.5, 3599, 3600, 3661, 86399, 93784, 259200, 1e7]
     moments += [-moment for moment in moments]
-    told = page.evaluate("(all) => all.map((one) => [length(Math.abs(one)), left(one), ago(one)])", moments)
+    told = page.evaluate("(all) => all.map((one) => [length(Math.abs(one)), countdown(one), ago(one)])", moments)
     assert told == [[length(abs(one)), left(one), ago(one)] for one in moments]
 
 
@@ -396,7 +396,7 @@ def test_readable_on_every_screen(
             name = PICTURED.get((scene, scheme, width))
             if name and request.config.getoption("--update-golden"):
                 page.screenshot(path=PICTURES / name)
-        page.evaluate("missing('no connection')")
+        page.evaluate("showFailure('no connection')")
         expect(page.get_by_role("alert")).to_be_visible()
         assert page.evaluate(CONTRAST) == []
 
