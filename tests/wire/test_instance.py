@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -72,7 +73,8 @@ class Service:
                 self.send_response(404 if body is None else 200)
                 self.send_header("Content-Length", str(len(body or b"")))
                 self.end_headers()
-                self.wfile.write(body or b"")
+                with suppress(ConnectionError):  # the exporter has ended
+                    self.wfile.write(body or b"")
 
             def log_message(self, *_: object) -> None:
                 """Keep quiet."""
