@@ -2,8 +2,9 @@
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.rules [MINUTES]``. The longest window of the rules over all
 exporters is 15 minutes, so that a shorter run flatters. Each VM has the series that the rules read, not all of an
-exporter's. Two figures: the time by the clock while the fleet is scraped, which other load on the machine lengthens,
-and the processor time of each group's expressions, asked one by one on what was scraped, which it does not.
+exporter's. Three figures: the time by the clock while the fleet is scraped, which other load on the machine lengthens;
+the processor time of each group's expressions, asked one by one on what was scraped, which it does not; and the
+processors that Prometheus used in all, with scrapes and the texts of alerts.
 """
 
 import json
@@ -32,6 +33,7 @@ PARTS = 20  # endpoints that the fleet is spread over
 TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 PREFIX = "azure_scheduled_events_"
 NOW = "@NOW@"
+_EVERY_SECONDS, _LAST_SECONDS = 5, 120
 
 
 def lines(vm: int, began: float) -> Iterator[str]:
@@ -121,12 +123,15 @@ def start(folder: Path, port: int, fleet: int, alertmanager: str) -> Program:
     return Program(arguments, folder / "prometheus.log")
 
 
-def measure(url: str, minutes: float) -> dict[str, list[float]]:
-    """Return the evaluation times of each group over the last two minutes, one figure every 5 s."""
-    end = time.monotonic() + minutes * 60
+def measure(url: str, process: int, minutes: float) -> tuple[dict[str, list[float]], float]:
+    """Return the evaluation times of each group over the last two minutes, and the processors used meanwhile."""
+    begun, end = time.monotonic(), time.monotonic() + minutes * 60
     figures: dict[str, list[float]] = {}
+    before = 0.0
     while time.monotonic() < end:
-        time.sleep(5)
+        time.sleep(_EVERY_SECONDS)
+        if end - time.monotonic() > _LAST_SECONDS:
+            begun, before = time.monotonic(), processor_time(process)
         groups = json.loads(fetch(f"{url}/api/v1/rules").body)["data"]["groups"]
         broken = [rule for group in groups for rule in group["rules"] if rule["health"] == "err"]
         if broken:
@@ -136,7 +141,8 @@ def measure(url: str, minutes: float) -> dict[str, list[float]]:
             figures.setdefault(f"{group['name']} alerts", []).append(
                 sum(len(rule.get("alerts", ())) for rule in group["rules"])
             )
-    return {name: values[-24:] for name, values in figures.items()}
+    used = (processor_time(process) - before) / (time.monotonic() - begun)
+    return {name: values[-_LAST_SECONDS // _EVERY_SECONDS :] for name, values in figures.items()}, used
 
 
 def processor_time(process: int) -> float:
@@ -145,26 +151,27 @@ def processor_time(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def ask_one_by_one(folder: Path, moment: float, groups: list[dict[str, Any]]) -> dict[str, float]:
-    """Return each group's processor seconds: the median of three rounds on the data as they were at ``moment``."""
+def ask_one_by_one(folder: Path, moment: float, groups: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return the processor seconds of each group's rules: medians of three rounds on the data of ``moment``."""
     port, config = free_port(), folder / "idle.yml"
     config.write_text("{}")
     arguments = [debian("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"]
-    used: dict[str, float] = {}
+    used: dict[str, dict[str, float]] = {}
     with Program([*arguments, f"--web.listen-address=127.0.0.1:{port}"], folder / "idle.log") as prometheus:
         prometheus.wait_for_line("Server is ready to receive web requests")
         for group in groups:
-            rounds = []
-            for _ in range(3):
-                before = processor_time(prometheus.process.pid)
-                for rule in group["rules"]:
+            rules = used.setdefault(group["name"], {})
+            for rule in group["rules"]:
+                rounds = []
+                for _ in range(3):
+                    before = processor_time(prometheus.process.pid)
                     form = urllib.parse.urlencode({"query": f"count({rule['query']})", "time": moment}).encode()
                     kind = {"Content_Type": "application/x-www-form-urlencoded"}
                     answer = fetch(f"http://127.0.0.1:{port}/api/v1/query", "POST", form, **kind)
                     if answer.status != HTTPStatus.OK:
                         raise RuntimeError(f"{rule['name']}: {answer.body.decode()}")
-                rounds.append(processor_time(prometheus.process.pid) - before)
-            used[group["name"]] = median(rounds)
+                    rounds.append(processor_time(prometheus.process.pid) - before)
+                rules[rule["name"]] = median(rounds)
     return used
 
 
@@ -181,7 +188,7 @@ def main() -> None:
             with start(folder, port, server.server_port, address) as prometheus:
                 prometheus.wait_for_line("Server is ready to receive web requests")
                 url = f"http://127.0.0.1:{port}"
-                figures = measure(url, minutes)
+                figures, processors = measure(url, prometheus.process.pid, minutes)
                 groups = json.loads(fetch(f"{url}/api/v1/rules").body)["data"]["groups"]
                 moment, load = time.time() - 10, os.getloadavg()[0]
                 prometheus.terminate()
@@ -189,10 +196,12 @@ def main() -> None:
         told = len(receiver.notifications)
     server.shutdown()
     print(f"{VMS} VMs, {EVENTS} events, {os.cpu_count()} cores, {minutes:g} min, load {load:.1f}, {told} notifications")
+    print(f"Prometheus used {processors:.2f} processors")
     for group in [each for each in figures if not each.endswith(" alerts")]:
         times, firing = figures[group], figures[f"{group} alerts"][-1]
         clock = f"by the clock median {median(times):.3f} s, worst {max(times):.3f} s"
-        print(f"{group}: processor {used[group]:.3f} s, {clock}, {firing:.0f} alerts")
+        print(f"{group}: processor {sum(used[group].values()):.2f} s, {clock}, {firing:.0f} alerts")
+        print("  " + ", ".join(f"{rule} {seconds:.2f}" for rule, seconds in used[group].items()))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ without a problem are not recorded one by one: a graph of 10,000 lines shows not
 """
 
 from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
+from azure_scheduled_events_exporter.times import parse_duration
 
 from ..settings import Settings
 from .rule import Group, Recording, expression
+from .series import slow_interval
 
 STATE = "azure_scheduled_events:event_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
@@ -55,7 +57,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
     slow, job = settings.duration("evaluation.watcher-interval"), f'{{job=~"{settings.text("job")}"}}'
     window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
     return (
-        Group("azure-scheduled-events-board-events", settings.duration("evaluation.interval"), _events(settings)),
+        Group("azure-scheduled-events-board-events", slow_interval(settings), _events(settings)),
         Group("azure-scheduled-events-board-exporters", slow, _exporters(settings)),
         Group("azure-scheduled-events-board-polls", slow, _polls(window)),
         Group("azure-scheduled-events-board-poll-times", slow, _poll_times(window)),
@@ -68,7 +70,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
 
 
 def _events(settings: Settings) -> tuple[Recording, ...]:
-    interval = settings.number("evaluation.interval")
+    interval = f"{parse_duration(slow_interval(settings)):g}"
     return (
         Recording(
             STATE,

@@ -7,10 +7,10 @@ up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask:
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 
 from .rule import FIRST_VM, IMPACT, TIME, VMS, Alert, Dashboard
-from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, VM_EVENT
+from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, PLANNED, STARTED, VM_EVENT
 
 _ONE = "{event_id='%[1]s'}"
-_STARTED = "{event_id='%[1]s',event_status='Started'}"
+_STARTED_ONE = "{event_id='%[1]s',event_status='Started'}"
 
 
 def _ask(query: str, then: str, otherwise: str = "") -> str:
@@ -20,30 +20,46 @@ def _ask(query: str, then: str, otherwise: str = "") -> str:
     return f'{ask}{{{{ with . | sortByLabel "resources" | first }}}}{then}{{{{ end }}}}{other}{{{{ end }}}}'
 
 
+# Each alert asks at each evaluation. What is recorded is one series for an event, so it is asked for first; what
+# exporters show is one for each of them, and is asked for only until there is a recording.
+_RESOURCES = "{{ .Labels.resources }}"
 _SCALE_SET = " (scale set {{ .Labels.scale_set }})"
-# The row of a new event may not be recorded yet: then the exporter that shows the event has the scale set.
-_PLACE = (
-    f"{{{{ if .Labels.scale_set }}}}{_SCALE_SET}{{{{ else if .Labels.instance }}}}"
+_PLACE = f"{{{{ if .Labels.scale_set }}}}{_SCALE_SET}{{{{ end }}}}"
+_PLACE_OF_EXPORTER = (
     f"{{{{ with printf `{INSTANCE}{{job=%q,instance=%q,scale_set!=''}}` .Labels.job .Labels.instance | query }}}}"
-    f"{{{{ with . | first }}}}{_SCALE_SET}{{{{ end }}}}{{{{ end }}}}{{{{ end }}}}"
+    f"{{{{ with . | first }}}}{_SCALE_SET}{{{{ end }}}}{{{{ end }}}}"
 )
 _VMS = _ask(
-    f"{EVENT}{_ONE} or on (event_id) {INFO}{_ONE}"
-    f" or on (event_id) label_replace(last_over_time({VM_EVENT}{_ONE}[1d]), 'resources', '$1', 'vm_name', '(.*)')",
-    "{{ .Labels.resources }}" + _PLACE,
-    "A VM",
+    f"{EVENT}{_ONE}",
+    _RESOURCES + _PLACE,
+    _ask(
+        f"{INFO}{_ONE}",
+        _RESOURCES + _PLACE_OF_EXPORTER,
+        _ask(f"last_over_time({VM_EVENT}{_ONE}[1d])", "{{ .Labels.vm_name }}" + _PLACE, "A VM"),
+    ),
 )
 _LEFT = (
     '{{ with printf "round(vector(%.0f) - time()) > 0" .Value | query }}'
     " (in {{ . | first | value | humanizeDuration }}){{ end }}"
 )
+_HAS_STARTED = "It has started."
+_STARTS = (
+    'It starts at {{ .Value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC'
+    f"{_LEFT}, or earlier if approved."
+)
 _TIME = _ask(
-    f"min by (event_id) ({NOT_BEFORE}{_ONE}) unless on (event_id) {INFO}{_STARTED}"
-    f" or on (event_id) group by (event_id) ({INFO}{_STARTED}) * 0",
-    "{{ if eq .Value 0.0 }}It has started.{{ else }}It starts at "
-    '{{ .Value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC' + _LEFT + ", or earlier if approved."
-    "{{ end }}",
-    "It may start at any moment, or has started.",
+    f"{PLANNED}{_ONE}",
+    _STARTS,
+    _ask(
+        f"{STARTED}{_ONE}",
+        _HAS_STARTED,
+        _ask(
+            f"min by (event_id) ({NOT_BEFORE}{_ONE}) unless on (event_id) {INFO}{_STARTED_ONE}"
+            f" or on (event_id) group by (event_id) ({INFO}{_STARTED_ONE}) * 0",
+            f"{{{{ if eq .Value 0.0 }}}}{_HAS_STARTED}{{{{ else }}}}{_STARTS}{{{{ end }}}}",
+            "It may start at any moment, or has started.",
+        ),
+    ),
 )
 _IMPACT = _ask(f"min by (event_id) ({DURATION}{_ONE}) == 0", f"{NO_INTERRUPTION} ")
 
@@ -64,7 +80,8 @@ def dashboard_parameters(alert: Alert) -> str:
 
 def with_first_vm(text: str) -> str:
     """Return ``text``, which contains :data:`FIRST_VM`, for Prometheus and vmalert; nothing if no VM is known."""
-    return _ask(f"{EVENT}{_ONE} or on (event_id) {INFO}{_ONE}", text.replace(FIRST_VM, _FIRST_VM))
+    found = text.replace(FIRST_VM, _FIRST_VM)
+    return _ask(f"{EVENT}{_ONE}", found, _ask(f"{INFO}{_ONE}", found))
 
 
 def asking(text: str) -> str:

@@ -33,16 +33,20 @@ from .series import (
     kept,
     known_vms,
     seeing,
+    slow_interval,
 )
 
 _OWN = f'{INFO}{{scope="self"}}'
 _BLIND = f"{UP} == 0"
 
 
-def memory_group(settings: Settings) -> Group:
-    """Return the group that records which exporters do not reach IMDS, and which events are over."""
+def memory_groups(settings: Settings) -> tuple[Group, Group]:
+    """Return the groups that record which exporters do not reach IMDS, and which events are over."""
     blind = Recording(BLIND, f"({_BLIND}) ^ 0", "1 for each exporter that answers and whose last poll failed")
-    return Group("azure-scheduled-events-memory", settings.duration("evaluation.interval"), (blind, _over(settings)))
+    return (
+        Group("azure-scheduled-events-blind", settings.duration("evaluation.interval"), (blind,)),
+        Group("azure-scheduled-events-memory", slow_interval(settings), (_over(settings),)),
+    )
 
 
 def event_recordings(settings: Settings) -> tuple[Group, Group]:
@@ -183,8 +187,8 @@ def _over(settings: Settings) -> Recording:
 
     A VM's own exporter may have been away in between, for as long as events are remembered. Others count for a third of
     that: to read all of ``memory`` of all exporters would be a large part of what the rules of a large fleet cost.
-    An answer without the event counts after two evaluations, so that an event that a faulty answer hid for a moment
-    does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
+    An answer without the event counts after the time of two evaluations, so that an event that a faulty answer hid for
+    a moment does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
     """
     memory, pause = settings.duration("memory"), settings.several("evaluation.interval", 2)
     lately = f"{max(1, int(settings.seconds('memory') / 3))}s"

@@ -22,6 +22,7 @@ from .series import (
     not_before,
     requested,
     seeing,
+    slow_interval,
 )
 
 _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
@@ -34,7 +35,7 @@ def impact_groups(settings: Settings) -> tuple[Group, Group, Group]:
         Recording(VM_HIT, _hit_before(settings), "1 for each VM that events hit and that does not answer now"),
         _scale_set_hit(settings),
     )
-    interval = settings.several("evaluation.interval", 3)
+    interval = slow_interval(settings)
     return (
         Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places(settings)),
         Group("azure-scheduled-events-impact", interval, rules),

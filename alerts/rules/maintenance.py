@@ -27,6 +27,7 @@ from .series import (
     identified,
     kept,
     seeing,
+    slow_interval,
 )
 
 MAINTENANCE = f"{PREFIX}Maintenance"
@@ -39,7 +40,7 @@ _MOST_RESOURCES = 10  # the exporter names no more
 
 def maintenance_groups(settings: Settings) -> tuple[Group, Group]:
     """Return the groups: the VMs of events that hit soon or now, and the maintenance of these VMs."""
-    interval = settings.several("evaluation.interval", 3)
+    interval = slow_interval(settings)
     place = Recording(
         EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
     )

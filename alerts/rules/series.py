@@ -9,6 +9,7 @@ half of what the rules of a large fleet cost.
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.times import format_duration
 
 from ..settings import Settings
 from .rule import expression
@@ -59,6 +60,15 @@ DELETING = "|".join(each for each in EventType if each.facts.deletes)
 SCALE_SET = "subscription_id, resource_group, scale_set"
 ZONE = "subscription_id, location, zone"
 VM = "vm_id, vm_name, subscription_id, resource_group, scale_set, location, zone"
+
+
+def slow_interval(settings: Settings) -> str:
+    """Return the interval of rules over all exporters that no first firing waits for.
+
+    It is every third evaluation, but not longer than 15 s unless all evaluations are.
+    """
+    every = settings.seconds("evaluation.interval")
+    return format_duration(max(every, min(3 * every, 15.0)))
 
 
 def seeing(series: str, blind: str = BLIND) -> str:

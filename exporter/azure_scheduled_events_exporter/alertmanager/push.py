@@ -38,7 +38,7 @@ _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
 _AFTER_BUG_SECONDS = 60.0
 _CLOCK_TOLERANCE_SECONDS = 2.0
-_EVALUATIONS = 4
+_EVALUATIONS = 6  # an end has to hold for two, is recorded within three more, and the alert is evaluated after that
 _SETTLING_SLACK_SECONDS = 5.0
 
 

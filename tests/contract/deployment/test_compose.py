@@ -144,6 +144,12 @@ def test_victoria_replaces_prometheus() -> None:
     assert all(f"--promscrape.cluster.membersCount={len(shards)}" in command for command in shards)
 
 
+def test_victoria_evaluates_the_present() -> None:
+    """Store and vmalert are told not to look 30 s back, which is their default and the whole notice of a Preempt."""
+    assert "--search.latencyOffset=0s" in OVER_VICTORIA["prometheus"].command
+    assert "--rule.evalDelay=0s" in OVER_VICTORIA["vmalert"].command
+
+
 def test_every_vm_is_watched() -> None:
     """Each VM of the story has its exporter, is scraped and is in the list of addresses."""
     vms = [vm.name for vm in STORY.vms]

@@ -17,6 +17,7 @@ import yaml
 
 from alerts import Settings
 from alerts.rules import alerts, groups
+from azure_scheduled_events_exporter.times import parse_duration
 from support.paths import ROOT
 from support.programs import PREFIX, debian
 
@@ -326,9 +327,21 @@ ALERTING = tuple(group.name for group in groups(Settings()) if "-board-" not in 
 
 
 @cache
-def _of_groups(rules: Path, names: tuple[str, ...]) -> str:
-    every = yaml.safe_load(rules.read_text())["groups"]
-    return json.dumps({"groups": [group for group in every if group["name"] in names]})
+def _of_groups(rules: Path, names: tuple[str, ...], evaluation: int) -> str:
+    """Return the groups as JSON, recordings at the interval of their group.
+
+    promtool evaluates every group at each step. Between two evaluations of a group, a recording keeps its last result,
+    as it does in Prometheus. Alerts, and what is recorded together with them, are evaluated at each step.
+    """
+    chosen = [group for group in yaml.safe_load(rules.read_text())["groups"] if group["name"] in names]
+    for group in chosen:
+        due = f"vector(time()) % {parse_duration(group['interval']):g}"
+        for rule in group["rules"] if all("record" in rule for rule in group["rules"]) else ():
+            rule["expr"] = (
+                f"(\n{rule['expr']}\n) and on () ({due} < {evaluation})"
+                f"\nor\n{rule['record']} offset {evaluation}s and on () ({due} >= {evaluation})"
+            )
+    return json.dumps({"groups": chosen})
 
 
 def promtool(
@@ -336,7 +349,7 @@ def promtool(
 ) -> subprocess.CompletedProcess[str]:
     """Run the story as ``promtool test rules`` with the groups ``names``; return its output."""
     file, needed = folder / "stories.json", folder / "rules.json"  # JSON is YAML
-    needed.write_text(_of_groups(rules, names))
+    needed.write_text(_of_groups(rules, names, story.evaluation))
     suite = {
         "rule_files": [str(needed)],
         "evaluation_interval": f"{story.evaluation}s",

@@ -14,7 +14,7 @@ from support.monitoring.random_fleets.oracle import Page, event_pages, page_name
 from support.programs import PREFIX
 
 _PREFIX = "azure-scheduled-events"
-_NEEDED = ("-memory", "-vms", "-announcements", "-recordings", "", "-lives", "-places", "-impact", "-zones")
+_NEEDED = ("-blind", "-memory", "-vms", "-announcements", "-recordings", "", "-lives", "-places", "-impact", "-zones")
 GROUPS = tuple(each.name for each in groups(Settings()) if each.name.removeprefix(_PREFIX) in _NEEDED)
 """The groups of rules whose alerts are about events and places, in their order."""
 

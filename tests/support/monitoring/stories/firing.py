@@ -75,7 +75,7 @@ FIRING = (
                 ),
             ),
         },
-        quiet={PREEMPT: (20, 370), WITHOUT_NOTICE: MANY[:20], REBOOT: MANY[:20]},
+        quiet={PREEMPT: (20, 390), WITHOUT_NOTICE: MANY[:20], REBOOT: MANY[:20]},
     ),
     Story(
         "a VM is deleted",
@@ -219,7 +219,7 @@ FIRING = (
                 ),
             )
         },
-        quiet={REBOOT: MANY[:25], WITHOUT_NOTICE: (610, 630)},
+        quiet={REBOOT: MANY[:25], WITHOUT_NOTICE: (630, 660)},
     ),
     Story(
         "a type never seen before",

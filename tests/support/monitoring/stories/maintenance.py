@@ -43,9 +43,9 @@ MAINTAINED = (
             Exporter("vmss_1", (replace(_HOST_FAILURE, scope="peer"),)),
             Exporter("vmss_2", down=((60, 900),)),
         ),
-        fires={(MAINTENANCE, 120): (working(since="00:01:10"),)},
+        fires={(MAINTENANCE, 120): (working(since="00:01:20"),)},
         quiet={MAINTENANCE: (50, 980, 1200), NOT_BACK: MANY},
-        steady={MAINTENANCE: (70, 960)},
+        steady={MAINTENANCE: (80, 960)},
         exact=True,
     ),
     Story(
