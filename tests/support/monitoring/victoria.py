@@ -67,7 +67,6 @@ class VictoriaStack:
             f"-remoteRead.url={self.url}",
             f"-notifier.url={alertmanager.url}",
             "-remoteWrite.flushInterval=1s",
-            "-datasource.queryTimeAlignment=false",  # by default it asks for data as of the last multiple of 5 s
             "-disableAlertgroupLabel",  # the label alertgroup would differ from Prometheus' recordings and alerts
         )
 
