@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 
 from ..settings import Settings
 from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
-from .series import DURATION, LENGTH, announced, current, not_before, requested, unattributed, with_kept_labels
+from .series import DURATION, LENGTH, announced, current, lately, not_before, requested, unattributed, with_kept_labels
 
 _EVENT = "Event {{ $labels.event_id }}."
 _BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)
@@ -99,7 +99,7 @@ def _freezes(settings: Settings) -> tuple[Alert, Alert]:
     freeze = _soon(matcher, settings)
     short = expression(f"""
         (
-          max by (event_id) ({DURATION}{{{matcher}}})
+          max by (event_id) ({lately(f"{DURATION}{{{matcher}}}", settings)})
           or on (event_id)
           max by (event_id) (last_over_time({LENGTH}{{{matcher}}}[{settings.duration("longest")}]))
         ) < {settings.number("freeze.short")}

@@ -8,8 +8,6 @@ recording reads scraped series, its own past, and at most one other level of rec
 from ..settings import Settings
 from .rule import Group, Recording, expression
 from .series import (
-    ANNOUNCED,
-    APPROVED,
     BLIND,
     DELETING,
     DURATION,
@@ -32,8 +30,10 @@ from .series import (
     identified,
     kept,
     known_vms,
+    lately,
     seeing,
     slow_interval,
+    warned,
 )
 
 _OWN = f'{INFO}{{scope="self"}}'
@@ -53,22 +53,18 @@ def event_recordings(settings: Settings) -> tuple[Group, Group]:
     """Return the groups of what is recorded about events: what is announced, and the current events."""
     interval = settings.duration("evaluation.interval")
     return (
-        Group("azure-scheduled-events-announcements", interval, _announcements()),
+        Group("azure-scheduled-events-announcements", slow_interval(settings), _announcements(settings)),
         Group("azure-scheduled-events-recordings", interval, _current(settings)),
     )
 
 
-def _announcements() -> tuple[Recording, ...]:
+def _announcements(settings: Settings) -> tuple[Recording, ...]:
     return (
         Recording(
             WARNED,
             expression(f"""
                 group by (event_id, event_type) (
-                  {INFO}{{event_status!="Started"}}
-                  or on (event_id)
-                  {ANNOUNCED} == 1
-                  or on (event_id)
-                  {APPROVED} == 1
+                  {warned(settings)}
                 )
             """),
             "events that somebody saw, or approved, before they started",
@@ -77,17 +73,17 @@ def _announcements() -> tuple[Recording, ...]:
             PLANNED,
             expression(f"""
                 (
-                  min by (event_id, event_type) {seeing(NOT_BEFORE, _BLIND)}
+                  min by (event_id, event_type) {seeing(lately(NOT_BEFORE, settings), _BLIND)}
                   or on (event_id)
-                  min by (event_id, event_type) ({NOT_BEFORE})
+                  min by (event_id, event_type) ({lately(NOT_BEFORE, settings)})
                 )
-                unless on (event_id) {INFO}{{event_status="Started"}}
+                unless on (event_id) {lately(f'{INFO}{{event_status="Started"}}', settings)}
             """),
             "NotBefore of events that have not started",
         ),
         Recording(
             LENGTH,
-            f"max by (event_id, event_type) ({DURATION})",
+            f"max by (event_id, event_type) ({lately(DURATION, settings)})",
             "the announced length of the impact; absent when unknown",
         ),
     )

@@ -9,7 +9,7 @@ half of what the rules of a large fleet cost.
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.metrics.collector import SPECS
-from azure_scheduled_events_exporter.times import format_duration
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings
 from .rule import expression
@@ -69,6 +69,12 @@ def slow_interval(settings: Settings) -> str:
     """
     every = settings.seconds("evaluation.interval")
     return format_duration(max(every, min(3 * every, 15.0)))
+
+
+def lately(series: str, settings: Settings) -> str:
+    """Return ``series`` with the last values of exporters that have stopped answering, until they are recorded."""
+    seconds = parse_duration(slow_interval(settings)) + 2 * settings.seconds("scrape.interval")
+    return f"last_over_time({series}[{format_duration(seconds)}])"
 
 
 def seeing(series: str, blind: str = BLIND) -> str:
@@ -171,7 +177,7 @@ def not_before(event_type: str, settings: Settings) -> str:
     return expression(f"""
         (
           (
-            min by (event_id, event_type) {seeing(f"{NOT_BEFORE}{{{event_type}}}")}
+            min by (event_id, event_type) {seeing(lately(f"{NOT_BEFORE}{{{event_type}}}", settings))}
             or on (event_id)
             min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
           )
@@ -208,15 +214,22 @@ def unattributed(event_type: str, settings: Settings) -> str:
     """)
 
 
+def warned(settings: Settings, event_type: str = "") -> str:
+    """Return the events that exporters saw, or approved, before they started. ``event_type``: a label matcher."""
+    scheduled = f'{INFO}{{{event_type}{event_type and ","}event_status!="Started"}}'
+    announced, approved = (f"{each}{{{event_type}}}" if event_type else each for each in (ANNOUNCED, APPROVED))
+    return f"""{lately(scheduled, settings)}
+          or on (event_id)
+          {lately(announced, settings)} == 1
+          or on (event_id)
+          {lately(approved, settings)} == 1"""
+
+
 def announced(event_type: str, settings: Settings) -> str:
     """Return the events that somebody saw, or approved, before they started."""
     return expression(f"""
         (
-          {INFO}{{{event_type},event_status!="Started"}}
-          or on (event_id)
-          {ANNOUNCED}{{{event_type}}} == 1
-          or on (event_id)
-          {APPROVED}{{{event_type}}} == 1
+          {warned(settings, event_type)}
           or on (event_id)
           last_over_time({WARNED}{{{event_type}}}[{settings.several("longest", 2)}])
         )

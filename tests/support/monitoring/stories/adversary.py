@@ -5,11 +5,14 @@ from dataclasses import replace
 from support.monitoring.alert_scenarios import (
     ALL,
     DOWN,
+    FREEZE,
     MANY,
     PREEMPT,
     REBOOT,
     REDEPLOY,
+    SHORT_FREEZE,
     UNREACHABLE,
+    WITHOUT_NOTICE,
     Exporter,
     Firing,
     Seen,
@@ -451,4 +454,37 @@ OTHERS = (
     ),
 )
 
-ADVERSARY = (*BLIND, *PLACES, *OTHERS)
+# An exporter that answers one scrape with its event and then no more: what it showed is recorded later than that.
+_AFTERWARDS = tuple(range(65, 900, 5))
+SHOWN_ONCE = (
+    Story(
+        "a Redeploy that is days ahead, shown in one scrape",
+        (Exporter(events=(Seen("Redeploy", announced=65, not_before=3 * DAY),), down=((70, 3000),)),),
+        quiet={REDEPLOY: _AFTERWARDS, WITHOUT_NOTICE: _AFTERWARDS},
+        steady={DEGRADED: (65, 900)},
+        every=5,
+    ),
+    Story(
+        "a Reboot that was announced, shown in one scrape",
+        (Exporter(events=(Seen(announced=65),), down=((70, 3000),)),),
+        quiet={WITHOUT_NOTICE: _AFTERWARDS},
+        steady={REBOOT: (65, 900)},
+        every=5,
+    ),
+    Story(
+        "a Reboot that a user requested, shown in one scrape",
+        (Exporter(events=(Seen(announced=65, source="User"),), down=((70, 3000),)),),
+        quiet={REBOOT: _AFTERWARDS, WITHOUT_NOTICE: _AFTERWARDS},
+        steady={REQUESTED: (65, 900)},
+        every=5,
+    ),
+    Story(
+        "a short Freeze, shown in one scrape",
+        (Exporter(events=(Seen("Freeze", announced=65, duration=5),), down=((70, 3000),)),),
+        quiet={FREEZE: _AFTERWARDS},
+        steady={SHORT_FREEZE: (65, 900)},
+        every=5,
+    ),
+)
+
+ADVERSARY = (*BLIND, *PLACES, *OTHERS, *SHOWN_ONCE)
