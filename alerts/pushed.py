@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from .prometheus import dashboard_url, runbook_url, status_url
-from .rules.event_alerts import event_group
+from .rules.event_alerts import event_groups
 from .rules.life_alerts import life_group
 from .rules.rule import FIRST_VM, PREFIX, VMS, Alert
 from .rules.series import kept
@@ -28,7 +28,8 @@ _SETTINGS = (
 
 def pushed_alerts(settings: Settings) -> str:
     """Return them as JSON: alerts by name, the labels that they keep, and what decides between them in seconds."""
-    alerts = (*event_group(settings).alerts(), *(each for each in life_group(settings).alerts() if _announces(each)))
+    announcing = (each for each in life_group(settings).alerts() if _announces(each))
+    alerts = (*(alert for group in event_groups(settings) for alert in group.alerts()), *announcing)
     content = {
         "labels": kept(settings),
         "seconds": {name: settings.seconds(name) for name in _SETTINGS},

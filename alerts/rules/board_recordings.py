@@ -53,12 +53,19 @@ _BY_TARGET = "on (job, instance)"
 
 
 def board_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups; those of exporters are several, because one core evaluates a group."""
-    slow, job = settings.duration("evaluation.watcher-interval"), f'{{job=~"{settings.text("job")}"}}'
+    """Return the groups; those of exporters are several, because one core evaluates a group.
+
+    How exporters poll and what they need is evaluated half as often: boards show it over hours.
+    """
+    slow, job = settings.several("evaluation.watcher-interval", 2), f'{{job=~"{settings.text("job")}"}}'
     window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
     return (
         Group("azure-scheduled-events-board-events", slow_interval(settings), _events(settings)),
-        Group("azure-scheduled-events-board-exporters", slow, _exporters(settings)),
+        Group(
+            "azure-scheduled-events-board-exporters",
+            settings.duration("evaluation.watcher-interval"),
+            _exporters(settings),
+        ),
         Group("azure-scheduled-events-board-polls", slow, _polls(window)),
         Group("azure-scheduled-events-board-poll-times", slow, _poll_times(window)),
         Group("azure-scheduled-events-board-processes", slow, _processes(job, window)),

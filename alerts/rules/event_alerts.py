@@ -19,17 +19,27 @@ _RETURNING = "|".join(each for each in EventType if each.facts.reboots and not e
 _WITHOUT_NOTICE = f'event_type=~"{_RETURNING}"'
 
 
-def event_group(settings: Settings) -> Group:
-    """Return the group of the events themselves."""
-    alerts = (
-        *(_whatever_source(each, settings) for each in EventType if each not in (*_BY_SOURCE, EventType.FREEZE)),
-        *(rule for event_type in _BY_SOURCE for rule in _by_source(event_type, settings)),
-        *_freezes(settings),
-        _without_notice(settings),
-        _unknown_type(settings),
+def event_groups(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups of the events themselves: one for each type, so that no page waits for those of other types."""
+    alerts = {
+        **{each.lower(): _of_type(each, settings) for each in reversed(EventType)},
+        "without-notice": (_without_notice(settings),),
+        "unknown-type": (_unknown_type(settings),),
+    }
+    return tuple(
+        Group(
+            f"azure-scheduled-events-{name}",
+            settings.duration("evaluation.interval"),
+            tuple(_by_priority(carrying(each, settings), settings) for each in some),
+        )
+        for name, some in alerts.items()
     )
-    rules = tuple(_by_priority(carrying(each, settings), settings) for each in alerts)
-    return Group("azure-scheduled-events", settings.duration("evaluation.interval"), rules)
+
+
+def _of_type(event_type: EventType, settings: Settings) -> tuple[Alert, ...]:
+    if event_type is EventType.FREEZE:
+        return _freezes(settings)
+    return _by_source(event_type, settings) if event_type in _BY_SOURCE else (_whatever_source(event_type, settings),)
 
 
 def carrying(alert: Alert, settings: Settings) -> Alert:
@@ -53,7 +63,7 @@ def far(event_type: str, settings: Settings) -> str:
 
 
 def _soon(event_type: str, settings: Settings) -> str:
-    return _lines(current(event_type), "unless on (event_id)", far(event_type, settings))
+    return _lines(current(event_type, settings), "unless on (event_id)", far(event_type, settings))
 
 
 def _alert(event_type: EventType, text: str, severity: str, summary: str, cause: str = "") -> Alert:
@@ -127,7 +137,7 @@ def _without_notice(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}WithoutNotice",
         _lines(
-            current(_WITHOUT_NOTICE),
+            current(_WITHOUT_NOTICE, settings),
             "unless on (event_id)",
             requested(_WITHOUT_NOTICE, settings),
             "unless on (event_id)",

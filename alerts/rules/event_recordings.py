@@ -51,9 +51,9 @@ def memory_groups(settings: Settings) -> tuple[Group, Group]:
 
 def event_recordings(settings: Settings) -> tuple[Group, Group]:
     """Return the groups of what is recorded about events: what is announced, and the current events."""
-    interval = settings.duration("evaluation.interval")
+    interval = slow_interval(settings)
     return (
-        Group("azure-scheduled-events-announcements", slow_interval(settings), _announcements(settings)),
+        Group("azure-scheduled-events-announcements", interval, _announcements(settings)),
         Group("azure-scheduled-events-recordings", interval, _current(settings)),
     )
 
@@ -92,7 +92,7 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
 def _current(settings: Settings) -> tuple[Recording, ...]:
     """Return first what exporters show now, then what is remembered."""
     return (
-        Recording(SHOWN, _shown(), "how many exporters show the event now, by what they show and their scale set"),
+        Recording(SHOWN, _shown(settings), "how many exporters show the event, by what they show and their scale set"),
         Recording(
             SEEN,
             f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
@@ -103,7 +103,7 @@ def _current(settings: Settings) -> tuple[Recording, ...]:
             STARTED,
             expression(f"""
                 group by (event_id, event_type) (
-                  {INFO}{{event_status="Started"}} unless on (event_id) {OVER}
+                  {lately(f'{INFO}{{event_status="Started"}}', settings)} unless on (event_id) {OVER}
                   or on (event_id)
                   (
                     last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("longest")}])
@@ -117,22 +117,22 @@ def _current(settings: Settings) -> tuple[Recording, ...]:
     )
 
 
-def _shown() -> str:
-    labels = "event_id, event_type, event_source, event_status, resources"
+def _shown(settings: Settings) -> str:
+    labels, info = "event_id, event_type, event_source, event_status, resources", lately(INFO, settings)
     return expression(f"""
         count by ({labels}, scale_set) (
-          max by ({labels}, job, instance) ({INFO})
+          max by ({labels}, job, instance) ({info})
           * on (job, instance) group_left (scale_set)
-          topk by (job, instance) (1, {INSTANCE})
+          topk by (job, instance) (1, {lately(INSTANCE, settings)})
         )
         or on (event_id)
-        count by ({labels}) ({INFO})
+        count by ({labels}) ({info})
     """)
 
 
 def vm_group(settings: Settings) -> Group:
     """Return the group of the VMs that events touch."""
-    deleting, day = f'event_type=~"{DELETING}"', "1d"
+    deleting, day, own = f'event_type=~"{DELETING}"', "1d", _own_lately(settings)
     before = f"last_over_time({_OWN}[{settings.duration('longest')}])"
     labels = "".join(f", {label}" for label in kept(settings, *VM.split(", ")))
     rules = (
@@ -140,11 +140,11 @@ def vm_group(settings: Settings) -> Group:
             VM_EVENT,
             expression(f"""
                 (
-                  max by (event_id, event_type, event_status, job, instance) ({_OWN})
+                  max by (event_id, event_type, event_status, job, instance) ({own})
                   * on (job, instance) group_left ({VM}{labels})
-                  topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
+                  topk by (job, instance) (1, {identified(f"and on (job, instance) {own}", settings)})
                   or on (event_id, job, instance)
-                  max by (event_id, event_type, event_status, job, instance) ({_OWN})
+                  max by (event_id, event_type, event_status, job, instance) ({own})
                 ) * 0 + time()
             """),
             "when the exporter of a VM last showed an event of this VM",
@@ -175,7 +175,18 @@ def vm_group(settings: Settings) -> Group:
             "VMs whose exporter answers although a Preempt or Terminate of them has left",
         ),
     )
-    return Group("azure-scheduled-events-vms", settings.duration("evaluation.interval"), rules)
+    return Group("azure-scheduled-events-vms", slow_interval(settings), rules)
+
+
+def _own_lately(settings: Settings) -> str:
+    """Return the events of the VMs that show them; of a VM that answers, only those that it shows now."""
+    return expression(f"""
+        (
+          {_OWN}
+          or
+          ({lately(_OWN, settings)} unless on (job, instance) {UP})
+        )
+    """)
 
 
 def _over(settings: Settings) -> Recording:
@@ -242,7 +253,7 @@ def remembered(settings: Settings) -> str:
             last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
             and on (vm_id) {seeing(f'{INSTANCE}{{vm_id!=""}}')}
             unless on (event_id) {SHOWN}
-            unless on (event_id) last_over_time({SEEN}[{settings.several("evaluation.interval", 4)}])
+            unless on (event_id) {lately(SEEN, settings)}
           )
         )
     """)

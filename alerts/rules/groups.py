@@ -2,7 +2,7 @@
 
 from ..settings import Settings
 from .board_recordings import board_groups
-from .event_alerts import event_group
+from .event_alerts import event_groups
 from .event_recordings import event_recordings, memory_groups, vm_group
 from .impact_alerts import impact_groups
 from .life_alerts import life_group
@@ -14,7 +14,7 @@ from .watcher_alerts import watcher_groups
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
     recordings = (*memory_groups(settings), vm_group(settings), *event_recordings(settings))
-    events = (*recordings, event_group(settings), life_group(settings))
+    events = (*recordings, *event_groups(settings), life_group(settings))
     impact = (*impact_groups(settings), *maintenance_groups(settings))
     return (*events, *impact, *watcher_groups(settings), *board_groups(settings))
 

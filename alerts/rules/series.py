@@ -71,10 +71,15 @@ def slow_interval(settings: Settings) -> str:
     return format_duration(max(every, min(3 * every, 15.0)))
 
 
-def lately(series: str, settings: Settings) -> str:
-    """Return ``series`` with the last values of exporters that have stopped answering, until they are recorded."""
-    seconds = parse_duration(slow_interval(settings)) + 2 * settings.seconds("scrape.interval")
-    return f"last_over_time({series}[{format_duration(seconds)}])"
+def lately(series: str, settings: Settings, before: str = "") -> str:
+    """Return ``series`` with the last values of exporters that have stopped answering, until they are recorded.
+
+    That takes two evaluations where a recording reads another one back from a store. ``before``: the same, but as it
+    was so long ago.
+    """
+    seconds = 2 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
+    ago = f" offset {before}" if before else ""
+    return f"last_over_time({series}[{format_duration(seconds)}]{ago})"
 
 
 def seeing(series: str, blind: str = BLIND) -> str:
@@ -95,14 +100,20 @@ def seen_within(series: str, period: str) -> str:
     return f"({seeing(series)} or ({before}))"
 
 
-def identified(filtered: str = "") -> str:
-    """Return instance_info with ``vm_id`` filled in, by names where IMDS gave none; ``filtered`` narrows it."""
+def identified(filtered: str = "", silent: Settings | None = None) -> str:
+    """Return instance_info with ``vm_id`` filled in, by names where IMDS gave none; ``filtered`` narrows it.
+
+    With the settings as ``silent``, it is also that of exporters that have just stopped answering.
+    """
     narrowed = f" {filtered}" if filtered else ""
+    named, unnamed = f'{INSTANCE}{{vm_id!=""}}', f'{INSTANCE}{{vm_id=""}}'
+    if silent:
+        named, unnamed = lately(named, silent), lately(unnamed, silent)
     return expression(f"""
         (
-          {INSTANCE}{{vm_id!=""}}{narrowed}
+          {named}{narrowed}
           or
-          label_join({INSTANCE}{{vm_id=""}}{narrowed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")
+          label_join({unnamed}{narrowed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")
         )
     """)
 
@@ -148,25 +159,23 @@ def with_kept_labels(text: str, settings: Settings) -> str:
             topk by (job, instance) (1, {INSTANCE} and on (job, instance) {own})
           ))
           or on (event_id)
-          topk by (event_id) (1, count by (event_id, {labels}) ({INFO}))
+          topk by (event_id) (1, count by (event_id, {labels}) ({lately(INFO, settings)}))
           or on (event_id)
           group by (event_id) (last_over_time({SHOWN}[{settings.duration("memory")}]))
         )
     """)
 
 
-def shown(event_type: str) -> str:
-    """Return one row per event that an exporter shows and nobody has contradicted. ``event_type``: a label matcher."""
-    return f"max by (event_id, event_type) ({INFO}{{{event_type}}} unless on (event_id) {OVER})"
-
-
-def current(event_type: str) -> str:
-    """Return one row per event that is shown now or remembered."""
+def current(event_type: str, settings: Settings) -> str:
+    """Return one row per event that is shown or remembered, unless its end is. ``event_type``: a label matcher."""
     return expression(f"""
         (
-          {shown(event_type)}
-          or on (event_id)
-          max by (event_id, event_type) ({EVENT}{{{event_type}}})
+          max by (event_id, event_type) (
+            {lately(f"{INFO}{{{event_type}}}", settings)}
+            or on (event_id)
+            {EVENT}{{{event_type}}}
+          )
+          unless on (event_id) {OVER}
         )
     """)
 
@@ -181,7 +190,7 @@ def not_before(event_type: str, settings: Settings) -> str:
             or on (event_id)
             min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
           )
-          unless on (event_id) {INFO}{{{event_type},event_status="Started"}}
+          unless on (event_id) {lately(f'{INFO}{{{event_type},event_status="Started"}}', settings)}
           unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{memory}])
         )
     """)
@@ -192,7 +201,7 @@ def requested(event_type: str, settings: Settings) -> str:
     by_user = f'{event_type},event_source="User"'
     return expression(f"""
         (
-          {INFO}{{{by_user}}}
+          {lately(f"{INFO}{{{by_user}}}", settings)}
           or on (event_id)
           last_over_time({SHOWN}{{{by_user}}}[{settings.several("longest", 2)}])
         )
@@ -207,8 +216,9 @@ def unattributed(event_type: str, settings: Settings) -> str:
     memory, wait = settings.duration("memory"), settings.several("scrape.interval", 2)
     return expression(f"""
         (
-          {INFO}{{{event_type},event_source=""}}
-          unless on (event_id) {INFO}{{{event_type},event_source!=""}}
+          {lately(f'{INFO}{{{event_type},event_source=""}}', settings)}
+          unless on (event_id) {lately(f'{INFO}{{{event_type},event_source!=""}}', settings)}
+          unless on (event_id) {lately(f"{INFO}{{{event_type}}}", settings, wait)}
           unless on (event_id) last_over_time({SHOWN}{{{event_type}}}[{memory}] offset {wait})
         )
     """)

@@ -38,7 +38,9 @@ _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
 _AFTER_BUG_SECONDS = 60.0
 _CLOCK_TOLERANCE_SECONDS = 2.0
-_EVALUATIONS = 6  # an end has to hold for two, is recorded within three more, and the alert is evaluated after that
+# An end has to hold for two evaluations and is recorded within three more. An engine that reads recordings from a store
+# sees it two later. Then the alert is evaluated.
+_EVALUATIONS = 8
 _SETTLING_SLACK_SECONDS = 5.0
 
 

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from alerts import Settings, render, resolve
+from alerts.rules import groups
 from azure_scheduled_events_exporter.alertmanager.catalog import Catalog, parse_catalog
 from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert, event_alert
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
@@ -54,9 +55,10 @@ def started(announced: Lifecycle, at: float = 10) -> Lifecycle:
     return replace(announced, event=event, state=State.STARTED, started_at=Timestamp(at))
 
 
-GROUPS = tuple(
-    f"azure-scheduled-events{name}" for name in ("-memory", "-vms", "-announcements", "-recordings", "", "-lives")
-)
+_EVERY_GROUP = tuple(group.name for group in groups(Settings()))
+GROUPS = _EVERY_GROUP[: _EVERY_GROUP.index("azure-scheduled-events-lives") + 1]
+"""The groups of events: what is recorded about them, and their alerts."""
+
 MANY = tuple(f"vmss_{number}" for number in range(12))
 LIVES: Mapping[str, Lifecycle] = {
     **{kind: life(kind) for kind in ("Preempt", "Terminate", "Redeploy", "Reboot", "Freeze", "OfTomorrow")},
@@ -111,8 +113,8 @@ def test_pushed_alerts_are_the_rules(values: dict[str, str], instance: Instance,
     settings: Settings = resolve(values)
     files = render(settings, grafana=False)
     catalog = parse_catalog(files["exporter/pushed-alerts.json"])
-    groups = yaml.safe_load(files["prometheus/prometheus-rules.yml"])["groups"]
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [each for each in groups if each["name"] in GROUPS]}))
+    every = yaml.safe_load(files["prometheus/prometheus-rules.yml"])["groups"]
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [each for each in every if each["name"] in GROUPS]}))
     lives = {**LIVES, "many VMs": replace(LIVES["many VMs"], event=replace(LIVES["many VMs"].event, resources=MANY))}
     tests = [
         {

@@ -13,9 +13,8 @@ from support.monitoring.random_fleets.generator import DAY, HORIZON, Fleet, Life
 from support.monitoring.random_fleets.oracle import Page, event_pages, page_name, place_pages
 from support.programs import PREFIX
 
-_PREFIX = "azure-scheduled-events"
-_NEEDED = ("-blind", "-memory", "-vms", "-announcements", "-recordings", "", "-lives", "-places", "-impact", "-zones")
-GROUPS = tuple(each.name for each in groups(Settings()) if each.name.removeprefix(_PREFIX) in _NEEDED)
+_EVERY_GROUP = tuple(group.name for group in groups(Settings()))
+GROUPS = _EVERY_GROUP[: _EVERY_GROUP.index("azure-scheduled-events-zones") + 1]
 """The groups of rules whose alerts are about events and places, in their order."""
 
 _SAME = (

@@ -128,7 +128,7 @@ BLIND = (
         },
         quiet={
             **only(REDEPLOY, TOO_LONG, NOT_BACK, until=6000),
-            REDEPLOY: (3930, 4500),
+            REDEPLOY: (3990, 4500),
             NOT_BACK: MANY,
             TOO_LONG: (1800,),
         },
@@ -204,7 +204,7 @@ PLACES = (
             Exporter(events=(replace(_EVICTED, announced=205),), vm_id="7d3e", instance="10.0.0.2:10169"),
             *(Exporter(f"vmss_{number}") for number in range(1, 4)),
         ),
-        quiet={SCALE_SET_HIT: MANY, ZONE_HIT: MANY, PREEMPT: (310, 320, 400)},
+        quiet={SCALE_SET_HIT: MANY, ZONE_HIT: MANY, PREEMPT: (330, 400)},
         steady={PREEMPT: (30, 290)},
     ),
     Story(

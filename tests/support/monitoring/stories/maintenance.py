@@ -32,7 +32,7 @@ MAINTAINED = (
         "a reboot: from a minute before until five minutes after its end, also while the VM is down",
         one(_REBOOT, down=((305, 600),)),
         fires={(MAINTENANCE, 240): (working(),), (MAINTENANCE, 450): (working(since="00:05:00"),)},
-        quiet={MAINTENANCE: (60, 230, 1000, 1200), NOT_BACK: MANY},
+        quiet={MAINTENANCE: (60, 230, 1010, 1200), NOT_BACK: MANY},
         steady={MAINTENANCE: (240, 980)},
         exact=True,
     ),
@@ -108,8 +108,8 @@ MAINTAINED = (
     ),
     Story(
         "an exporter fails again after its VM has been back for a while",
-        one(_REBOOT, down=((305, 600), (1010, 2400))),
-        quiet={MAINTENANCE: (1000, 1020, 1100, 2300), NOT_BACK: (*MANY, 2300)},
+        one(_REBOOT, down=((305, 600), (1020, 2400))),
+        quiet={MAINTENANCE: (1010, 1030, 1100, 2300), NOT_BACK: (*MANY, 2300)},
         exact=True,
     ),
     Story(
