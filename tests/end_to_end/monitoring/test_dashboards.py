@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from alerts import resolve
-from alerts.rules.board_recordings import BLIND
+from alerts.rules.board_recordings import BLIND, FIRST_SEEN, STATE
+from alerts.rules.series import EVENT
 from support.monitoring.fleet import Fleet, Group
 from support.monitoring.paging import write
 from support.paths import ROOT
@@ -153,7 +154,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         approval = json.dumps({"StartRequests": [{"EventId": reboot}]}).encode()
         assert fetch(simulator.url + SCHEDULED_EVENTS, "POST", approval, Metadata="true").status == 200
         eventually(lambda: current("Terminate", "Started"), "the last event starts")
-        eventually(lambda: fleet.prometheus.query('{event_type="Terminate",event_status="Started"}'), "a scrape")
+        started = f'{STATE}{{event_type="Terminate"}} == 3'
+        eventually(lambda: fleet.prometheus.query(started), "its start is recorded")
+        ended = f"last_over_time({FIRST_SEEN}[2m]) unless on (event_id) {EVENT}"
+        eventually(lambda: fleet.prometheus.query(f"count({ended}) >= 3"), "three ends are recorded")
         exporters["web_2"].kill()
         eventually(lambda: fleet.prometheus.one(f"count({BLIND})"), "an exporter is recorded as down")
         yield Stage(fleet.prometheus, began)
