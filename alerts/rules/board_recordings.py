@@ -5,11 +5,9 @@ without a problem are not recorded one by one: a graph of 10,000 lines shows not
 """
 
 from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
-from azure_scheduled_events_exporter.times import parse_duration
 
 from ..settings import Settings
 from .rule import Group, Recording, expression
-from .series import slow_interval
 
 STATE = "azure_scheduled_events:event_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
@@ -60,7 +58,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
     slow, job = settings.several("evaluation.watcher-interval", 2), f'{{job=~"{settings.text("job")}"}}'
     window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
     return (
-        Group("azure-scheduled-events-board-events", slow_interval(settings), _events(settings)),
+        Group("azure-scheduled-events-board-events", settings.duration("evaluation.interval"), _events(settings)),
         Group(
             "azure-scheduled-events-board-exporters",
             settings.duration("evaluation.watcher-interval"),
@@ -77,7 +75,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
 
 
 def _events(settings: Settings) -> tuple[Recording, ...]:
-    interval = f"{parse_duration(slow_interval(settings)):g}"
+    interval = settings.number("evaluation.interval")
     return (
         Recording(
             STATE,
