@@ -73,7 +73,7 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
             PLANNED,
             expression(f"""
                 (
-                  min by (event_id, event_type) {seeing(lately(NOT_BEFORE, settings), _BLIND)}
+                  min by (event_id, event_type) {seeing(NOT_BEFORE, _BLIND)}
                   or on (event_id)
                   min by (event_id, event_type) ({lately(NOT_BEFORE, settings)})
                 )

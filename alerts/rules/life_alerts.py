@@ -18,9 +18,9 @@ from .series import (
     INFO,
     NOT_BEFORE,
     NOTICE,
-    OVER,
     SHOWN,
     UP,
+    over,
     seen_within,
 )
 
@@ -99,7 +99,7 @@ def _short_notice(settings: Settings) -> Alert:
 def _degraded_host(settings: Settings) -> Alert:
     return _alert(
         "DegradedHost",
-        f"round({far(_EVERY, settings)}\nunless on (event_id) {OVER})",
+        f"round({far(_EVERY, settings)}\nunless on (event_id) {over(_EVERY, settings)})",
         "warning",
         "A VM is on a host that is predicted to fail.",
         f"{_THE} {VMS} is {{{{ $value | humanizeDuration }}}} ahead: the host is predicted to fail, and may fail "
@@ -118,7 +118,7 @@ def _overdue(settings: Settings) -> Alert:
             < time() - {settings.number("overdue.after")}
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
-            unless on (event_id) {OVER}
+            unless on (event_id) {over(_EVERY, settings)}
         """),
         "warning",
         "An event should have started long ago and is still scheduled.",
@@ -138,7 +138,7 @@ def _not_approved(settings: Settings) -> Alert:
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
-            unless on (event_id) {OVER}
+            unless on (event_id) {over(_EVERY, settings)}
         """),
         "warning",
         "The approval policy is late: an event has not been approved.",

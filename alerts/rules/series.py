@@ -167,7 +167,7 @@ def with_kept_labels(text: str, settings: Settings) -> str:
 
 
 def current(event_type: str, settings: Settings) -> str:
-    """Return one row per event that is shown or remembered, unless its end is. ``event_type``: a label matcher."""
+    """Return one row per event that is shown or remembered, and is not over. ``event_type``: a label matcher."""
     return expression(f"""
         (
           max by (event_id, event_type) (
@@ -175,20 +175,35 @@ def current(event_type: str, settings: Settings) -> str:
             or on (event_id)
             {EVENT}{{{event_type}}}
           )
-          unless on (event_id) {OVER}
+          unless on (event_id) {over(event_type, settings)}
+        )
+    """)
+
+
+def over(event_type: str, settings: Settings) -> str:
+    """Return the events whose end is remembered, and that no seeing exporter has shown since."""
+    ends = f"max by (event_id) (last_over_time({OVER}[{settings.duration('memory')}]))"
+    sights = f"max by (event_id) (last_over_time({SEEN}[{settings.duration('memory')}]))"
+    return expression(f"""
+        (
+          {ends}
+          unless on (event_id) ({sights} > on (event_id) {ends})
+          unless on (event_id) {seeing(f"{INFO}{{{event_type}}}")}
         )
     """)
 
 
 def not_before(event_type: str, settings: Settings) -> str:
     """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last."""
-    memory = settings.duration("memory")
+    memory, shown = settings.duration("memory"), f"{NOT_BEFORE}{{{event_type}}}"
     return expression(f"""
         (
           (
-            min by (event_id, event_type) {seeing(lately(f"{NOT_BEFORE}{{{event_type}}}", settings))}
+            min by (event_id, event_type) {seeing(shown)}
             or on (event_id)
             min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
+            or on (event_id)
+            min by (event_id, event_type) ({lately(shown, settings)})
           )
           unless on (event_id) {lately(f'{INFO}{{{event_type},event_status="Started"}}', settings)}
           unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{memory}])

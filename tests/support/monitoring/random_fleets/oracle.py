@@ -153,10 +153,14 @@ def place_pages(fleet: Fleet, watchers: tuple[Watcher, ...], evaluation: int) ->
 
 @dataclass
 class _Vm:
-    """What is known of one VM: which events hit it when it was last scraped, and when that was."""
+    """What is known of one VM: when it last showed which event of its own, at an evaluation and in any scrape.
+
+    Rules look back at scrapes between evaluations, but need not reach all of them.
+    """
 
     watcher: Watcher
     hit: dict[str, int] = field(default_factory=dict)
+    shown: dict[str, int] = field(default_factory=dict)
 
 
 def _place_truths(fleet: Fleet, watchers: tuple[Watcher, ...], evaluation: int) -> Iterator[tuple[int, bool, bool]]:
@@ -194,15 +198,15 @@ def _hit(
     found = each.shows(life, now)
     answered = each.answers(now) and each.sees(now) and each.named(now)
     if found is not None and each.named(now) and each.number in found.resources:
+        vm.shown[life.event_id] = now
         if now % evaluation == 0:
             vm.hit[life.event_id] = now
     elif answered:
         vm.hit.pop(life.event_id, None)
+        vm.shown.pop(life.event_id, None)
         return False, False
-    last = vm.hit.get(life.event_id)
-    if last is None:
-        return False, False
+    last, shown = (known.get(life.event_id, -HORIZON) for known in (vm.hit, vm.shown))
     meant = life.at(now - each.lag)
     still = meant is None or each.number in meant.resources
-    remembered = now - last <= MEMORY - SLACK
-    return current[0] and due[0] and remembered and still, current[1] and due[1]
+    certain = current[0] and due[0] and still and now - last <= MEMORY - SLACK
+    return certain, current[1] and due[1] and now - shown <= MEMORY + SLACK
