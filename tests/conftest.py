@@ -1,5 +1,6 @@
 """Guards this process, and gives every test that starts programs a place for their output."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,6 +22,12 @@ LONGEST_FIRST = ("end_to_end", "fuzz", "contract", "wire", "unit")
 
 settings.register_profile("busy", deadline=None)  # speed is measured elsewhere, and the machine may be busy
 settings.load_profile("busy")
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start end by SIGINT: a shell that runs the tests in the background has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

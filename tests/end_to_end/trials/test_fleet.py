@@ -54,7 +54,7 @@ def test_every_figure_is_measured(reports: dict[str, str], engine: str) -> None:
     assert int(samples[1].replace(",", "")) > 40 * 99 * 0.5, report
     programs = set(re.findall(r"(?m)^\| (\S+|the fleet) \| [\d,]+ MiB \| [\d.]+ \|$", report))
     assert programs == {*ENGINES[engine], "Alertmanager", "the fleet"}
-    assert "| `azure-scheduled-events` |" in report
+    assert "| `azure-scheduled-events-reboot` |" in report
     assert re.search(r"\| [\d.]+ / [\d.]+ s \| [\d.]+ / [\d.]+ s \| ", report), report
 
 
