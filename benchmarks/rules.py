@@ -34,6 +34,7 @@ TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 PREFIX = "azure_scheduled_events_"
 NOW = "@NOW@"
 _EVERY_SECONDS, _LAST_SECONDS = 5, 120
+_ENDING_SECONDS = 300  # it writes what it has in memory
 
 
 def lines(vm: int, began: float) -> Iterator[str]:
@@ -191,7 +192,8 @@ def main() -> None:
                 figures, processors = measure(url, prometheus.process.pid, minutes)
                 groups = json.loads(fetch(f"{url}/api/v1/rules").body)["data"]["groups"]
                 moment, load = time.time() - 10, os.getloadavg()[0]
-                prometheus.terminate()
+                prometheus.process.terminate()
+                prometheus.process.wait(_ENDING_SECONDS)
         used = ask_one_by_one(folder, moment, groups)
         told = len(receiver.notifications)
     server.shutdown()
