@@ -51,9 +51,9 @@ _BY_TARGET = "on (job, instance)"
 
 
 def board_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups; those of exporters are several, because one core evaluates a group.
+    """Return the groups. One core evaluates a group, so the recordings about exporters are spread over several.
 
-    How exporters poll and what they need is evaluated half as often: boards show it over hours.
+    Polls, processes and delivery are evaluated half as often as the exporters' state: boards show them over hours.
     """
     slow, job = settings.several("evaluation.watcher-interval", 2), f'{{job=~"{settings.text("job")}"}}'
     window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes

@@ -90,7 +90,7 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
 
 
 def _current(settings: Settings) -> tuple[Recording, ...]:
-    """Return first what exporters show now, then what is remembered."""
+    """Return the recordings of current events, each behind those that it reads."""
     return (
         Recording(SHOWN, _shown(settings), "how many exporters show the event, by what they show and their scale set"),
         Recording(
@@ -179,7 +179,7 @@ def vm_group(settings: Settings) -> Group:
 
 
 def _own_lately(settings: Settings) -> str:
-    """Return the events of the VMs that show them; of a VM that answers, only those that it shows now."""
+    """Return the events that exporters show of their own VM, or showed last before they stopped answering just now."""
     return expression(f"""
         (
           {_OWN}

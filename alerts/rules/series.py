@@ -72,10 +72,10 @@ def slow_interval(settings: Settings) -> str:
 
 
 def lately(series: str, settings: Settings, before: str = "") -> str:
-    """Return ``series`` with the last values of exporters that have stopped answering, until they are recorded.
+    """Return ``series``, also of exporters that have just stopped answering: the last values, until they are recorded.
 
-    That takes two evaluations where a recording reads another one back from a store. ``before``: the same, but as it
-    was so long ago.
+    Recording takes two evaluations where one recording reads another one from a store. ``before``: how long ago, as
+    Prometheus writes durations; "" for now.
     """
     seconds = 2 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
     ago = f" offset {before}" if before else ""
@@ -167,7 +167,7 @@ def with_kept_labels(text: str, settings: Settings) -> str:
 
 
 def current(event_type: str, settings: Settings) -> str:
-    """Return one row per event that is shown or remembered, and is not over. ``event_type``: a label matcher."""
+    """Return one row for each event that is shown or remembered and is not over. ``event_type``: a label matcher."""
     return expression(f"""
         (
           max by (event_id, event_type) (
@@ -181,7 +181,7 @@ def current(event_type: str, settings: Settings) -> str:
 
 
 def over(event_type: str, settings: Settings) -> str:
-    """Return the events whose end is remembered, and that no seeing exporter has shown since."""
+    """Return the events that are over: their end is recorded, and no exporter with IMDS access has shown them since."""
     ends = f"max by (event_id) (last_over_time({OVER}[{settings.duration('memory')}]))"
     sights = f"max by (event_id) (last_over_time({SEEN}[{settings.duration('memory')}]))"
     return expression(f"""

@@ -209,4 +209,4 @@ def _hit(
     meant = life.at(now - each.lag)
     still = meant is None or each.number in meant.resources
     certain = current[0] and due[0] and still and now - last <= MEMORY - SLACK
-    return certain, current[1] and due[1] and now - shown <= MEMORY + SLACK
+    return certain, current[1] and due[1] and still and now - shown <= MEMORY + SLACK
