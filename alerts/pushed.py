@@ -8,11 +8,13 @@ alerts that announce an event are pushed: each has at most one of them.
 import json
 from typing import Any
 
+from azure_scheduled_events_exporter.times import parse_duration
+
 from .prometheus import dashboard_url, runbook_url, status_url
 from .rules.event_alerts import event_groups
-from .rules.life_alerts import life_group
+from .rules.life_alerts import life_groups
 from .rules.rule import FIRST_VM, PREFIX, VMS, Alert
-from .rules.series import kept
+from .rules.series import kept, slow_interval
 from .settings import Settings
 
 DEGRADED_HOST = f"{PREFIX}DegradedHost"
@@ -28,11 +30,14 @@ _SETTINGS = (
 
 def pushed_alerts(settings: Settings) -> str:
     """Return them as JSON: alerts by name, the labels that they keep, and what decides between them in seconds."""
-    announcing = (each for each in life_group(settings).alerts() if _announces(each))
+    announcing = (each for group in life_groups(settings) for each in group.alerts() if _announces(each))
     alerts = (*(alert for group in event_groups(settings) for alert in group.alerts()), *announcing)
     content = {
         "labels": kept(settings),
-        "seconds": {name: settings.seconds(name) for name in _SETTINGS},
+        "seconds": {
+            **{name: settings.seconds(name) for name in _SETTINGS},
+            "evaluation.slow-interval": parse_duration(slow_interval(settings)),
+        },
         "alerts": {alert.name: _alert(alert, settings) for alert in alerts},
     }
     return json.dumps(content, indent=2, sort_keys=True) + "\n"

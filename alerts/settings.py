@@ -176,6 +176,13 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, 300),
             _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, 300),
             _length(
+                "evaluation.slow-interval",
+                "15s",
+                "The same for rules that no event's first page waits for: they hold and end alerts, and count VMs.",
+                1,
+                60,
+            ),
+            _length(
                 "evaluation.watcher-interval",
                 "30s",
                 "The same for rules that warn, about late events, approvals and exporters.",

@@ -32,7 +32,7 @@ GROUP = VMS // EVENTS  # VMs of a placement group; each group has one event, whi
 PARTS = 20  # endpoints that the fleet is spread over
 TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 PREFIX = "azure_scheduled_events_"
-NOW = "@NOW@"
+NOW, LEFT = "@NOW@", "@LEFT@"
 _EVERY_SECONDS, _LAST_SECONDS = 5, 120
 _ENDING_SECONDS = 300  # it writes what it has in memory
 
@@ -47,6 +47,8 @@ def lines(vm: int, began: float) -> Iterator[str]:
         yield f"{PREFIX}{name}{{{target}}} {value}"
     for name in ("journal_up", "journal_errors_total", "spans_queued"):
         yield f"{PREFIX}{name}{{{target}}} 0"
+    for name in ("poll_duration_seconds_sum", "poll_duration_seconds_count"):
+        yield f"{PREFIX}{name}{{{target}}} {NOW}"
     for outcome in ("ok", "timeout", "connection_error", "throttled", "http_error", "invalid_document"):
         yield f'{PREFIX}polls_total{{{target},outcome="{outcome}"}} {NOW if outcome == "ok" else 0}'
     yield f'{PREFIX}approval_policy_info{{{target},policy="{"file" if vm % 2 else "off"}"}} 1'
@@ -67,6 +69,9 @@ def event_lines(target: str, group: int, member: int, began: float) -> Iterator[
     yield f"{PREFIX}event_info{{{key},{more}}} 1"
     if not started:
         yield f"{PREFIX}event_not_before_timestamp_seconds{{{key}}} {began + 3000:.0f}"
+        yield f"{PREFIX}event_seconds_until_not_before{{{key}}} {LEFT}"
+    yield f"{PREFIX}event_resources{{{key}}} 1"
+    yield f"{PREFIX}event_announced{{{key}}} {0 if started else 1}"
     yield f"{PREFIX}event_duration_seconds{{{key}}} {30 if group % 2 else 5}"
     yield f"{PREFIX}event_first_seen_timestamp_seconds{{{key}}} {began:.0f}"
     yield f"{PREFIX}event_approved{{{key}}} 0"
@@ -83,7 +88,9 @@ def serve() -> ThreadingHTTPServer:
 
     class _Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = parts[int(self.path.strip("/"))].replace(NOW, f"{time.time():.0f}").encode()
+            now = time.time()
+            text = parts[int(self.path.strip("/"))].replace(NOW, f"{now:.0f}")
+            body = text.replace(LEFT, f"{began + 3000 - now:.0f}").encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))

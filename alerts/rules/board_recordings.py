@@ -8,6 +8,7 @@ from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
 
 from ..settings import Settings
 from .rule import Group, Recording, expression
+from .series import slow_interval
 
 STATE = "azure_scheduled_events:event_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
@@ -53,28 +54,37 @@ _BY_TARGET = "on (job, instance)"
 def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups. One core evaluates a group, so the recordings about exporters are spread over several.
 
-    Polls, processes and delivery are evaluated half as often as the exporters' state: boards show them over hours.
+    The state of events is recorded often, since a Freeze takes seconds. Places of exporters, polls, processes and
+    delivery are evaluated half as often as the exporters' state: boards show them over hours.
     """
+    watcher, events = settings.duration("evaluation.watcher-interval"), slow_interval(settings)
     slow, job = settings.several("evaluation.watcher-interval", 2), f'{{job=~"{settings.text("job")}"}}'
     window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
-    return (
-        Group("azure-scheduled-events-board-events", settings.duration("evaluation.interval"), _events(settings)),
-        Group(
-            "azure-scheduled-events-board-exporters",
-            settings.duration("evaluation.watcher-interval"),
-            _exporters(settings),
-        ),
-        Group("azure-scheduled-events-board-polls", slow, _polls(window)),
-        Group("azure-scheduled-events-board-poll-times", slow, _poll_times(window)),
-        Group("azure-scheduled-events-board-processes", slow, _processes(job, window)),
-        Group("azure-scheduled-events-board-delivery", slow, _delivery(window)),
+    groups = {
+        "events": (settings.duration("evaluation.interval"), _states(settings)),
+        "vms": (events, _vms()),
+        "event-times": (events, _times()),
+        "approvals": (events, _approvals()),
+        "blind": (watcher, _blind(settings)),
+        "exporters": (slow, _exporters(settings)),
+        "shares": (slow, _shares()),
+        "polls": (slow, _polls(window)),
+        "failures": (slow, _failed_polls(window)),
+        "poll-times": (slow, _poll_times(window)),
+        "pace": (slow, _pace(window)),
+        "processes": (slow, _processes(job, window)),
+        "delivery": (slow, _delivery(window)),
+    }
+    return tuple(
+        Group(f"azure-scheduled-events-board-{name}", interval, rules) for name, (interval, rules) in groups.items()
     )
 
 
 # ---- Events ---------------------------------------------------------------------------------------------------------
 
 
-def _events(settings: Settings) -> tuple[Recording, ...]:
+def _states(settings: Settings) -> tuple[Recording, ...]:
+    """The state of events, and how long they were in it."""
     interval = settings.number("evaluation.interval")
     return (
         Recording(
@@ -90,6 +100,22 @@ def _events(settings: Settings) -> tuple[Recording, ...]:
             "one row per event that an exporter shows: 1 waiting, 2 approved, 3 started",
         ),
         Recording(
+            PHASE,
+            expression(f"""
+                {interval} * group by (event_id, event_type, phase) (
+                  label_replace({STATE} == 1, "phase", "waiting", "", "")
+                  or label_replace({STATE} == 3, "phase", "started", "", "")
+                )
+            """),
+            "the seconds that one sample stands for: the sum over time is how long an event waited or stayed Started",
+        ),
+    )
+
+
+def _vms() -> tuple[Recording, ...]:
+    """The state of the VMs that events happen to."""
+    return (
+        Recording(
             VM_STATE,
             expression(f"""
                 max by (event_id, event_type, vm_name, fault_domain, {_PLACE}) (
@@ -99,11 +125,17 @@ def _events(settings: Settings) -> tuple[Recording, ...]:
                     1 + {METRIC}event_approved{{scope="self"}}
                   )
                   * {_BY_TARGET} group_left (vm_name, fault_domain, {_PLACE})
-                  topk by (job, instance) (1, {_VM_INFO})
+                  topk by (job, instance) (1, {_VM_INFO} and {_BY_TARGET} {_INFO}{{scope="self"}})
                 )
             """),
             "the same state for each VM that an event happens to, with its place",
         ),
+    )
+
+
+def _times() -> tuple[Recording, ...]:
+    """How many VMs an event names, and its times."""
+    return (
         Recording(
             VMS,
             f"max by (event_id, event_type) ({METRIC}event_resources)",
@@ -119,20 +151,16 @@ def _events(settings: Settings) -> tuple[Recording, ...]:
             f"min by (event_id, event_type) ({METRIC}event_seconds_until_not_before)",
             "time to NotBefore while the event waits; the last value tells an early start from a punctual one",
         ),
+    )
+
+
+def _approvals() -> tuple[Recording, ...]:
+    """Who approved what, and in which order tables show events."""
+    return (
         Recording(
             APPROVED,
             f"max by (event_id, event_type) ({METRIC}event_approved)",
             "1 once an exporter or an operator has approved the event",
-        ),
-        Recording(
-            PHASE,
-            expression(f"""
-                {interval} * group by (event_id, event_type, phase) (
-                  label_replace({STATE} == 1, "phase", "waiting", "", "")
-                  or label_replace({STATE} == 3, "phase", "started", "", "")
-                )
-            """),
-            "the seconds that one sample stands for: the sum over time is how long an event waited or stayed Started",
         ),
         Recording(
             APPROVED_BY,
@@ -165,8 +193,24 @@ def _events(settings: Settings) -> tuple[Recording, ...]:
 # ---- Exporters ------------------------------------------------------------------------------------------------------
 
 
+def _blind(settings: Settings) -> tuple[Recording, ...]:
+    job, interval = f'job=~"{settings.text("job")}"', settings.number("evaluation.watcher-interval")
+    return (
+        Recording(
+            BLIND,
+            f"max by (job, instance) ({_reason(job)})",
+            "exporters that cannot see IMDS, and why: 1 not scraped, 2 IMDS does not answer, 3 polling has stopped",
+        ),
+        Recording(
+            BLIND_SECONDS,
+            f"{interval} * {BLIND} ^ 0",
+            "the seconds that one sample stands for: the sum over time is how long an exporter was blind",
+        ),
+    )
+
+
 def _exporters(settings: Settings) -> tuple[Recording, ...]:
-    job, slow = f'job=~"{settings.text("job")}"', settings.number("evaluation.watcher-interval")
+    job = f'job=~"{settings.text("job")}"'
     return (
         Recording(
             EXPORTER_INFO,
@@ -179,16 +223,11 @@ def _exporters(settings: Settings) -> tuple[Recording, ...]:
             """),
             "every exporter with its VM and place; one that is down keeps its last, and one without a VM has none",
         ),
-        Recording(
-            BLIND,
-            f"max by (job, instance) ({_reason(job)})",
-            "exporters that cannot see IMDS, and why: 1 not scraped, 2 IMDS does not answer, 3 polling has stopped",
-        ),
-        Recording(
-            BLIND_SECONDS,
-            f"{slow} * {BLIND} ^ 0",
-            "the seconds that one sample stands for: the sum over time is how long an exporter was blind",
-        ),
+    )
+
+
+def _shares() -> tuple[Recording, ...]:
+    return (
         Recording(
             BLIND_SHARE,
             expression(f"""
@@ -204,14 +243,19 @@ def _exporters(settings: Settings) -> tuple[Recording, ...]:
 
 def _reason(job: str) -> str:
     """The exporters that cannot see IMDS, by why."""
-    silent = f"time() - {METRIC}last_success_timestamp_seconds > {SILENT_SECONDS} + 3 * {METRIC}poll_interval_seconds"
+    age, allowed = f"time() - {METRIC}last_success_timestamp_seconds", f"3 * {METRIC}poll_interval_seconds"
+    silent = f"({age} > {SILENT_SECONDS}) > {SILENT_SECONDS} + {allowed}"
     return f"(up{{{job}}} == 0) + 1 or {_BY_TARGET} ({_UP} == 0) + 2 or {_BY_TARGET} 0 * ({silent}) + 3"
 
 
 def _polls(window: str) -> tuple[Recording, ...]:
+    by_outcome = f"sum by (job, outcome) (rate({METRIC}polls_total[{window}]))"
+    return (Recording(POLLS, by_outcome, "polls by outcome, of all exporters"),)
+
+
+def _failed_polls(window: str) -> tuple[Recording, ...]:
     polls, every = f"{METRIC}polls_total", f"{METRIC}poll_duration_seconds_count"
     return (
-        Recording(POLLS, f"sum by (job, outcome) (rate({polls}[{window}]))", "polls by outcome, of all exporters"),
         Recording(
             FAILED_POLLS,
             f'1 - rate({polls}{{outcome="ok"}}[{window}]) / ignoring (outcome) rate({every}[{window}]) > 0.001',
@@ -226,13 +270,17 @@ def _polls(window: str) -> tuple[Recording, ...]:
 
 
 def _poll_times(window: str) -> tuple[Recording, ...]:
-    seconds, count = (f"rate({METRIC}poll_duration_seconds_{each}[{window}])" for each in ("sum", "count"))
+    mean = " / ".join(f"rate({METRIC}poll_duration_seconds_{each}[{window}])" for each in ("sum", "count"))
+    return (Recording(POLL_DURATION, _quantiles(mean), "how long polls take, over the exporters' means"),)
+
+
+def _pace(window: str) -> tuple[Recording, ...]:
+    made, running = f"rate({METRIC}poll_duration_seconds_count[{window}])", "time() - process_start_time_seconds"
     return (
-        Recording(POLL_DURATION, _quantiles(f"{seconds} / {count}"), "how long polls take, over the exporters' means"),
         Recording(
             POLL_PACE,
-            f"min by (job) ({count} * {METRIC}poll_interval_seconds"
-            f" and {_BY_TARGET} (time() - process_start_time_seconds > {window.removesuffix('s')}))",
+            f"min by (job) ({made} * {METRIC}poll_interval_seconds"
+            f" and {_BY_TARGET} ({running} > {window.removesuffix('s')}))",
             "polls made for each poll that was due, of the slowest exporter",
         ),
     )

@@ -11,40 +11,65 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 
 from ..settings import Settings
 from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
-from .series import DURATION, LENGTH, announced, current, lately, not_before, requested, unattributed, with_kept_labels
+from .series import (
+    DURATION,
+    LENGTH,
+    announced,
+    current,
+    current_of_platform,
+    current_requested,
+    lately,
+    not_before,
+    slow_interval,
+    with_kept_labels,
+)
 
 _EVENT = "Event {{ $labels.event_id }}."
 _BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)
 _RETURNING = "|".join(each for each in EventType if each.facts.reboots and not each.facts.deletes)
 _WITHOUT_NOTICE = f'event_type=~"{_RETURNING}"'
+_UNKNOWN = f'event_type!~"{"|".join(EventType)}"'
 
 
 def event_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups of the events themselves: one for each type, so that no page waits for those of other types."""
-    alerts = {
-        **{each.lower(): _of_type(each, settings) for each in reversed(EventType)},
-        "without-notice": (_without_notice(settings),),
-        "unknown-type": (_unknown_type(settings),),
+    fast, slow = settings.duration("evaluation.interval"), slow_interval(settings)
+    freeze, short = _freezes(settings)
+    groups = {
+        **{
+            each.lower(): (fast, _only(each), _of_type(each, settings))
+            for each in reversed(EventType)
+            if each is not EventType.FREEZE
+        },
+        "freeze": (fast, _only(EventType.FREEZE), (freeze,)),
+        "short-freeze": (slow, _only(EventType.FREEZE), (short,)),
+        "without-notice": (fast, _WITHOUT_NOTICE, (_without_notice(settings),)),
+        "unknown-type": (fast, _UNKNOWN, (_unknown_type(settings),)),
     }
     return tuple(
         Group(
             f"azure-scheduled-events-{name}",
-            settings.duration("evaluation.interval"),
-            tuple(_by_priority(carrying(each, settings), settings) for each in some),
+            interval,
+            tuple(_by_priority(carrying(each, settings, matcher), settings) for each in some),
         )
-        for name, some in alerts.items()
+        for name, (interval, matcher, some) in groups.items()
     )
 
 
+def carrying(alert: Alert, settings: Settings, event_type: str = "") -> Alert:
+    """Return ``alert``, which has a row per event, with the labels that alerts carry from targets.
+
+    ``event_type``: a label matcher for its events; "" for all.
+    """
+    return replace(alert, expression=with_kept_labels(alert.expression, settings, event_type))
+
+
+def _only(event_type: EventType) -> str:
+    return f'event_type="{event_type}"'
+
+
 def _of_type(event_type: EventType, settings: Settings) -> tuple[Alert, ...]:
-    if event_type is EventType.FREEZE:
-        return _freezes(settings)
     return _by_source(event_type, settings) if event_type in _BY_SOURCE else (_whatever_source(event_type, settings),)
-
-
-def carrying(alert: Alert, settings: Settings) -> Alert:
-    """Return ``alert``, which has a row per event, with the labels that alerts carry from targets."""
-    return replace(alert, expression=with_kept_labels(alert.expression, settings))
 
 
 def _by_priority(alert: Alert, settings: Settings) -> Alert:
@@ -62,8 +87,8 @@ def far(event_type: str, settings: Settings) -> str:
     return f"{not_before(event_type, settings)} - time() > {settings.number('degraded-host.notice')}"
 
 
-def _soon(event_type: str, settings: Settings) -> str:
-    return _lines(current(event_type, settings), "unless on (event_id)", far(event_type, settings))
+def _soon(events: str, event_type: str, settings: Settings) -> str:
+    return _lines(events, "unless on (event_id)", far(event_type, settings))
 
 
 def _alert(event_type: EventType, text: str, severity: str, summary: str, cause: str = "") -> Alert:
@@ -74,7 +99,8 @@ def _alert(event_type: EventType, text: str, severity: str, summary: str, cause:
 
 def _whatever_source(event_type: EventType, settings: Settings) -> Alert:
     """Return the alert of a type without rules of its own: a type that is added to the table has this one."""
-    text = _soon(f'event_type="{event_type}"', settings)
+    matcher = _only(event_type)
+    text = _soon(current(matcher, settings), matcher, settings)
     summary = (
         "Azure evicts a Spot VM." if event_type is EventType.PREEMPT else f"A VM is {event_type.facts.participle}."
     )
@@ -90,14 +116,13 @@ _SUMMARIES = {
 
 def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]:
     """Events by Azure itself are critical. Events that a user requested are not, because that user already knows."""
-    matcher = f'event_type="{event_type}"'
-    soon, by_user = _soon(matcher, settings), requested(matcher, settings)
-    platform = _lines(soon, "unless on (event_id)", by_user, "unless on (event_id)", unattributed(matcher, settings))
+    matcher = _only(event_type)
+    platform = _soon(current_of_platform(matcher, settings), matcher, settings)
     if event_type is not EventType.TERMINATE:  # WithoutNotice has the others, so that one event is one page
         platform = _lines(platform, "and on (event_id)", announced(matcher, settings))
     summary, summary_requested = _SUMMARIES[event_type]
     severity = settings.text(f"{event_type.lower()}.severity")
-    user = _lines(soon, "and on (event_id)", by_user)
+    user = _soon(current_requested(matcher, settings), matcher, settings)
     return (
         _alert(event_type, platform, severity, summary),
         _alert(event_type, user, settings.text("requested.severity"), summary_requested, ", as a user requested"),
@@ -105,8 +130,8 @@ def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]
 
 
 def _freezes(settings: Settings) -> tuple[Alert, Alert]:
-    matcher = 'event_type="Freeze"'
-    freeze = _soon(matcher, settings)
+    matcher = _only(EventType.FREEZE)
+    freeze = _soon(current(matcher, settings), matcher, settings)
     short = expression(f"""
         (
           max by (event_id) ({lately(f"{DURATION}{{{matcher}}}", settings)})
@@ -137,11 +162,7 @@ def _without_notice(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}WithoutNotice",
         _lines(
-            current(_WITHOUT_NOTICE, settings),
-            "unless on (event_id)",
-            requested(_WITHOUT_NOTICE, settings),
-            "unless on (event_id)",
-            unattributed(_WITHOUT_NOTICE, settings),
+            current_of_platform(_WITHOUT_NOTICE, settings, 'event_status="Started"'),
             "unless on (event_id)",
             announced(_WITHOUT_NOTICE, settings),
         ),
@@ -157,7 +178,7 @@ def _without_notice(settings: Settings) -> Alert:
 def _unknown_type(settings: Settings) -> Alert:
     return Alert(
         f"{PREFIX}UnknownType",
-        _soon(f'event_type!~"{"|".join(EventType)}"', settings),
+        _soon(current(_UNKNOWN, settings), _UNKNOWN, settings),
         "warning",
         "Azure announces an event of a type that these rules do not know.",
         f"{VMS}: Azure announces a {{{{ $labels.event_type }}}}. {TIME} What it does is not known. {_EVENT}",

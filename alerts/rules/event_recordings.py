@@ -5,6 +5,8 @@ reported its event do not answer, end it when one of them answers without the ev
 recording reads scraped series, its own past, and at most one other level of recordings.
 """
 
+from azure_scheduled_events_exporter.times import format_duration
+
 from ..settings import Settings
 from .rule import Group, Recording, expression
 from .series import (
@@ -40,20 +42,33 @@ _OWN = f'{INFO}{{scope="self"}}'
 _BLIND = f"{UP} == 0"
 
 
-def memory_groups(settings: Settings) -> tuple[Group, Group]:
-    """Return the groups that record which exporters do not reach IMDS, and which events are over."""
+def memory_groups(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups that record which exporters do not reach IMDS, and when events were seen and were over."""
+    interval = slow_interval(settings)
     blind = Recording(BLIND, f"({_BLIND}) ^ 0", "1 for each exporter that answers and whose last poll failed")
+    seen = Recording(
+        SEEN,
+        f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
+        "when an exporter that reaches IMDS last showed the event",
+    )
     return (
         Group("azure-scheduled-events-blind", settings.duration("evaluation.interval"), (blind,)),
-        Group("azure-scheduled-events-memory", slow_interval(settings), (_over(settings),)),
+        Group("azure-scheduled-events-memory", interval, (_over(settings),)),
+        Group("azure-scheduled-events-sights", interval, (seen,)),
     )
 
 
-def event_recordings(settings: Settings) -> tuple[Group, Group]:
-    """Return the groups of what is recorded about events: what is announced, and the current events."""
+def event_recordings(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups of what is recorded about events: what is shown and announced, and the current events."""
     interval = slow_interval(settings)
+    shown = Recording(
+        SHOWN, _shown(settings), "how many exporters show the event, by what they show and their scale set"
+    )
+    announced, *times = _announcements(settings)
     return (
-        Group("azure-scheduled-events-announcements", interval, _announcements(settings)),
+        Group("azure-scheduled-events-shown", interval, (shown,)),
+        Group("azure-scheduled-events-announcements", interval, (announced,)),
+        Group("azure-scheduled-events-times", interval, tuple(times)),
         Group("azure-scheduled-events-recordings", interval, _current(settings)),
     )
 
@@ -90,14 +105,8 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
 
 
 def _current(settings: Settings) -> tuple[Recording, ...]:
-    """Return the recordings of current events, each behind those that it reads."""
+    """Return the recordings of current events."""
     return (
-        Recording(SHOWN, _shown(settings), "how many exporters show the event, by what they show and their scale set"),
-        Recording(
-            SEEN,
-            f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
-            "when an exporter that reaches IMDS last showed the event",
-        ),
         Recording(EVENT, _event(settings), "1 for each current event, also while no exporter answers"),
         Recording(
             STARTED,
@@ -130,52 +139,65 @@ def _shown(settings: Settings) -> str:
     """)
 
 
-def vm_group(settings: Settings) -> Group:
-    """Return the group of the VMs that events touch."""
-    deleting, day, own = f'event_type=~"{DELETING}"', "1d", _own_lately(settings)
-    before = f"last_over_time({_OWN}[{settings.duration('longest')}])"
-    labels = "".join(f", {label}" for label in kept(settings, *VM.split(", ")))
-    rules = (
-        Recording(
-            VM_EVENT,
-            expression(f"""
-                (
-                  max by (event_id, event_type, event_status, job, instance) ({own})
-                  * on (job, instance) group_left ({VM}{labels})
-                  topk by (job, instance) (1, {identified(f"and on (job, instance) {own}", settings)})
-                  or on (event_id, job, instance)
-                  max by (event_id, event_type, event_status, job, instance) ({own})
-                ) * 0 + time()
-            """),
-            "when the exporter of a VM last showed an event of this VM",
-        ),
-        Recording(
+def vm_groups(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups of the VMs that events touch."""
+    rules = {
+        "vms": Recording(VM_EVENT, _vm_event(settings), "when the exporter of a VM last showed an event of this VM"),
+        "vms-over": Recording(
             VM_EVENT_OVER,
-            expression(f"""
-                max by (event_id, vm_id) (
-                  (
-                    max by (event_id, job, instance) ({before})
-                    and on (job, instance) {UP} == 1
-                    unless on (event_id, job, instance) {INFO}{{scope!="peer"}}
-                  )
-                  * on (job, instance) group_left (vm_id)
-                  topk by (job, instance) (1, {identified(f"and on (job, instance) {before}")})
-                ) * 0 + time()
-            """),
+            _vm_event_over(settings),
             "when the exporter of a VM last answered without an event of this VM that it had shown",
         ),
-        Recording(
+        "survivors": Recording(
             VM_SURVIVED,
-            expression(f"""
-                group by (job, instance) (
-                  last_over_time({VM_EVENT}{{{deleting}}}[{day}]) and on (job, instance) {UP} == 1
-                )
-                unless on (job, instance) {INFO}{{scope="self",{deleting}}}
-            """),
+            _vm_survived(),
             "VMs whose exporter answers although a Preempt or Terminate of them has left",
         ),
+    }
+    return tuple(
+        Group(f"azure-scheduled-events-{name}", slow_interval(settings), (rule,)) for name, rule in rules.items()
     )
-    return Group("azure-scheduled-events-vms", slow_interval(settings), rules)
+
+
+def _vm_event(settings: Settings) -> str:
+    labels = "".join(f", {label}" for label in kept(settings, *VM.split(", ")))
+    shown = lately(_OWN, settings)
+    return expression(f"""
+        (
+          max by (event_id, event_type, event_status, job, instance) ({_own_lately(settings)})
+          * on (job, instance) group_left ({VM}{labels})
+          (
+            topk by (job, instance) (1, {identified(f"and on (job, instance) {shown}", settings)})
+            or on (job, instance)
+            group by (job, instance) ({shown})
+          )
+        ) * 0 + time()
+    """)
+
+
+def _vm_event_over(settings: Settings) -> str:
+    before = f"last_over_time({_OWN}[{settings.duration('longest')}])"
+    return expression(f"""
+        max by (event_id, vm_id) (
+          (
+            max by (event_id, job, instance) ({before})
+            and on (job, instance) {UP} == 1
+            unless on (event_id, job, instance) {INFO}{{scope!="peer"}}
+          )
+          * on (job, instance) group_left (vm_id)
+          topk by (job, instance) (1, {identified(f"and on (job, instance) {before}")})
+        ) * 0 + time()
+    """)
+
+
+def _vm_survived() -> str:
+    deleting = f'event_type=~"{DELETING}"'
+    return expression(f"""
+        group by (job, instance) (
+          last_over_time({VM_EVENT}{{{deleting}}}[1d]) and on (job, instance) {UP} == 1
+        )
+        unless on (job, instance) {INFO}{{scope="self",{deleting}}}
+    """)
 
 
 def _own_lately(settings: Settings) -> str:
@@ -195,11 +217,13 @@ def _over(settings: Settings) -> Recording:
     A VM's own exporter may have been away in between, for as long as events are remembered. Others count for a third of
     that: to read all of ``memory`` of all exporters would be a large part of what the rules of a large fleet cost.
     An answer without the event counts after the time of two evaluations, so that an event that a faulty answer hid for
-    a moment does not page twice. While an exporter that cannot reach IMDS still shows the event, its end is kept.
+    a moment does not page twice. An exporter that was not scraped meanwhile, since Prometheus restarts, has no answer.
+    The wait also counts what an exporter showed just before it reached IMDS again. While an exporter that cannot reach
+    IMDS still shows the event, the end is kept.
     """
-    memory, pause = settings.duration("memory"), settings.several("evaluation.interval", 2)
+    memory = settings.duration("memory")
+    pause = format_duration(2 * max(settings.seconds("evaluation.interval"), settings.seconds("scrape.interval")))
     lately = f"{max(1, int(settings.seconds('memory') / 3))}s"
-    before = f"last_over_time({INFO}[{pause}]) unless on (job, instance) min_over_time({UP}[{pause}]) == 0"
     return Recording(
         OVER,
         expression(f"""
@@ -207,13 +231,12 @@ def _over(settings: Settings) -> Recording:
               (
                 max by (event_id) (
                   (last_over_time({INFO}[{lately}]) or last_over_time({_OWN}[{memory}]))
-                  and on (job, instance) {UP} == 1
+                  and on (job, instance) last_over_time({UP}[{pause}]) == 1
                 )
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )
-              unless on (event_id) {seeing(INFO, _BLIND)}
-              unless on (event_id) ({before})
+              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])", _BLIND)}
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",
@@ -243,8 +266,7 @@ def remembered(settings: Settings) -> str:
             or on (event_id)
             max by (event_id, event_type) (
               last_over_time({started}[{longest}])
-              and on (job, instance) up
-              unless on (job, instance) {UP} == 1
+              and on (job, instance) (up == 0 or {_BLIND})
               unless on (event_id) last_over_time({OVER}[{longest}])
             )
           )

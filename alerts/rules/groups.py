@@ -3,9 +3,9 @@
 from ..settings import Settings
 from .board_recordings import board_groups
 from .event_alerts import event_groups
-from .event_recordings import event_recordings, memory_groups, vm_group
+from .event_recordings import event_recordings, memory_groups, vm_groups
 from .impact_alerts import impact_groups
-from .life_alerts import life_group
+from .life_alerts import life_groups
 from .maintenance import maintenance_groups
 from .rule import Alert, Group
 from .watcher_alerts import watcher_groups
@@ -13,8 +13,8 @@ from .watcher_alerts import watcher_groups
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
-    recordings = (*memory_groups(settings), vm_group(settings), *event_recordings(settings))
-    events = (*recordings, *event_groups(settings), life_group(settings))
+    recordings = (*memory_groups(settings), *vm_groups(settings), *event_recordings(settings))
+    events = (*recordings, *event_groups(settings), *life_groups(settings))
     impact = (*impact_groups(settings), *maintenance_groups(settings))
     return (*events, *impact, *watcher_groups(settings), *board_groups(settings))
 

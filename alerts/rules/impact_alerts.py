@@ -3,6 +3,7 @@
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
+    BLIND,
     INFO,
     INSTANCE,
     OVER,
@@ -17,11 +18,11 @@ from .series import (
     ZONE,
     ZONE_LABELS,
     ZONE_VMS,
+    answering,
     identified,
     kept,
     not_before,
     requested,
-    seeing,
     slow_interval,
 )
 
@@ -126,7 +127,7 @@ def _hit_before(settings: Settings) -> str:
           or
           last_over_time({VM_EVENT}{{{_SEVERE},event_status="Started"}}[{longest}])
         )
-        unless on (vm_id) {seeing(identified())}
+        {answering(BLIND)}
         unless on (event_id, vm_id)
         (
           max by (event_id, vm_id) (last_over_time({VM_EVENT_OVER}[{longest}]))
@@ -172,7 +173,7 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
         (
           max_over_time({vms}{{{known}!=""}}[{settings.duration("memory")}])
           or on ({place})
-          count by ({place}) (group by (vm_id, {place}) ({identified()}))
+          count by ({place}) ({INSTANCE}{{{known}!=""}})
         )
         >= {share}
     """)

@@ -34,22 +34,15 @@ BESIDE = tuple(f"{PREFIX}{name}" for name in ("Overdue", "StartedTooLong", "NotA
 """Alerts that are delivered although the same event has a critical alert."""
 
 
-def life_group(settings: Settings) -> Group:
-    """Return the group."""
-    rules: tuple[Recording | Alert, ...] = (
+def life_groups(settings: Settings) -> tuple[Group, Group]:
+    """Return the groups: how events go, and which of them are late."""
+    lives: tuple[Recording | Alert, ...] = (
         _notice(settings),
-        *(
-            carrying(alert, settings)
-            for alert in (
-                _degraded_host(settings),
-                _short_notice(settings),
-                _overdue(settings),
-                _not_approved(settings),
-                _started_too_long(settings),
-            )
-        ),
+        *(carrying(each(settings), settings) for each in (_degraded_host, _short_notice, _started_too_long)),
     )
-    return Group("azure-scheduled-events-lives", settings.duration("evaluation.watcher-interval"), rules)
+    late = tuple(carrying(each(settings), settings) for each in (_overdue, _not_approved))
+    interval = settings.duration("evaluation.watcher-interval")
+    return Group("azure-scheduled-events-lives", interval, lives), Group("azure-scheduled-events-late", interval, late)
 
 
 def _alert(name: str, text: str, severity: str, summary: str, description: str, **more: str) -> Alert:
@@ -70,7 +63,7 @@ def _notice(settings: Settings) -> Recording:
               max by (event_id, event_type) ({NOT_BEFORE}{{scope="self"}})
               - on (event_id, event_type)
               min by (event_id, event_type) (
-                {FIRST_SEEN}{{scope="self"}} and abs(time() - {FIRST_SEEN}) < 60
+                {FIRST_SEEN}{{scope="self"}} and abs(time() - {FIRST_SEEN}{{scope="self"}}) < 60
                 and on (job, instance) {UP} offset 1m == 1
               )
               unless on (event_id) {SHOWN} offset 1m
@@ -99,7 +92,7 @@ def _short_notice(settings: Settings) -> Alert:
 def _degraded_host(settings: Settings) -> Alert:
     return _alert(
         "DegradedHost",
-        f"round({far(_EVERY, settings)}\nunless on (event_id) {over(_EVERY, settings)})",
+        f"round({far(_EVERY, settings)}\nunless on (event_id) {over(settings)})",
         "warning",
         "A VM is on a host that is predicted to fail.",
         f"{_THE} {VMS} is {{{{ $value | humanizeDuration }}}} ahead: the host is predicted to fail, and may fail "
@@ -118,7 +111,7 @@ def _overdue(settings: Settings) -> Alert:
             < time() - {settings.number("overdue.after")}
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
-            unless on (event_id) {over(_EVERY, settings)}
+            unless on (event_id) {over(settings)}
         """),
         "warning",
         "An event should have started long ago and is still scheduled.",
@@ -138,7 +131,7 @@ def _not_approved(settings: Settings) -> Alert:
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
-            unless on (event_id) {over(_EVERY, settings)}
+            unless on (event_id) {over(settings)}
         """),
         "warning",
         "The approval policy is late: an event has not been approved.",

@@ -8,22 +8,22 @@ that no exporter can extend: ``maintenance.longest`` of its type after it became
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.times import parse_duration
 
 from ..settings import EQUAL_SOURCE, Settings
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import (
     APPROVED,
-    BLIND,
     DELETING,
     EVENT_PLACE,
     INFO,
     INSTANCE,
     NOT_BEFORE,
     OVER,
-    UP,
     VM_EVENT_OVER,
     VM_MAINTENANCE,
     VM_TARGET,
+    answering,
     identified,
     kept,
     seeing,
@@ -38,20 +38,19 @@ _REPORTERS = 3  # of one event: one of them may not know its place yet
 _MOST_RESOURCES = 10  # the exporter names no more
 
 
-def maintenance_groups(settings: Settings) -> tuple[Group, Group]:
-    """Return the groups: the VMs of events that hit soon or now, and the maintenance of these VMs."""
+def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups: VMs of events that hit soon or now, the maintenance of these VMs, and VMs that stay away."""
     interval = slow_interval(settings)
     place = Recording(
         EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
     )
-    rules = (
-        Recording(VM_MAINTENANCE, _begin(settings), "since when an event has been due on a VM, or has started there"),
-        _maintenance(settings),
-        _vm_not_back(settings),
+    begin = Recording(
+        VM_MAINTENANCE, _begin(settings), "since when an event has been due on a VM, or has started there"
     )
     return (
         Group("azure-scheduled-events-event-places", interval, (place,)),
-        Group("azure-scheduled-events-maintenance", interval, rules),
+        Group("azure-scheduled-events-maintenance", interval, (begin, _maintenance(settings))),
+        Group("azure-scheduled-events-not-back", interval, (_vm_not_back(settings),)),
     )
 
 
@@ -61,7 +60,7 @@ def _places(settings: Settings) -> str:
         group by (event_id, event_type, phase, resources, subscription_id, resource_group) (
           topk by (event_id) ({_REPORTERS}, {INFO})
           * on (event_id) group_left (phase)
-          {_impacts(settings, blind=f"{UP} == 0")}
+          {_impacts(settings)}
           * on (job, instance) group_left (subscription_id, resource_group)
           topk by (job, instance) (1, {INSTANCE})
         )
@@ -74,10 +73,11 @@ def _labels(settings: Settings, *but: str) -> str:
     return ", ".join(label for label in labels if label not in but)
 
 
-def _impacts(settings: Settings, scope: str = "", blind: str = BLIND) -> str:
+def _impacts(settings: Settings, scope: str = "") -> str:
     """Return the events that have started, and those that start soon or have been approved; never both for one.
 
-    ``scope`` narrows whose word counts, as a label matcher.
+    The latest NotBefore counts that an exporter shows. If it is an old one, of an exporter that does not reach IMDS,
+    maintenance begins with the start of the event. ``scope`` narrows whose word counts, as a label matcher.
     """
     started = f'{INFO}{{event_status="Started"{scope and f",{scope}"}}}'
     approved, not_before = (f"{each}{{{scope}}}" if scope else each for each in (APPROVED, NOT_BEFORE))
@@ -89,9 +89,7 @@ def _impacts(settings: Settings, scope: str = "", blind: str = BLIND) -> str:
             group by (event_id) (
               {approved} == 1
               or on (event_id)
-              (
-                min by (event_id) {seeing(not_before, blind)} or on (event_id) min by (event_id) ({not_before})
-              ) <= time() + {settings.number("maintenance.before")}
+              max by (event_id) ({not_before}) <= time() + {settings.number("maintenance.before")}
             )
             unless on (event_id) {started},
             "phase", "due", "", ""
@@ -128,7 +126,7 @@ def _recorded(settings: Settings) -> str:
           * on (event_id) group_left (phase)
           group by (event_id, phase) ({EVENT_PLACE})
           * on (job, instance) group_left ({_labels(settings)})
-          topk by (job, instance) (1, {VM_TARGET})
+          topk by (job, instance) (1, {VM_TARGET} and on (job, instance) {_OWN})
           or
           group by (event_id, event_type, phase, {place}) ({names})
           * on ({place}) group_left (job, instance, {_labels(settings, *place.split(", "))})
@@ -158,7 +156,7 @@ def _begin(settings: Settings) -> str:
             (last_over_time({VM_MAINTENANCE}{{event_type=~"{DELETING}"}}[{after}]) and on (job, instance) up)
           )
           > time() - 86400
-          unless on (vm_id) {identified()}
+          {answering()}
           or
           ({impacts} unless {_IMPACT} last_over_time({VM_MAINTENANCE}[{memory}])) * 0 + time()
         )
@@ -167,7 +165,7 @@ def _begin(settings: Settings) -> str:
 
 def _after(settings: Settings) -> str:
     """Return how long a VM has to be back: a missed scrape or evaluation is not enough."""
-    least = settings.seconds("evaluation.interval") * 12
+    least = 4 * parse_duration(slow_interval(settings))
     return settings.duration("maintenance.after") if settings.seconds("maintenance.after") > least else f"{least:g}s"
 
 
@@ -252,7 +250,7 @@ def _vm_not_back(settings: Settings) -> Alert:
                 {_by_type(">", settings, deleting=False)}
               )
               and on (job, instance) up == 0
-              unless on (vm_id) {identified()}
+              {answering()}
               unless on (event_id) {seeing(f'{INFO}{{event_status!="Started"}}')}
             ))
         """),

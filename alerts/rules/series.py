@@ -63,21 +63,17 @@ VM = "vm_id, vm_name, subscription_id, resource_group, scale_set, location, zone
 
 
 def slow_interval(settings: Settings) -> str:
-    """Return the interval of rules over all exporters that no first firing waits for.
-
-    It is every third evaluation, but not longer than 15 s unless all evaluations are.
-    """
-    every = settings.seconds("evaluation.interval")
-    return format_duration(max(every, min(3 * every, 15.0)))
+    """Return the interval of rules over all exporters that no first firing waits for."""
+    return format_duration(max(settings.seconds("evaluation.interval"), settings.seconds("evaluation.slow-interval")))
 
 
 def lately(series: str, settings: Settings, before: str = "") -> str:
     """Return ``series``, also of exporters that have just stopped answering: the last values, until they are recorded.
 
-    Recording takes two evaluations where one recording reads another one from a store. ``before``: how long ago, as
-    Prometheus writes durations; "" for now.
+    Recording takes up to three evaluations where one recording reads another one, of another group, from a store.
+    ``before``: how long ago, as Prometheus writes durations; "" for now.
     """
-    seconds = 2 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
+    seconds = 3 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
     ago = f" offset {before}" if before else ""
     return f"last_over_time({series}[{format_duration(seconds)}]{ago})"
 
@@ -118,6 +114,18 @@ def identified(filtered: str = "", silent: Settings | None = None) -> str:
     """)
 
 
+def answering(blind: str = "") -> str:
+    """Return what takes VMs whose exporter answers out of a set with ``vm_id``: less than :func:`identified` costs.
+
+    With a recording as ``blind``, exporters in it do not count.
+    """
+    named, unnamed = (f'{INSTANCE}{{vm_id{operator}""}}' for operator in ("!=", "="))
+    if blind:
+        named, unnamed = seeing(named, blind), seeing(unnamed, blind)
+    names = f'label_join({unnamed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")'
+    return f"unless on (vm_id) {named}\nunless on (vm_id) {names}"
+
+
 def kept(settings: Settings, *but: str) -> tuple[str, ...]:
     """Return the labels that alerts carry from targets, besides ``but``."""
     priority = () if settings.text("spot.severity") == "by-type" else ("priority",)
@@ -137,14 +145,15 @@ def known_vms(settings: Settings) -> str:
     """)
 
 
-def with_kept_labels(text: str, settings: Settings) -> str:
+def with_kept_labels(text: str, settings: Settings, event_type: str = "") -> str:
     """Return ``text``, one row per event, with the labels that alerts carry: as recorded, else of the VM's own target.
 
-    Every event that ``text`` can have is in the last set, so that no row is lost.
+    Every event that ``text`` can have is in the last set, so that no row is lost. ``event_type``: a label matcher.
     """
     if not (labels := ", ".join(kept(settings))):
         return text
-    own = f'{INFO}{{scope="self"}}'
+    every = f"{INFO}{{{event_type}}}" if event_type else INFO
+    own = f'{INFO}{{scope="self"{event_type and f",{event_type}"}}}'
     return expression(f"""
         (
         {text}
@@ -159,7 +168,7 @@ def with_kept_labels(text: str, settings: Settings) -> str:
             topk by (job, instance) (1, {INSTANCE} and on (job, instance) {own})
           ))
           or on (event_id)
-          topk by (event_id) (1, count by (event_id, {labels}) ({lately(INFO, settings)}))
+          topk by (event_id) (1, count by (event_id, {labels}) ({lately(every, settings)}))
           or on (event_id)
           group by (event_id) (last_over_time({SHOWN}[{settings.duration("memory")}]))
         )
@@ -175,35 +184,75 @@ def current(event_type: str, settings: Settings) -> str:
             or on (event_id)
             {EVENT}{{{event_type}}}
           )
-          unless on (event_id) {over(event_type, settings)}
+          unless on (event_id) {over(settings)}
         )
     """)
 
 
-def over(event_type: str, settings: Settings) -> str:
+def current_requested(event_type: str, settings: Settings) -> str:
+    """Return the rows of :func:`current` that a user requested, without reading those that nobody did."""
+    by_user = f'{event_type},event_source="User"'
+    return expression(f"""
+        (
+          max by (event_id, event_type) (
+            {lately(f"{INFO}{{{by_user}}}", settings)}
+            or on (event_id)
+            ({EVENT}{{{event_type}}} and on (event_id) {_recorded_request(by_user, settings)})
+          )
+          unless on (event_id) {over(settings)}
+        )
+    """)
+
+
+def current_of_platform(event_type: str, settings: Settings, status: str = "") -> str:
+    """Return the rows of :func:`current` that no user requested. ``status``: one more label matcher for new events.
+
+    With an old api-version, an exporter does not show the source, and another one may. After two scrapes, every
+    exporter has had its turn, and an event whose source nobody shows counts as the platform's.
+    """
+    wait = settings.several("scrape.interval", 2)
+    new = f"{event_type}{status and f',{status}'}"
+    unknown = f'{INFO}{{{new},event_source=""}}'
+    return expression(f"""
+        (
+          max by (event_id, event_type) (
+            {lately(f'{INFO}{{{new},event_source!=""}}', settings)}
+            or on (event_id)
+            {EVENT}{{{event_type},event_source!=""}}
+            or on (event_id)
+            (
+              ({lately(unknown, settings)} or on (event_id) {EVENT}{{{event_type}}})
+              and on (event_id)
+              ({lately(unknown, settings, wait)} or {EVENT}{{{event_type}}} offset {wait})
+            )
+          )
+          unless on (event_id) {over(settings)}
+          unless on (event_id) {requested(event_type, settings)}
+        )
+    """)
+
+
+def over(settings: Settings) -> str:
     """Return the events that are over: their end is recorded, and no exporter with IMDS access has shown them since."""
     ends = f"max by (event_id) (last_over_time({OVER}[{settings.duration('memory')}]))"
     sights = f"max by (event_id) (last_over_time({SEEN}[{settings.duration('memory')}]))"
-    return expression(f"""
-        (
-          {ends}
-          unless on (event_id) ({sights} > on (event_id) {ends})
-          unless on (event_id) {seeing(f"{INFO}{{{event_type}}}")}
-        )
-    """)
+    return f"({ends} unless on (event_id) ({sights} > on (event_id) {ends}))"
 
 
 def not_before(event_type: str, settings: Settings) -> str:
-    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last."""
+    """Return the NotBefore of events that have not started: as recorded, else the earliest that an exporter shows.
+
+    What is recorded is the earliest of exporters with IMDS access, so a change of NotBefore counts once it is recorded.
+    """
     memory, shown = settings.duration("memory"), f"{NOT_BEFORE}{{{event_type}}}"
     return expression(f"""
         (
           (
-            min by (event_id, event_type) {seeing(shown)}
-            or on (event_id)
-            min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
+            {PLANNED}{{{event_type}}}
             or on (event_id)
             min by (event_id, event_type) ({lately(shown, settings)})
+            or on (event_id)
+            last_over_time({PLANNED}{{{event_type}}}[{memory}])
           )
           unless on (event_id) {lately(f'{INFO}{{{event_type},event_status="Started"}}', settings)}
           unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{memory}])
@@ -218,25 +267,13 @@ def requested(event_type: str, settings: Settings) -> str:
         (
           {lately(f"{INFO}{{{by_user}}}", settings)}
           or on (event_id)
-          last_over_time({SHOWN}{{{by_user}}}[{settings.several("longest", 2)}])
+          {_recorded_request(by_user, settings)}
         )
     """)
 
 
-def unattributed(event_type: str, settings: Settings) -> str:
-    """Return new events whose source no exporter shows: with an old api-version, an exporter cannot.
-
-    Another exporter may show it. After two scrapes, every exporter has had its turn.
-    """
-    memory, wait = settings.duration("memory"), settings.several("scrape.interval", 2)
-    return expression(f"""
-        (
-          {lately(f'{INFO}{{{event_type},event_source=""}}', settings)}
-          unless on (event_id) {lately(f'{INFO}{{{event_type},event_source!=""}}', settings)}
-          unless on (event_id) {lately(f"{INFO}{{{event_type}}}", settings, wait)}
-          unless on (event_id) last_over_time({SHOWN}{{{event_type}}}[{memory}] offset {wait})
-        )
-    """)
+def _recorded_request(by_user: str, settings: Settings) -> str:
+    return f"last_over_time({SHOWN}{{{by_user}}}[{settings.several('longest', 2)}])"
 
 
 def warned(settings: Settings, event_type: str = "") -> str:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, expression
-from .series import DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, UP, VM_EVENT, VM_SURVIVED
+from .series import BLIND, DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, VM_EVENT, VM_SURVIVED
 
 IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
 IMDS_EXPLAINED = (f"{PREFIX}DocumentInvalid", f"{PREFIX}Throttled")
@@ -24,7 +24,8 @@ def watcher_groups(settings: Settings) -> tuple[Group, ...]:
         "imds": (_imds_unreachable(settings), _never_ready(settings)),
         "documents": (_document_invalid(settings),),
         "throttling": (_throttled(settings),),
-        "exporters": (_exporter_down(settings), _no_exporters(settings)),
+        "exporters": (_exporter_down(settings),),
+        "discovery": (_no_exporters(settings),),
         "refusals": (_approval_refused(),),
         "upkeep": (_journal(settings), _alertmanager(settings), _spans(settings)),
         "clock": (_clock(settings),),
@@ -83,7 +84,7 @@ def _no_exporters(settings: Settings) -> Alert:
 def _imds_unreachable(settings: Settings) -> Alert:
     return _alert(
         "ImdsUnreachable",
-        f"{UP} == 0 unless {LAST_SUCCESS} == 0",
+        f"{BLIND} unless on (job, instance) {LAST_SUCCESS} == 0",
         "The metadata service does not answer an exporter.",
         "{{ $labels.instance }} gets no answer from IMDS: new events are not seen, and the last known ones stay shown.",
         settings.duration("imds.for"),
@@ -91,12 +92,15 @@ def _imds_unreachable(settings: Settings) -> Alert:
 
 
 def _throttled(settings: Settings) -> Alert:
-    """The share of polls, not their rate: a throttled exporter polls less often."""
+    """The share of polls, not their rate: a throttled exporter polls less often.
+
+    Of the polls that IMDS answers as it should: the other outcomes would triple what this costs over a large fleet.
+    """
     return _alert(
         "Throttled",
         expression(f"""
             sum without (outcome) (increase({POLLS}{{outcome="throttled"}}[5m]))
-            / sum without (outcome) (increase({POLLS}[5m]))
+            / sum without (outcome) (increase({POLLS}{{outcome=~"ok|throttled"}}[5m]))
             > {settings.number("throttled.share")}
         """),
         "The metadata service throttles an exporter.",
@@ -110,7 +114,7 @@ def _document_invalid(settings: Settings) -> Alert:
     return _alert(
         "DocumentInvalid",
         expression(f"""
-            {UP} == 0
+            {BLIND}
             and on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0
         """),
         "The metadata service answers with something that is no document of events.",
@@ -181,7 +185,7 @@ def _clock(settings: Settings) -> Alert:
         "ClockOff",
         expression(f"""
             round(abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {settings.number("clock.tolerance")})
-            unless {UP} == 0
+            unless on (job, instance) {BLIND}
         """),
         "The clock of a VM differs from that of Prometheus.",
         "The clock of {{ $labels.instance }} is {{ $value | humanizeDuration }} off: "

@@ -29,6 +29,7 @@ class Catalog:
         memory: how long an event is remembered after the last exporter that showed it stopped answering.
         longest: how long a VM may be away for an event that has started.
         scrape_interval: between scrapes, as the rules assume it; evaluation_interval: between their evaluations.
+        slow_interval: between evaluations of the rules that end alerts.
         degraded_host_notice: more notice than this means a degraded host.
         short_freeze: announced freezes below this notify nobody.
     """
@@ -39,6 +40,7 @@ class Catalog:
     longest: float
     scrape_interval: float
     evaluation_interval: float
+    slow_interval: float
     degraded_host_notice: float
     short_freeze: float
 
@@ -57,6 +59,7 @@ def parse_catalog(text: str) -> Catalog:
         longest=seconds["longest"],
         scrape_interval=seconds["scrape.interval"],
         evaluation_interval=seconds["evaluation.interval"],
+        slow_interval=seconds["evaluation.slow-interval"],
         degraded_host_notice=seconds["degraded-host.notice"],
         short_freeze=seconds["freeze.short"],
     )

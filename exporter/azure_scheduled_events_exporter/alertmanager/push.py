@@ -38,9 +38,9 @@ _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
 _AFTER_BUG_SECONDS = 60.0
 _CLOCK_TOLERANCE_SECONDS = 2.0
-# An end has to hold for two evaluations and is recorded within three more. An engine that reads recordings from a store
-# sees it two later. Then the alert is evaluated.
-_EVALUATIONS = 8
+# An end has to hold for two evaluations and is recorded within a slow one. An engine that reads recordings from a store
+# sees it two evaluations later. Then the alert is evaluated.
+_EVALUATIONS = 5
 _SETTLING_SLACK_SECONDS = 5.0
 
 
@@ -126,7 +126,8 @@ class AlertPush:
         interval = self._scrapes.interval(now)
         if not interval:
             return 0.0
-        return interval + _EVALUATIONS * self._catalog.evaluation_interval + _SETTLING_SLACK_SECONDS
+        rules = _EVALUATIONS * self._catalog.evaluation_interval + self._catalog.slow_interval
+        return interval + rules + _SETTLING_SLACK_SECONDS
 
     def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> None:
         """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows."""

@@ -43,6 +43,7 @@ SECOND = {
     "job": "exporter",
     "scrape.interval": "1s",
     "evaluation.interval": "1s",
+    "evaluation.slow-interval": "3s",
     "evaluation.watcher-interval": "1s",
 }
 """The settings of the rules: everything once a second, so that a test need not wait."""

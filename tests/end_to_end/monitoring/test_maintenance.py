@@ -18,6 +18,7 @@ NODE_PORT, OWN_PORT = free_port(), free_port()  # the same on every VM, as in a 
 VALUES = {
     "scrape.interval": "1s",
     "evaluation.interval": "1s",
+    "evaluation.slow-interval": "3s",
     "evaluation.watcher-interval": "1s",
     "group.wait": "1s",
     "group.interval": "1s",

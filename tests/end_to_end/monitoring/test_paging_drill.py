@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.simulator import Scenario, shipped
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
 from support.programs import eventually, free_port
 
-FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "group.interval": "1s"}
+FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "evaluation.slow-interval": "3s", "group.interval": "1s"}
 
 
 def run(*flags: str) -> int:

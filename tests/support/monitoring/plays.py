@@ -14,6 +14,7 @@ SPEED = 60.0
 VALUES = {
     "scrape.interval": "1s",
     "evaluation.interval": "1s",
+    "evaluation.slow-interval": "3s",
     "evaluation.watcher-interval": "5s",
     "group.wait": "1s",
     "group.interval": "1s",
