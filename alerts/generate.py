@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from .alertmanager import alertmanager_config
 from .grafana import grafana_rules
-from .prometheus import prometheus_rule_resource, prometheus_rules
+from .prometheus import prometheus_rule_resource, prometheus_rules, vmalert_rules
 from .pushed import pushed_alerts
 from .reference import reference, values_file
 from .scrape import scrape_examples
@@ -15,6 +15,7 @@ from .templates import TEMPLATES
 GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
     {
         "prometheus/prometheus-rules.yml": prometheus_rules,
+        "vmalert/vmalert-rules.yml": vmalert_rules,
         "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
         "grafana/alert-rules.yaml": grafana_rules,
         "alertmanager/alertmanager.yml": alertmanager_config,

@@ -47,6 +47,17 @@ def prometheus_rules(settings: Settings) -> str:
     )
 
 
+def vmalert_rules(settings: Settings) -> str:
+    """Return the same for vmalert 1.95 or newer, which other versions and Prometheus refuse.
+
+    By default, vmalert asks for data as of the last multiple of a group's interval, so a new event would wait for one
+    interval more.
+    """
+    aligned = {"eval_alignment": False}
+    content = {"groups": [{**_group(group, settings), **aligned} for group in groups(settings)]}
+    return to_yaml(content, "The rules for vmalert 1.95 or newer; an older one reads Prometheus' file.")
+
+
 def prometheus_rule_resource(settings: Settings) -> str:
     """Return the same as a PrometheusRule of the Prometheus operator."""
     labels = {"app.kubernetes.io/name": "azure-scheduled-events-exporter", "role": "alert-rules"}

@@ -1,15 +1,16 @@
 """How long the rules take over a large fleet: generated series, a real Prometheus, its own figures.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.rules [MINUTES]``. The longest window of the rules over all
-exporters is 15 minutes, so that a shorter run flatters. Each VM has the series that the rules read, not all of an
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.rules [MINUTES] [SETTING=VALUE ...]``, with settings of the
+rules as in a values file. The longest window of the rules over all exporters is 15 minutes, so that a shorter run
+flatters. Each VM has the series that the rules read, not all of an
 exporter's. Three figures: the time by the clock while the fleet is scraped, which other load on the machine lengthens;
 the processor time of each group's expressions, asked one by one on what was scraped, which it does not; and the
 processors that Prometheus used in all, with scrapes and the texts of alerts.
 """
 
+import argparse
 import json
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -185,10 +186,14 @@ def ask_one_by_one(folder: Path, moment: float, groups: list[dict[str, Any]]) ->
 
 def main() -> None:
     """Print a row per group."""
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 17.0
+    plan = argparse.ArgumentParser(prog="python -m benchmarks.rules", description=__doc__)
+    plan.add_argument("minutes", nargs="?", type=float, default=17.0)
+    plan.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
+    chosen = plan.parse_args()
+    minutes, values = chosen.minutes, dict(each.split("=", 1) for each in chosen.settings)
     server = serve()
     with tempfile.TemporaryDirectory() as name, Receiver() as receiver:
-        folder, settings = Path(name), resolve(receivers(receiver.url))
+        folder, settings = Path(name), resolve({**receivers(receiver.url), **values})
         write(folder, "prometheus/", settings)
         port = free_port()
         with Alertmanager(folder, settings) as alertmanager:
@@ -205,6 +210,7 @@ def main() -> None:
         told = len(receiver.notifications)
     server.shutdown()
     print(f"{VMS} VMs, {EVENTS} events, {os.cpu_count()} cores, {minutes:g} min, load {load:.1f}, {told} notifications")
+    print(f"GOGC {os.environ.get('GOGC', '100')}, {' '.join(chosen.settings) or 'settings as shipped'}")
     print(f"Prometheus used {processors:.2f} processors")
     for group in [each for each in figures if not each.endswith(" alerts")]:
         times, firing = figures[group], figures[f"{group} alerts"][-1]

@@ -54,17 +54,18 @@ _BY_TARGET = "on (job, instance)"
 def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups. One core evaluates a group, so the recordings about exporters are spread over several.
 
-    The state of events is recorded often, since a Freeze takes seconds. Places of exporters, polls, processes and
+    States and approvals of events are recorded often, since a Freeze takes seconds. Places of exporters, polls, processes and
     delivery are evaluated half as often as the exporters' state: boards show them over hours.
     """
-    watcher, events = settings.duration("evaluation.watcher-interval"), slow_interval(settings)
+    fast, events = settings.duration("evaluation.interval"), slow_interval(settings)
+    watcher = settings.duration("evaluation.watcher-interval")
     slow, job = settings.several("evaluation.watcher-interval", 2), f'{{job=~"{settings.text("job")}"}}'
     window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
     groups = {
-        "events": (settings.duration("evaluation.interval"), _states(settings)),
+        "events": (fast, _states(settings)),
+        "approvals": (fast, _approvals()),
         "vms": (events, _vms()),
         "event-times": (events, _times()),
-        "approvals": (events, _approvals()),
         "blind": (watcher, _blind(settings)),
         "exporters": (slow, _exporters(settings)),
         "shares": (slow, _shares()),
@@ -134,7 +135,7 @@ def _vms() -> tuple[Recording, ...]:
 
 
 def _times() -> tuple[Recording, ...]:
-    """How many VMs an event names, and its times."""
+    """How many VMs an event names, and when it was first seen."""
     return (
         Recording(
             VMS,
@@ -146,17 +147,17 @@ def _times() -> tuple[Recording, ...]:
             f"min by (event_id, event_type) ({METRIC}event_first_seen_timestamp_seconds)",
             "when the first exporter saw the event",
         ),
+    )
+
+
+def _approvals() -> tuple[Recording, ...]:
+    """Who approved what how long before NotBefore, and in which order tables show events."""
+    return (
         Recording(
             SECONDS_LEFT,
             f"min by (event_id, event_type) ({METRIC}event_seconds_until_not_before)",
             "time to NotBefore while the event waits; the last value tells an early start from a punctual one",
         ),
-    )
-
-
-def _approvals() -> tuple[Recording, ...]:
-    """Who approved what, and in which order tables show events."""
-    return (
         Recording(
             APPROVED,
             f"max by (event_id, event_type) ({METRIC}event_approved)",

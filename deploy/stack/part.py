@@ -23,8 +23,13 @@ _DEBIAN = {
     "docker.io/victoriametrics/vmagent": "vmagent",
     "docker.io/victoriametrics/vmalert": "vmalert",
 }
-# Debian's version is older and evaluates the present without being told to: it ends at a flag that it does not know.
-_UNKNOWN_FLAGS = {"docker.io/victoriametrics/vmalert": ("--rule.evalDelay=0s",)}
+# Debian's version is older: it evaluates the present by another flag, and refuses what it does not know.
+_OLDER_FLAGS = {
+    "docker.io/victoriametrics/vmalert": {
+        "--rule.evalDelay=0s": "--datasource.queryTimeAlignment=false",
+        "vmalert/vmalert-rules.yml": "prometheus/prometheus-rules.yml",
+    }
+}
 # Debian's builds have no web pages for people, or older ones: the same data comes from their APIs.
 _PAGES = {
     "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
@@ -127,8 +132,8 @@ class Part:
 
     def _command(self, arguments: list[str], *program: str) -> list[str]:
         """Return a command with what is on the PATH of the image as it is called here."""
-        unknown = _UNKNOWN_FLAGS.get(_without_tag(self.service.image), ())
-        arguments = [each for each in arguments if each not in unknown]
+        for new, old in _OLDER_FLAGS.get(_without_tag(self.service.image), {}).items():
+            arguments = [each.replace(new, old) for each in arguments]
         match arguments:
             case ["python3", *rest]:
                 return [sys.executable, *rest]

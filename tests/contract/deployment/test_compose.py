@@ -105,7 +105,8 @@ def test_mounted_files() -> None:
 
 def test_every_file_is_used() -> None:
     """Nothing lies there that no service reads."""
-    mounted = {mount.file.resolve() for service in SERVICES.values() for mount in service.mounts if mount.file}
+    services = (*SERVICES.values(), *OVER_VICTORIA.values())
+    mounted = {mount.file.resolve() for service in services for mount in service.mounts if mount.file}
     there = {path for path in FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert there - mounted == {FILE, VICTORIA, FOLDER / "README.md"}
 
@@ -148,6 +149,17 @@ def test_victoria_evaluates_the_present() -> None:
     """Store and vmalert are told not to look 30 s back, which is their default and the whole notice of a Preempt."""
     assert "--search.latencyOffset=0s" in OVER_VICTORIA["prometheus"].command
     assert "--rule.evalDelay=0s" in OVER_VICTORIA["vmalert"].command
+    assert "--rule=/assets/alerts/vmalert/vmalert-rules.yml" in OVER_VICTORIA["vmalert"].command
+
+
+def test_vmagents_scrape_what_prometheus_scrapes() -> None:
+    """Beside it, they scrape the path of the store that makes new series visible to the rules."""
+    prometheus, vmagent = load("prometheus.yml"), load("vmagent.yml")
+    job, flush = vmagent["scrape_configs"]
+    assert [job] == prometheus["scrape_configs"]
+    assert all(vmagent["global"][name] == prometheus["global"][name] for name in vmagent["global"])
+    assert flush["metrics_path"] == "/internal/force_flush"
+    assert flush["static_configs"] == [{"targets": ["prometheus:9090"]}]
 
 
 def test_every_vm_is_watched() -> None:

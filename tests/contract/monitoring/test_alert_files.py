@@ -132,6 +132,13 @@ def test_rules_name_what_exists() -> None:
     assert {re.sub("_(sum|count|bucket)$", "", name) for name in used - known} <= known
 
 
+def test_vmalert_gets_the_same_rules() -> None:
+    """Its file differs in one line for each group: data as of now, not as of the last multiple of the interval."""
+    content = load("vmalert/vmalert-rules.yml")
+    assert [group.pop("eval_alignment") for group in content["groups"]] == [False] * len(content["groups"])
+    assert content == load("prometheus/prometheus-rules.yml")
+
+
 def test_operator_gets_the_same_rules() -> None:
     """The PrometheusRule resource holds exactly the rules of the rule file."""
     resource = load("kubernetes/prometheus-rule.yaml")

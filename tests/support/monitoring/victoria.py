@@ -40,13 +40,19 @@ class VictoriaStack:
         static = [{"targets": list(targets)}] if targets else []
         scrape = {"job_name": JOB, "static_configs": static, **job}
         interval = settings.duration("scrape.interval")
-        scraping = folder / "vmagent.yml"
-        scraping.write_text(json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": [scrape]}))
         self.url = self._start(
             "victoria-metrics",
             f"-storageDataPath={folder / 'victoria'}",
             "-search.latencyOffset=0s",  # 30 s by default: rules would read what was true then
         )
+        scraping = folder / "vmagent.yml"
+        flush = {  # new series are found at once instead of up to 10 s later
+            "job_name": "victoria-metrics-flush",
+            "metrics_path": "/internal/force_flush",
+            "scrape_interval": "1s",
+            "static_configs": [{"targets": [self.url.removeprefix("http://")]}],
+        }
+        scraping.write_text(json.dumps({"global": {"scrape_interval": interval}, "scrape_configs": [scrape, flush]}))
         self.agents = [
             self._start(
                 f"vmagent-{shard}" if shards > 1 else "vmagent",
@@ -67,6 +73,7 @@ class VictoriaStack:
             f"-remoteRead.url={self.url}",
             f"-notifier.url={alertmanager.url}",
             "-remoteWrite.flushInterval=1s",
+            "-datasource.queryTimeAlignment=false",  # data as of now, not as of the last multiple of an interval
             "-disableAlertgroupLabel",  # the label alertgroup would differ from Prometheus' recordings and alerts
         )
 
