@@ -54,8 +54,8 @@ _BY_TARGET = "on (job, instance)"
 def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups. One core evaluates a group, so the recordings about exporters are spread over several.
 
-    States and approvals of events are recorded often, since a Freeze takes seconds. Places of exporters, polls, processes and
-    delivery are evaluated half as often as the exporters' state: boards show them over hours.
+    States and approvals of events are recorded often, since a Freeze takes seconds. Places of exporters, polls,
+    processes and delivery are evaluated half as often as the exporters' state: boards show them over hours.
     """
     fast, events = settings.duration("evaluation.interval"), slow_interval(settings)
     watcher = settings.duration("evaluation.watcher-interval")
