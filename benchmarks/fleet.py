@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 from benchmarks.engine_metrics import Reading, Used, Watch, read_prometheus, read_victoria
 from benchmarks.expositions import capture
 from support.monitoring.cardinality import PAGE, kept_by_alerts
-from support.monitoring.paging import Stack
+from support.monitoring.paging import JOB, Stack
 from support.monitoring.victoria import VictoriaStack
 from support.paths import ROOT
 from support.programs import Program, fetch
@@ -135,7 +135,7 @@ def measure(plan: Plan, folder: Path) -> Figures:
             after, seconds, load = _read(stack), time.monotonic() - at, os.getloadavg()[0]
         delays = wait_for_pages(stack, changes, parse_duration(plan.interval) + parse_duration(plan.evaluation))
         engine = stack if isinstance(stack, VictoriaStack) else stack.prometheus
-        answering = engine.query("count(up == 1) or vector(0)")[0][1]
+        answering = engine.query(f'count(up{{job="{JOB}"}} == 1) or vector(0)')[0][1]
         return Figures(
             seconds=seconds,
             samples=(after.samples - before.samples) / seconds,

@@ -240,19 +240,16 @@ def over(settings: Settings) -> str:
 
 
 def not_before(event_type: str, settings: Settings) -> str:
-    """Return the NotBefore of events that have not started: as recorded, else the earliest that an exporter shows.
-
-    What is recorded is the earliest of exporters with IMDS access, so a change of NotBefore counts once it is recorded.
-    """
+    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last."""
     memory, shown = settings.duration("memory"), f"{NOT_BEFORE}{{{event_type}}}"
     return expression(f"""
         (
           (
-            {PLANNED}{{{event_type}}}
+            min by (event_id, event_type) {seeing(shown)}
+            or on (event_id)
+            min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
             or on (event_id)
             min by (event_id, event_type) ({lately(shown, settings)})
-            or on (event_id)
-            last_over_time({PLANNED}{{{event_type}}}[{memory}])
           )
           unless on (event_id) {lately(f'{INFO}{{{event_type},event_status="Started"}}', settings)}
           unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{memory}])
