@@ -132,6 +132,20 @@ def test_rules_name_what_exists() -> None:
     assert {re.sub("_(sum|count|bucket)$", "", name) for name in used - known} <= known
 
 
+def test_slow_rules_have_an_interval_of_their_own() -> None:
+    """A longer one spares a large fleet; pages are evaluated as often as before, and still seen until they are kept."""
+    slow = yaml.safe_load(
+        render(resolve({"evaluation.slow-interval": "30s"}), grafana=False)["vmalert/vmalert-rules.yml"]
+    )
+    intervals = {group["name"].removeprefix("azure-scheduled-events-"): group["interval"] for group in slow["groups"]}
+    assert {intervals[name] for name in ("preempt", "reboot", "without-notice", "blind")} == {"5s"}
+    assert {intervals[name] for name in ("recordings", "memory", "impact", "maintenance")} == {"30s"}
+    (preempt,) = (
+        rule for group in slow["groups"] for rule in group["rules"] if rule.get("alert", "").endswith("Preempt")
+    )
+    assert 'event_info{event_type="Preempt"}[1m45s]' in preempt["expr"]  # three recordings and three scrapes
+
+
 def test_vmalert_gets_the_same_rules() -> None:
     """Its file differs in one line for each group: data as of now, not as of the last multiple of the interval."""
     content = load("vmalert/vmalert-rules.yml")
