@@ -48,10 +48,10 @@ def prometheus_rules(settings: Settings) -> str:
 
 
 def vmalert_rules(settings: Settings) -> str:
-    """Return the same for vmalert 1.95 or newer, which other versions and Prometheus refuse.
+    """Return the rule file for vmalert 1.95 or newer; older versions and Prometheus reject ``eval_alignment``.
 
-    By default, vmalert asks for data as of the last multiple of a group's interval, so a new event would wait for one
-    interval more.
+    Without it, vmalert evaluates a rule as of the last multiple of its group's interval, so a new event may wait for
+    one interval more.
     """
     aligned = {"eval_alignment": False}
     content = {"groups": [{**_group(group, settings), **aligned} for group in groups(settings)]}

@@ -52,7 +52,7 @@ _BY_TARGET = "on (job, instance)"
 
 
 def board_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups. One core evaluates a group, so the recordings about exporters are spread over several.
+    """Return the groups. Prometheus evaluates the rules of a group one after another, so costly rules are spread.
 
     States and approvals of events are recorded often, since a Freeze takes seconds. Places of exporters, polls,
     processes and delivery are evaluated half as often as the exporters' state: boards show them over hours.
@@ -151,7 +151,7 @@ def _times() -> tuple[Recording, ...]:
 
 
 def _approvals() -> tuple[Recording, ...]:
-    """Who approved what how long before NotBefore, and in which order tables show events."""
+    """Who approved an event, how long before NotBefore that was, and the order of events in tables."""
     return (
         Recording(
             SECONDS_LEFT,

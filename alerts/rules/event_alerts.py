@@ -57,7 +57,7 @@ def event_groups(settings: Settings) -> tuple[Group, ...]:
 
 
 def carrying(alert: Alert, settings: Settings, event_type: str = "") -> Alert:
-    """Return ``alert``, which has a row per event, with the labels that alerts carry from targets.
+    """Return ``alert`` with the labels that alerts take over from targets. Its expression has one row for each event.
 
     ``event_type``: a label matcher for its events; "" for all.
     """

@@ -43,7 +43,7 @@ _BLIND = f"{UP} == 0"
 
 
 def memory_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups that record which exporters do not reach IMDS, and when events were seen and were over."""
+    """Return groups that record which exporters cannot reach IMDS, and when each event was last seen and ended."""
     interval = slow_interval(settings)
     blind = Recording(BLIND, f"({_BLIND}) ^ 0", "1 for each exporter that answers and whose last poll failed")
     seen = Recording(

@@ -35,7 +35,7 @@ BESIDE = tuple(f"{PREFIX}{name}" for name in ("Overdue", "StartedTooLong", "NotA
 
 
 def life_groups(settings: Settings) -> tuple[Group, Group]:
-    """Return the groups: how events go, and which of them are late."""
+    """Return two groups: what is unusual about an event, and which events or approvals are late."""
     lives: tuple[Recording | Alert, ...] = (
         _notice(settings),
         *(carrying(each(settings), settings) for each in (_degraded_host, _short_notice, _started_too_long)),

@@ -63,12 +63,12 @@ VM = "vm_id, vm_name, subscription_id, resource_group, scale_set, location, zone
 
 
 def slow_interval(settings: Settings) -> str:
-    """Return the interval of rules over all exporters that no first firing waits for."""
+    """Return the interval of rules that no new event waits for; never shorter than that of the others."""
     return format_duration(max(settings.seconds("evaluation.interval"), settings.seconds("evaluation.slow-interval")))
 
 
 def lately(series: str, settings: Settings, before: str = "") -> str:
-    """Return ``series``, also of exporters that have just stopped answering: the last values, until they are recorded.
+    """Return the last values of ``series``, also of exporters that stopped answering before a rule recorded them.
 
     Recording takes up to three evaluations where one recording reads another one, of another group, from a store.
     ``before``: how long ago, as Prometheus writes durations; "" for now.

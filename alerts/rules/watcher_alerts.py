@@ -92,15 +92,12 @@ def _imds_unreachable(settings: Settings) -> Alert:
 
 
 def _throttled(settings: Settings) -> Alert:
-    """The share of polls, not their rate: a throttled exporter polls less often.
-
-    Of the polls that IMDS answers as it should: the other outcomes would triple what this costs over a large fleet.
-    """
+    """The share of polls, not their rate: a throttled exporter polls less often."""
     return _alert(
         "Throttled",
         expression(f"""
             sum without (outcome) (increase({POLLS}{{outcome="throttled"}}[5m]))
-            / sum without (outcome) (increase({POLLS}{{outcome=~"ok|throttled"}}[5m]))
+            / sum without (outcome) (increase({POLLS}[5m]))
             > {settings.number("throttled.share")}
         """),
         "The metadata service throttles an exporter.",

@@ -316,6 +316,19 @@ OTHERS = (
         steady={THROTTLED: (400, 1200)},
     ),
     Story(
+        "polls time out, and few are throttled",
+        (
+            Exporter(
+                more={
+                    "polls_total throttled": counting(0, 5000, 0.05),
+                    "polls_total timeout": counting(0, 5000, 0.9),
+                    "polls_total ok": constant(0),
+                }
+            ),
+        ),
+        quiet={THROTTLED: (*range(60, 1200, 60),)},
+    ),
+    Story(
         "IMDS throttles a few polls while others are answered",
         (Exporter(more={"polls_total throttled": counting(0, 100, 0.05)}),),
         quiet=only(),
