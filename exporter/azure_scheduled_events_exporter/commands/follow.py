@@ -1,7 +1,9 @@
 """The command ``events --follow``: prints every transition as one JSON line, as soon as it is in the journal.
 
 If an exporter is running, the command reads its journal. Otherwise it polls IMDS itself, in memory, starting from the
-state in the journal, and returns to the journal as soon as an exporter runs. It must never keep an exporter from
+state in the journal, and returns to the journal as soon as an exporter runs. When an exporter leaves its journal, the
+command waits some seconds before it polls: an exporter that restarts, or whose disk was away, writes there what it saw
+meanwhile, and lines that the command had printed before would be out of order. It must never keep an exporter from
 starting.
 """
 
@@ -20,13 +22,15 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, identity, is_written, read_only
-from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.journal import RETRY_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import PAGE, Restored, Store
 from azure_scheduled_events_exporter.service import daemon
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0
 """Interval of the checks whether an exporter runs, and whether the open file is still the journal."""
+_RETURN_SECONDS = RETRY_SECONDS + 2
+"""How long an exporter is waited for that has left its journal, before the command polls IMDS itself."""
 _REMEMBERED = 1000
 _UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, OSError)
 
@@ -185,10 +189,16 @@ def _looks(config: Config, path: Path | None, since: Position | None) -> Iterato
     newest, known = _newest(path)
     position = since or newest
     first = since is not None
+    # Whoever has a line's position, but no journal is there, had an exporter: its journal may be away for a moment.
+    wait_until = time.monotonic() + _RETURN_SECONDS if first and position.seq and not newest.seq else 0.0
     while True:
-        if path is not None and (first or is_written(path)):
+        running = path is not None and is_written(path)
+        if path is not None and (first or running):
             first = False
             known = (yield from _journalled(path, position)) or known
+            wait_until = time.monotonic() + _RETURN_SECONDS if running else wait_until
+        elif path is not None and time.monotonic() < wait_until:
+            time.sleep(_LOOK_SECONDS)
         else:
             known = yield from _polled(config, path, _newest(path)[1] or known)
 

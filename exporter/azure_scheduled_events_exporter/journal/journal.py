@@ -48,7 +48,8 @@ from .files import (
 from .store import PAGE, RECENT, ApprovalRequest, Entry, QueuedSpan, Restored, Store
 
 _NOTHING = Entry()
-_RETRY_SECONDS = 5.0
+RETRY_SECONDS = 5.0
+"""Interval of the attempts to have the journal on disk again, while its entries are in memory."""
 _PRUNE_SECONDS = 3600.0
 _PRUNE_MEMORY_SECONDS = 60.0
 _KEPT_IN_MEMORY = 1000
@@ -196,7 +197,7 @@ class Journal:
                 return None
             if self._tried is None:
                 self._tried = now.monotonic
-            if now.monotonic - self._tried < _RETRY_SECONDS:
+            if now.monotonic - self._tried < RETRY_SECONDS:
                 return None
             self._tried = now.monotonic
             try:

@@ -101,8 +101,8 @@ def run(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporte
     return start
 
 
-def settled(follower: Follower) -> None:
-    """Wait until the follower has opened the journal: it must print every later transition."""
+def has_opened_the_journal(follower: Follower) -> bool:
+    """Return whether the follower has the journal's file open."""
     folder = Path(f"/proc/{follower.process.pid}/fd")
 
     def target(link: Path) -> str:
@@ -111,9 +111,12 @@ def settled(follower: Follower) -> None:
         except FileNotFoundError:  # closed meanwhile
             return ""
 
-    eventually(
-        lambda: any("journal.sqlite" in target(link) for link in folder.iterdir()), "the follower reads the journal"
-    )
+    return any("journal.sqlite" in target(link) for link in folder.iterdir())
+
+
+def settled(follower: Follower) -> None:
+    """Wait until the follower has opened the journal: it must print every later transition."""
+    eventually(lambda: has_opened_the_journal(follower), "the follower reads the journal")
 
 
 def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simulator) -> None:
@@ -293,6 +296,21 @@ def test_follower_outlives_the_exporter(
     # The last one by itself or from the journal: it looks for an exporter once a second.
     assert [line["seq"] for line in follower.printed] in ([1, None, 3], [1, None, None])
     assert exporter.process.poll() is None
+
+
+def test_waits_for_an_exporter_that_restarts(
+    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """An exporter that is back within seconds reports what happened meanwhile: the follower does not run ahead of it."""
+    exporter = run()
+    follower = follow()
+    settled(follower)
+    exporter.kill()
+    simulator.set_document([event("A", "Started")])
+    eventually(lambda: not has_opened_the_journal(follower), "the follower noticed that the exporter has ended")
+    run()
+    follower.wait_for(("A", "detected"), ("A", "started"))
+    assert [line["seq"] for line in follower.printed] == [1, 2]
 
 
 def test_before_the_exporter(
