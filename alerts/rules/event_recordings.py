@@ -10,6 +10,8 @@ from azure_scheduled_events_exporter.times import format_duration
 from ..settings import Settings
 from .rule import Group, Recording, expression
 from .series import (
+    ANNOUNCED,
+    APPROVED,
     BLIND,
     DELETING,
     DURATION,
@@ -33,9 +35,9 @@ from .series import (
     kept,
     known_vms,
     lately,
+    lately_at,
     seeing,
     slow_interval,
-    warned,
 )
 
 _OWN = f'{INFO}{{scope="self"}}'
@@ -48,8 +50,8 @@ def memory_groups(settings: Settings) -> tuple[Group, ...]:
     blind = Recording(BLIND, f"({_BLIND}) ^ 0", "1 for each exporter that answers and whose last poll failed")
     seen = Recording(
         SEEN,
-        f"max by (event_id, event_type) {seeing(INFO, _BLIND)} * 0 + time()",
-        "when an exporter that reaches IMDS last showed the event",
+        f"max by (event_id, event_type, resources) {seeing(INFO, _BLIND)} * 0 + time()",
+        "when an exporter that reaches IMDS last showed the event, by the VMs that it named",
     )
     return (
         Group("azure-scheduled-events-blind", settings.duration("evaluation.interval"), (blind,)),
@@ -79,7 +81,11 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
             WARNED,
             expression(f"""
                 group by (event_id, event_type) (
-                  {warned(settings)}
+                  {SHOWN}{{event_status!="Started"}}
+                  or on (event_id)
+                  {lately(ANNOUNCED, settings)} == 1
+                  or on (event_id)
+                  {lately(APPROVED, settings)} == 1
                 )
             """),
             "events that somebody saw, or approved, before they started",
@@ -163,15 +169,17 @@ def _vm_event(settings: Settings) -> str:
     labels = "".join(f", {label}" for label in kept(settings, *VM.split(", ")))
     shown = lately(_OWN, settings)
     return expression(f"""
+        max by (event_id, event_type, event_status, job, instance) (
+          {_OWN} * 0 + time()
+          or
+          ({lately_at(_OWN, settings)} unless on (job, instance) {UP})
+        )
+        * on (job, instance) group_left ({VM}{labels})
         (
-          max by (event_id, event_type, event_status, job, instance) ({_own_lately(settings)})
-          * on (job, instance) group_left ({VM}{labels})
-          (
-            topk by (job, instance) (1, {identified(f"and on (job, instance) {shown}", settings)})
-            or on (job, instance)
-            group by (job, instance) ({shown})
-          )
-        ) * 0 + time()
+          topk by (job, instance) (1, {identified(f"and on (job, instance) {shown}", settings)})
+          or on (job, instance)
+          group by (job, instance) ({shown})
+        )
     """)
 
 
@@ -200,22 +208,9 @@ def _vm_survived() -> str:
     """)
 
 
-def _own_lately(settings: Settings) -> str:
-    """Return the events that exporters show of their own VM, or showed last before they stopped answering just now."""
-    return expression(f"""
-        (
-          {_OWN}
-          or
-          ({lately(_OWN, settings)} unless on (job, instance) {UP})
-        )
-    """)
-
-
 def _over(settings: Settings) -> Recording:
     """Who reported an event and now answers without it has seen its end.
 
-    A VM's own exporter may have been away in between, for as long as events are remembered. Others count for a third of
-    that: to read all of ``memory`` of all exporters would be a large part of what the rules of a large fleet cost.
     An answer without the event counts after the time of two evaluations, so that an event that a faulty answer hid for
     a moment does not page twice. An exporter that was not scraped meanwhile, since Prometheus restarts, has no answer.
     The wait also counts what an exporter showed just before it reached IMDS again. While an exporter that cannot reach
@@ -223,15 +218,13 @@ def _over(settings: Settings) -> Recording:
     """
     memory = settings.duration("memory")
     pause = format_duration(2 * max(settings.seconds("evaluation.interval"), settings.seconds("scrape.interval")))
-    lately = f"{max(1, int(settings.seconds('memory') / 3))}s"
     return Recording(
         OVER,
         expression(f"""
             (
               (
                 max by (event_id) (
-                  (last_over_time({INFO}[{lately}]) or last_over_time({_OWN}[{memory}]))
-                  and on (job, instance) last_over_time({UP}[{pause}]) == 1
+                  last_over_time({INFO}[{memory}]) and on (job, instance) last_over_time({UP}[{pause}]) == 1
                 )
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})

@@ -21,13 +21,16 @@ from .series import (
     answering,
     identified,
     kept,
+    left_resources,
     not_before,
     requested,
+    seeing,
     slow_interval,
 )
 
 _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
 _SEVERE = 'event_type!="Freeze"'
+_OF_OWN_VM = f'{_SEVERE},scope!="peer"'  # recordings have no scope: this selects all of them
 
 
 def impact_groups(settings: Settings) -> tuple[Group, Group, Group]:
@@ -92,18 +95,22 @@ def _sizes(settings: Settings) -> tuple[Recording, ...]:
 
 
 def _mild(settings: Settings) -> str:
-    """Return the events that do not count: those requested, and those that are not due soon."""
+    """Return the events that do not count: those requested, and those that are not due soon.
+
+    NotBefore is what the exporters of the event's own VMs show, or what is recorded of all exporters.
+    """
     return expression(f"""
         (
           {requested(_SEVERE, settings)}
           or on (event_id)
-          {not_before(_SEVERE, settings)} > time() + {settings.number("hit.together")}
+          {not_before(_OF_OWN_VM, settings)} > time() + {settings.number("hit.together")}
         )
     """)
 
 
 def _hit_now(settings: Settings) -> str:
-    events = f'{INFO}{{scope="self",{_SEVERE}}}'
+    """VMs whose exporter answers and reaches IMDS say for themselves whether an event hits them."""
+    events = seeing(f'{INFO}{{scope="self",{_SEVERE}}}')
     return expression(f"""
         {identified(f"and on (job, instance) {events}")}
         and on (job, instance)
@@ -116,9 +123,9 @@ def _hit_now(settings: Settings) -> str:
 
 
 def _hit_before(settings: Settings) -> str:
-    """A VM that answers scrapes reports whether an event hits it. For one that does not, its last report is used.
+    """For a VM whose exporter does not answer, or does not reach IMDS, its last report is used.
 
-    That is until the event is over, unless the VM had already left Resources when its exporter last answered.
+    That is until the event is over, or the VM has left Resources: by its own exporter, or by those of other VMs.
     """
     memory, longest = settings.duration("memory"), settings.duration("longest")
     return expression(f"""
@@ -134,6 +141,7 @@ def _hit_before(settings: Settings) -> str:
           > on (event_id, vm_id)
           max by (event_id, vm_id) (last_over_time({VM_EVENT}[{longest}]))
         )
+        unless on (event_id, vm_name) {left_resources(settings)}
         unless on (event_id) last_over_time({OVER}[{memory}])
         unless on (event_id) {_mild(settings)}
     """)

@@ -107,7 +107,7 @@ def _overdue(settings: Settings) -> Alert:
     return _alert(
         "Overdue",
         expression(f"""
-            min by (event_id, event_type) {seen_within(NOT_BEFORE, scrapes)}
+            min by (event_id, event_type) {seen_within(NOT_BEFORE, scrapes, settings)}
             < time() - {settings.number("overdue.after")}
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
@@ -126,7 +126,7 @@ def _not_approved(settings: Settings) -> Alert:
     return _alert(
         "NotApproved",
         expression(f"""
-            min by (event_id, event_type) {seen_within(APPROVAL_DUE, scrapes)}
+            min by (event_id, event_type) {seen_within(APPROVAL_DUE, scrapes, settings)}
             < time() - {settings.number("not-approved.after")}
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {INFO}{{event_status="Started"}}

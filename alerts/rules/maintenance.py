@@ -26,6 +26,7 @@ from .series import (
     answering,
     identified,
     kept,
+    named,
     seeing,
     slow_interval,
 )
@@ -35,7 +36,6 @@ MAINTENANCE = f"{PREFIX}Maintenance"
 _OWN = f'{INFO}{{scope="self"}}'
 _IMPACT = "on (event_id, vm_id, phase)"
 _REPORTERS = 3  # of one event: one of them may not know its place yet
-_MOST_RESOURCES = 10  # the exporter names no more
 
 
 def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
@@ -114,10 +114,7 @@ def _own(settings: Settings) -> str:
 
 def _recorded(settings: Settings) -> str:
     """Return the impacts on the VMs that report them or that events name, by the last target that each of them had."""
-    names = "\nor\n".join(
-        f'label_replace({EVENT_PLACE}, "vm_name", "$1", "resources", "(?:[^,]+,){{{number}}}([^,]+)(?:,.*)?")'
-        for number in range(_MOST_RESOURCES)
-    )
+    names = named(lambda some: f"{EVENT_PLACE}{{{some}}}")
     place, target = "subscription_id, resource_group, vm_name", f'{VM_TARGET}{{vm_name!=""}}'
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     return expression(f"""

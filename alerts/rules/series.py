@@ -7,8 +7,10 @@ with IMDS access covers the event. Which exporters those are is recorded: asking
 half of what the rules of a large fleet cost.
 """
 
+from collections.abc import Callable
+
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.metrics.collector import RESOURCES_SHOWN, SPECS
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings
@@ -73,9 +75,18 @@ def lately(series: str, settings: Settings, before: str = "") -> str:
     Recording takes up to three evaluations where one recording reads another one, of another group, from a store.
     ``before``: how long ago, as Prometheus writes durations; "" for now.
     """
-    seconds = 3 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
     ago = f" offset {before}" if before else ""
-    return f"last_over_time({series}[{format_duration(seconds)}]{ago})"
+    return f"last_over_time({series}[{format_duration(_lately_seconds(settings))}]{ago})"
+
+
+def lately_at(series: str, settings: Settings) -> str:
+    """Return when the last values of ``series`` were scraped, of the same exporters as :func:`lately`."""
+    seconds, step = _lately_seconds(settings), settings.duration("evaluation.interval")
+    return f"last_over_time(timestamp({series})[{format_duration(seconds)}:{step}]) > time() - {seconds:g}"
+
+
+def _lately_seconds(settings: Settings) -> float:
+    return 3 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
 
 
 def seeing(series: str, blind: str = BLIND) -> str:
@@ -86,13 +97,13 @@ def seeing(series: str, blind: str = BLIND) -> str:
     return f"({series} unless on (job, instance) {blind})"
 
 
-def seen_within(series: str, period: str) -> str:
-    """Return the last values of ``series`` within ``period``, of exporters whose polls in it were answered.
+def seen_within(series: str, period: str, settings: Settings) -> str:
+    """Return the last values of ``series`` within ``period``, of exporters whose polls were answered lately.
 
-    An exporter that was blind in ``period`` counts only with what it shows now: what it showed before is from
-    before it was blind.
+    An exporter that was blind lately counts only with what it shows now: what it showed before is from before it was
+    blind.
     """
-    before = f"last_over_time({series}[{period}]) unless on (job, instance) last_over_time({BLIND}[{period}])"
+    before = f"last_over_time({series}[{period}]) unless on (job, instance) {lately(BLIND, settings)}"
     return f"({seeing(series)} or ({before}))"
 
 
@@ -112,6 +123,38 @@ def identified(filtered: str = "", silent: Settings | None = None) -> str:
           label_join({unnamed}{narrowed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")
         )
     """)
+
+
+def named(rows: Callable[[str], str]) -> str:
+    """Return ``rows`` with each VM of Resources in ``vm_name``; ``rows`` returns the series that a matcher selects."""
+    return "\nor\n".join(
+        f'label_replace({rows(_names(number + 1))}, "vm_name", "$1",'
+        f' "resources", "(?:[^,]+,){{{number}}}([^,]+)(?:,.*)?")'
+        for number in range(RESOURCES_SHOWN)
+    )
+
+
+def left_resources(settings: Settings) -> str:
+    """Return the VMs, by name, that an exporter names in Resources, and those with IMDS access have no more.
+
+    The later one of two values is when exporters with IMDS access last named the VM: the other is a count, and less
+    than any time. Of an event with as many VMs as an exporter names, or more, nobody knows.
+    """
+    memory, either = settings.duration("memory"), f'__name__=~"{SHOWN}|{SEEN}"'
+    return expression(f"""
+        (
+          max by (event_id, vm_name) (
+            {named(lambda some: f"last_over_time({{{either},{some}}}[{memory}])")}
+          )
+          < on (event_id) group_left () max by (event_id) (last_over_time({SEEN}[{memory}]))
+          unless on (event_id) last_over_time({SHOWN}{{{_names(RESOURCES_SHOWN)}}}[{memory}])
+        )
+    """)
+
+
+def _names(least: int) -> str:
+    """Return the matcher of series whose Resources have at least so many names."""
+    return f'resources=~"([^,]+,){{{least - 1}}}.+"' if least > 1 else 'resources!=""'
 
 
 def answering(blind: str = "") -> str:

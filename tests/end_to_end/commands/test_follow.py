@@ -301,7 +301,7 @@ def test_follower_outlives_the_exporter(
 def test_waits_for_an_exporter_that_restarts(
     simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
-    """An exporter that is back within seconds reports what happened meanwhile: the follower does not run ahead of it."""
+    """The follower does not run ahead of an exporter that restarts within seconds and reports what it missed."""
     exporter = run()
     follower = follow()
     settled(follower)

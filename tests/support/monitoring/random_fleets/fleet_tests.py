@@ -56,8 +56,8 @@ def checks(fleet: Fleet, evaluation: int) -> Iterator[dict[str, object]]:
     for life in fleet.lives:
         event = f'event_id="{life.event_id}"'
         page = page_name(fleet, life, evaluation)
-        yield _never(f'{event},alertname!="{page}",alertname!~".*(ShortNotice{_told_besides(life)})"', 0, HORIZON)
-        yield from _follow(f'{event},alertname="{page}"', event_pages(fleet, life, evaluation))
+        yield _never(f'{event},alertname!~"{page}",alertname!~".*(ShortNotice{_told_besides(life)})"', 0, HORIZON)
+        yield from _follow(f'{event},alertname=~"{page}"', event_pages(fleet, life, evaluation))
     for name, labels, watchers in _places(fleet):
         where = ",".join(f'{label}="{value}"' for label, value in labels.items())
         alert = f'alertname="AzureScheduledEvent{name}",subscription_id="sub-{fleet.seed}",{where}'

@@ -46,6 +46,8 @@ class Knowledge:
     _away: bool = False
     _plans: set[int] = field(default_factory=set)
     _shows: list[tuple[Watcher, Shown]] = field(default_factory=list)
+    _listed: tuple[set[int], set[int]] | None = None
+    _listed_at_evaluation: set[int] | None = None
 
     def read(self, now: int) -> tuple[bool, bool]:
         """Take the scrapes of ``now``; return whether the event is current for certain, and whether it may be."""
@@ -56,6 +58,7 @@ class Knowledge:
             self._remember(now)
         if seeing:
             self._seen, self._over, self._doubt = now, False, False
+            self._list(now)
         elif self._knew and not self._over:
             self._end(now, witnesses)
         return self._verdict(now, seeing=seeing)
@@ -72,6 +75,20 @@ class Knowledge:
         if any(found.started for _, found in self._shows):
             self._started = now
             self._away |= bool(own)
+
+    def _list(self, now: int) -> None:
+        lists = [set(found.resources) for each, found in self._shows if each.sees(now)]
+        self._listed = set.intersection(*lists), set.union(*lists)
+        if now % self.evaluation == 0:
+            self._listed_at_evaluation = self._listed[1]
+
+    def lists(self, vm: int) -> tuple[bool, bool]:
+        """Return whether Resources have the VM, for certain and perhaps, as exporters with IMDS access show them."""
+        if self._listed is None:
+            return True, True
+        in_all, in_one = (vm in some for some in self._listed)
+        at_evaluation = self._listed_at_evaluation is None or vm in self._listed_at_evaluation
+        return in_all and at_evaluation, in_one or at_evaluation
 
     def _end(self, now: int, witnesses: tuple[Watcher, ...]) -> None:
         """Whether an exporter that showed the event answers without it, or a new pod of a VM of the event does."""
@@ -123,12 +140,22 @@ def _lasting(truths: Iterable[tuple[int, bool, bool]]) -> Iterator[tuple[int, Pa
 
 
 def page_name(fleet: Fleet, life: Life, evaluation: int) -> str:
-    """Return the alert that the event deserves: a Freeze whose duration nobody ever showed is not known to be short."""
-    moments = range(-(-fleet.since // evaluation) * evaluation, HORIZON + 1, evaluation)
-    shown = [found for now in moments for each in fleet.witnesses(life) if (found := each.shows(life, now))]
-    if life.event_type == "Freeze" and not any(each.duration is not None for each in shown):
+    """Return the alert that the event deserves, as a regular expression.
+
+    A Freeze whose duration nobody ever showed is not known to be short. It may be either if only scrapes between two
+    evaluations showed it, since rules look back at those but need not.
+    """
+    if life.event_type != "Freeze":
+        return life.page
+    shown = [
+        now
+        for now in range(fleet.since, HORIZON + 1, STEP)
+        for each in fleet.witnesses(life)
+        if (found := each.shows(life, now)) and found.duration is not None
+    ]
+    if not shown:
         return "AzureScheduledEventFreeze"
-    return life.page
+    return life.page if any(now % evaluation == 0 for now in shown) else "AzureScheduledEvent(Short)?Freeze"
 
 
 def event_pages(fleet: Fleet, life: Life, evaluation: int) -> dict[int, Page]:
@@ -178,7 +205,16 @@ def _place_truths(fleet: Fleet, watchers: tuple[Watcher, ...], evaluation: int) 
             sizes.popleft()
         certain = possible = 0
         for vm in vms:
-            found = [_hit(vm, life, now, current[life.event_id], due[life.event_id], evaluation) for life in severe]
+            found = [
+                _hit(
+                    vm,
+                    life,
+                    now,
+                    _both(current[life.event_id], due[life.event_id], known[life.event_id].lists(vm.watcher.number)),
+                    evaluation,
+                )
+                for life in severe
+            ]
             certain += any(each for each, _ in found)
             possible += any(each for _, each in found)
         least = max((size for _, size in sizes), default=0)
@@ -190,10 +226,12 @@ def _place_truths(fleet: Fleet, watchers: tuple[Watcher, ...], evaluation: int) 
             )
 
 
-def _hit(
-    vm: _Vm, life: Life, now: int, current: tuple[bool, bool], due: tuple[bool, bool], evaluation: int
-) -> tuple[bool, bool]:
-    """Return whether the event hits the VM, for certain and perhaps."""
+def _both(*truths: tuple[bool, bool]) -> tuple[bool, bool]:
+    return all(certain for certain, _ in truths), all(possible for _, possible in truths)
+
+
+def _hit(vm: _Vm, life: Life, now: int, event: tuple[bool, bool], evaluation: int) -> tuple[bool, bool]:
+    """Return whether the event hits the VM, for certain and perhaps; ``event``: whether it can hit it at all."""
     each = vm.watcher
     found = each.shows(life, now)
     answered = each.answers(now) and each.sees(now) and each.named(now)
@@ -206,7 +244,4 @@ def _hit(
         vm.shown.pop(life.event_id, None)
         return False, False
     last, shown = (known.get(life.event_id, -HORIZON) for known in (vm.hit, vm.shown))
-    meant = life.at(now - each.lag)
-    still = meant is None or each.number in meant.resources
-    certain = current[0] and due[0] and still and now - last <= MEMORY - SLACK
-    return certain, current[1] and due[1] and still and now - shown <= MEMORY + SLACK
+    return event[0] and now - last <= MEMORY - SLACK, event[1] and now - shown <= MEMORY + SLACK

@@ -172,6 +172,26 @@ BLIND = (
         exact=True,
     ),
     Story(
+        "the only exporter that can tell of the end was away for eight minutes",
+        (
+            Exporter(events=(Seen(started=200),), down=((205, 100_000),)),
+            replace(_blind_peer(Seen(), since=100), vm="vmss_2"),
+            Exporter("vmss_3", (Seen(scope="peer", started=200, gone=500),), down=((220, 700),)),
+        ),
+        quiet={REBOOT: tuple(range(740, 1200, 30))},
+        steady={REBOOT: (30, 690)},
+    ),
+    Story(
+        "a blind exporter moves to another address long after NotBefore",
+        (
+            Exporter(events=(Seen(not_before=200),), more=blind(100), instance="10.0.0.1:10169", gone=860),
+            Exporter(events=(Seen(not_before=200),), more=blind(100), instance="10.0.0.2:10169", born=860),
+        ),
+        quiet={OVERDUE: MANY},
+        steady={REBOOT: (30, 1200)},
+        every=30,
+    ),
+    Story(
         "a lone exporter reaches IMDS again, and its event is still there",
         one(Seen(), more=blind(100, 510)),
         quiet=only(REBOOT, UNREACHABLE, OVERDUE),
@@ -247,27 +267,6 @@ PLACES = (
             )
         },
         quiet={ZONE_HIT: MANY},
-    ),
-    Story(
-        "a VM is dropped from Resources",
-        (
-            Exporter(
-                events=(
-                    Seen("Redeploy", announced=30, gone=300, resources="vmss_0,vmss_1"),
-                    Seen("Redeploy", announced=300, resources="vmss_1", scope="peer"),
-                )
-            ),
-            Exporter(
-                "vmss_1",
-                (
-                    Seen("Redeploy", announced=30, gone=300, resources="vmss_0,vmss_1"),
-                    Seen("Redeploy", announced=300, resources="vmss_1"),
-                ),
-            ),
-            *(Exporter(f"vmss_{number}") for number in range(2, 6)),
-        ),
-        quiet={SCALE_SET_HIT: tuple(range(310, 900, 30))},
-        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
     ),
     Story(
         "targets with labels of their own called zone, location and vm_name",

@@ -19,9 +19,6 @@ from support.monitoring.stories.firing import REBOOT_FIRES
 DEGRADED = "AzureScheduledEventDegradedHost"
 _EVICTED = Seen("Preempt", not_before=60, gone=300)
 _AGAIN = "azure-scheduled-events-again"
-_BOTH = Seen("Redeploy", announced=30, resources="vmss_0,vmss_1")
-_THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")
-_OTHERS = tuple(Exporter(f"vmss_{number}") for number in range(2, 6))
 
 # What an HA pair sends differs in annotations only, so that Alertmanager takes both for one alert.
 _NAMELESS = REBOOT_FIRES.description.replace(" (scale set vmss)", "")
@@ -88,28 +85,6 @@ TWINS = (
         ),
         quiet={SCALE_SET_HIT: (20, 330), ZONE_HIT: (20, 330)},
         steady={SCALE_SET_HIT: (40, 290), ZONE_HIT: (40, 290)},
-    ),
-    Story(
-        "two VMs stay in Resources",
-        (Exporter(events=(_BOTH,)), Exporter("vmss_1", (_BOTH,)), *_OTHERS),
-        quiet={SCALE_SET_HIT: (20,)},
-        steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)},
-    ),
-    Story(
-        "a VM is dropped from Resources, and then goes down",
-        (
-            Exporter(events=(replace(_BOTH, gone=300), _THEN_ONE), down=((400, 100_000),)),
-            Exporter("vmss_1", (replace(_BOTH, gone=300), replace(_THEN_ONE, scope="self"))),
-            *_OTHERS,
-        ),
-        quiet={SCALE_SET_HIT: tuple(range(310, 900, 30))},
-        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
-    ),
-    Story(
-        "a VM that stays in Resources goes down",
-        (Exporter(events=(_BOTH,), down=((400, 100_000),)), Exporter("vmss_1", (_BOTH,)), *_OTHERS),
-        quiet={SCALE_SET_HIT: (20,)},
-        steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)},
     ),
     Story(
         "one exporter is scraped twice, with two racks",

@@ -1,0 +1,116 @@
+"""Stories of VMs that leave Resources during an event, or seem to: who stays is hit, and who left is not."""
+
+from dataclasses import replace
+
+from support.monitoring.alert_scenarios import REDEPLOY, Exporter, Seen, Story
+from support.monitoring.stories.adversary import SCALE_SET_HIT, blind
+
+_BOTH = Seen("Redeploy", announced=30, resources="vmss_0,vmss_1")
+_THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")
+_OTHERS = tuple(Exporter(f"vmss_{number}") for number in range(2, 6))
+_AWAY = ((200, 100_000),)
+_TEN = ",".join(f"vmss_{number}" for number in range(10))
+
+
+def _left_behind(names: str, **more: object) -> tuple[Exporter, ...]:
+    """Return six VMs: an event hits the first two, and later Resources have ``names``; ``more`` is of the first VM."""
+    return (
+        Exporter(events=(_BOTH,), **more),  # type: ignore[arg-type]  # the fields of Exporter
+        Exporter("vmss_1", (replace(_BOTH, gone=300), replace(_THEN_ONE, scope="self", resources=names))),
+        *_OTHERS,
+    )
+
+
+def _hit_until_300(name: str, exporters: tuple[Exporter, ...]) -> Story:
+    quiet = {SCALE_SET_HIT: tuple(range(360, 900, 30))}
+    return Story(name, exporters, quiet=quiet, steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)})
+
+
+def _hit_throughout(name: str, exporters: tuple[Exporter, ...]) -> Story:
+    return Story(name, exporters, quiet={SCALE_SET_HIT: (20,)}, steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)})
+
+
+RESOURCES = (
+    Story(
+        "a VM is dropped from Resources",
+        (
+            Exporter(
+                events=(
+                    Seen("Redeploy", announced=30, gone=300, resources="vmss_0,vmss_1"),
+                    Seen("Redeploy", announced=300, resources="vmss_1", scope="peer"),
+                )
+            ),
+            Exporter(
+                "vmss_1",
+                (
+                    Seen("Redeploy", announced=30, gone=300, resources="vmss_0,vmss_1"),
+                    Seen("Redeploy", announced=300, resources="vmss_1"),
+                ),
+            ),
+            *(Exporter(f"vmss_{number}") for number in range(2, 6)),
+        ),
+        quiet={SCALE_SET_HIT: tuple(range(310, 900, 30))},
+        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
+    ),
+    Story(
+        "two VMs stay in Resources",
+        (Exporter(events=(_BOTH,)), Exporter("vmss_1", (_BOTH,)), *_OTHERS),
+        quiet={SCALE_SET_HIT: (20,)},
+        steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)},
+    ),
+    Story(
+        "a VM is dropped from Resources, and then goes down",
+        (
+            Exporter(events=(replace(_BOTH, gone=300), _THEN_ONE), down=((400, 100_000),)),
+            Exporter("vmss_1", (replace(_BOTH, gone=300), replace(_THEN_ONE, scope="self"))),
+            *_OTHERS,
+        ),
+        quiet={SCALE_SET_HIT: tuple(range(310, 900, 30))},
+        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
+    ),
+    Story(
+        "a VM that stays in Resources goes down",
+        (Exporter(events=(_BOTH,), down=((400, 100_000),)), Exporter("vmss_1", (_BOTH,)), *_OTHERS),
+        quiet={SCALE_SET_HIT: (20,)},
+        steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)},
+    ),
+    Story(
+        "a VM is dropped from Resources, and goes down in the next minute",
+        (
+            Exporter(events=(replace(_BOTH, gone=300), _THEN_ONE), down=((320, 100_000),)),
+            Exporter("vmss_1", (replace(_BOTH, gone=300), replace(_THEN_ONE, scope="self"))),
+            *_OTHERS,
+        ),
+        quiet={SCALE_SET_HIT: tuple(range(310, 900, 10))},
+        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
+    ),
+    _hit_until_300("a VM that is down is dropped from Resources", _left_behind("vmss_1", down=_AWAY)),
+    _hit_throughout(
+        "a VM that is down stays in Resources, in another order", _left_behind("vmss_1,vmss_0", down=_AWAY)
+    ),
+    _hit_until_300("a VM whose exporter is blind is dropped from Resources", _left_behind("vmss_1", more=blind(200))),
+    _hit_throughout(
+        "a VM whose exporter is blind stays in Resources, in another order",
+        _left_behind("vmss_1,vmss_0", more=blind(200)),
+    ),
+    _hit_throughout(
+        "a VM that is down is named in other letters than Resources name it",
+        tuple(
+            replace(each, events=tuple(replace(shown, resources=shown.resources.upper()) for shown in each.events))
+            for each in _left_behind("vmss_1,vmss_0", down=_AWAY)
+        ),
+    ),
+    _hit_throughout(
+        "Resources are so long that exporters name not all of them, and a VM that is down is no longer among these",
+        tuple(
+            replace(
+                each,
+                events=tuple(
+                    replace(shown, resources=_TEN if shown.announced == 30 else f"{_TEN[7:]},vmss_10")
+                    for shown in each.events
+                ),
+            )
+            for each in _left_behind("", down=_AWAY)
+        ),
+    ),
+)
