@@ -229,7 +229,7 @@ def _over(settings: Settings) -> Recording:
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )
-              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])", _BLIND)}
+              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])", f"last_over_time({UP}[{pause}]) == 0")}
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",

@@ -4,6 +4,7 @@ from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     BLIND,
+    DELETING,
     INFO,
     INSTANCE,
     OVER,
@@ -23,6 +24,7 @@ from .series import (
     kept,
     left_resources,
     not_before,
+    over,
     requested,
     seeing,
     slow_interval,
@@ -30,7 +32,6 @@ from .series import (
 
 _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
 _SEVERE = 'event_type!="Freeze"'
-_OF_OWN_VM = f'{_SEVERE},scope!="peer"'  # recordings have no scope: this selects all of them
 
 
 def impact_groups(settings: Settings) -> tuple[Group, Group, Group]:
@@ -95,15 +96,12 @@ def _sizes(settings: Settings) -> tuple[Recording, ...]:
 
 
 def _mild(settings: Settings) -> str:
-    """Return the events that do not count: those requested, and those that are not due soon.
-
-    NotBefore is what the exporters of the event's own VMs show, or what is recorded of all exporters.
-    """
+    """Return the events that do not count: those requested, and those that are not due soon."""
     return expression(f"""
         (
           {requested(_SEVERE, settings)}
           or on (event_id)
-          {not_before(_OF_OWN_VM, settings)} > time() + {settings.number("hit.together")}
+          {not_before(_SEVERE, settings)} > time() + {settings.number("hit.together")}
         )
     """)
 
@@ -132,7 +130,7 @@ def _hit_before(settings: Settings) -> str:
         group by (event_id, {VM}) (
           last_over_time({VM_EVENT}{{{_SEVERE}}}[{memory}])
           or
-          last_over_time({VM_EVENT}{{{_SEVERE},event_status="Started"}}[{longest}])
+          last_over_time({VM_EVENT}{{{_SEVERE},event_type!~"{DELETING}",event_status="Started"}}[{longest}])
         )
         {answering(BLIND)}
         unless on (event_id, vm_id)
@@ -142,7 +140,7 @@ def _hit_before(settings: Settings) -> str:
           max by (event_id, vm_id) (last_over_time({VM_EVENT}[{longest}]))
         )
         unless on (event_id, vm_name) {left_resources(settings)}
-        unless on (event_id) last_over_time({OVER}[{memory}])
+        unless on (event_id) {over(settings, "longest")}
         unless on (event_id) {_mild(settings)}
     """)
 

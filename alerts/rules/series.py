@@ -275,10 +275,14 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
     """)
 
 
-def over(settings: Settings) -> str:
-    """Return the events that are over: their end is recorded, and no exporter with IMDS access has shown them since."""
-    ends = f"max by (event_id) (last_over_time({OVER}[{settings.duration('memory')}]))"
-    sights = f"max by (event_id) (last_over_time({SEEN}[{settings.duration('memory')}]))"
+def over(settings: Settings, period: str = "memory") -> str:
+    """Return the events that are over: their end is recorded, and no exporter with IMDS access has shown them since.
+
+    ``period``: the setting that says for how long an end is known; as long as what it ends is remembered.
+    """
+    ends, sights = (
+        f"max by (event_id) (last_over_time({series}[{settings.duration(period)}]))" for series in (OVER, SEEN)
+    )
     return f"({ends} unless on (event_id) ({sights} > on (event_id) {ends}))"
 
 

@@ -26,9 +26,9 @@ from support.monitoring.alert_scenarios import (
 )
 from support.monitoring.stories.adversary import ADVERSARY
 from support.monitoring.stories.firing import FIRING
+from support.monitoring.stories.hits import HITS
 from support.monitoring.stories.maintenance import MAINTAINED
 from support.monitoring.stories.quiet import QUIET
-from support.monitoring.stories.resources import RESOURCES
 from support.monitoring.stories.twins import TWINS
 
 
@@ -46,7 +46,7 @@ def test_stays_quiet(story: Story, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("story", [*ADVERSARY, *TWINS, *RESOURCES], ids=lambda story: story.name)
+@pytest.mark.parametrize("story", [*ADVERSARY, *TWINS, *HITS], ids=lambda story: story.name)
 def test_holds_against_an_adversary(story: Story, tmp_path: Path) -> None:
     """Blind exporters, VMs counted twice, changing labels and silent failures neither make nor hide a page."""
     done = promtool(tmp_path, story)

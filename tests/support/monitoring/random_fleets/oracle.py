@@ -241,7 +241,8 @@ def _hit(vm: _Vm, life: Life, now: int, event: tuple[bool, bool], evaluation: in
             vm.hit[life.event_id] = now
     elif answered:
         vm.hit.pop(life.event_id, None)
-        vm.shown.pop(life.event_id, None)
+        if now % evaluation == 0:
+            vm.shown.pop(life.event_id, None)
         return False, False
     last, shown = (known.get(life.event_id, -HORIZON) for known in (vm.hit, vm.shown))
     return event[0] and now - last <= MEMORY - SLACK, event[1] and now - shown <= MEMORY + SLACK

@@ -182,6 +182,20 @@ BLIND = (
         steady={REBOOT: (30, 690)},
     ),
     Story(
+        "an event is moved far away and called off, and a blind peer that shows it near misses a scrape",
+        (
+            Exporter(
+                events=(
+                    Seen("Redeploy", gone=200),
+                    Seen("Redeploy", announced=200, not_before=3 * DAY, gone=400, first_seen=30),
+                )
+            ),
+            replace(_blind_peer(Seen("Redeploy"), since=100), down=((410, 415),)),
+        ),
+        quiet={REDEPLOY: tuple(range(210, 900, 10))},
+        steady={REDEPLOY: (30, 190)},
+    ),
+    Story(
         "a blind exporter moves to another address long after NotBefore",
         (
             Exporter(events=(Seen(not_before=200),), more=blind(100), instance="10.0.0.1:10169", gone=860),

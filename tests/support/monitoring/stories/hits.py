@@ -1,4 +1,4 @@
-"""Stories of VMs that leave Resources during an event, or seem to: who stays is hit, and who left is not."""
+"""Stories of how long VMs count as hit: those that leave Resources, or seem to, and those that stay away."""
 
 from dataclasses import replace
 
@@ -10,6 +10,12 @@ _THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")
 _OTHERS = tuple(Exporter(f"vmss_{number}") for number in range(2, 6))
 _AWAY = ((200, 100_000),)
 _TEN = ",".join(f"vmss_{number}" for number in range(10))
+_STARTED = Seen("Redeploy", started=100, gone=300, resources="vmss_0,vmss_1")
+_EVICTED = Seen("Preempt", not_before=100, started=100, gone=300, resources="vmss_0,vmss_1")
+
+
+def _nobody_hears_of(event: Seen) -> tuple[Exporter, Exporter]:
+    return Exporter(events=(event,), down=((105, 100_000),)), Exporter("vmss_1", (event,), down=((105, 100_000),))
 
 
 def _left_behind(names: str, **more: object) -> tuple[Exporter, ...]:
@@ -30,7 +36,7 @@ def _hit_throughout(name: str, exporters: tuple[Exporter, ...]) -> Story:
     return Story(name, exporters, quiet={SCALE_SET_HIT: (20,)}, steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)})
 
 
-RESOURCES = (
+HITS = (
     Story(
         "a VM is dropped from Resources",
         (
@@ -112,5 +118,27 @@ RESOURCES = (
             )
             for each in _left_behind("", down=_AWAY)
         ),
+    ),
+    Story(
+        "two VMs do not return from their Redeploy, and who saw its end went away",
+        (
+            *_nobody_hears_of(_STARTED),
+            Exporter("vmss_2", (replace(_STARTED, scope="peer"),), down=((400, 100_000),)),
+            *_OTHERS[1:],
+        ),
+        quiet={SCALE_SET_HIT: tuple(range(330, 3600, 30))},
+        steady={SCALE_SET_HIT: (60, 290)},
+    ),
+    Story(
+        "two VMs do not return from their Redeploy, and nobody saw its end",
+        (*_nobody_hears_of(_STARTED), *_OTHERS),
+        quiet={SCALE_SET_HIT: (20, 5000)},
+        steady={SCALE_SET_HIT: (60, 3600)},
+    ),
+    Story(
+        "two VMs are evicted, and nobody saw the end of it",
+        (*_nobody_hears_of(_EVICTED), *_OTHERS),
+        quiet={SCALE_SET_HIT: tuple(range(1140, 3600, 30))},
+        steady={SCALE_SET_HIT: (60, 900)},
     ),
 )
