@@ -2,8 +2,9 @@
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.boards [--vms 10000] [--events 500] [--minutes 6]``. Prometheus
 scrapes the fleet every 15 s and evaluates the shipped rules. Then it stops both, and every query is asked alone, three
-times, as Grafana asks it: medians by the clock, and means of the processor time that Prometheus used. With ``--url``
-the queries go to a server that already has the data, such as VictoriaMetrics.
+times, as Grafana asks it: medians by the clock, and means of the processor time that the server used. With
+``--victoria``, Prometheus also writes all series to VictoriaMetrics, which is asked afterwards: the same data, alone on
+the machine. With ``--url`` the queries go to a server that already has the data.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -175,8 +176,11 @@ def serve(vms: int, events: int) -> ThreadingHTTPServer:
     return server
 
 
-def start(folder: Path, fleet: int) -> tuple[Program, str]:
-    """Start Prometheus with the shipped rules on the fleet that is served on port ``fleet``; return it and its URL."""
+def start(folder: Path, fleet: int, copy_to: str = "") -> tuple[Program, str]:
+    """Start Prometheus with the shipped rules on the fleet that is served on port ``fleet``; return it and its URL.
+
+    ``copy_to``: the URL of a VictoriaMetrics that it writes all series to.
+    """
     write(folder, "prometheus/", resolve({"job": JOB}))
     jobs = [
         {
@@ -191,6 +195,7 @@ def start(folder: Path, fleet: int) -> tuple[Program, str]:
         "global": {"scrape_interval": f"{SCRAPE_SECONDS}s"},
         "rule_files": ["prometheus-rules.yml"],
         "scrape_configs": jobs,
+        "remote_write": [{"url": f"{copy_to}/api/v1/write"}] if copy_to else [],
     }
     config, port = folder / "prometheus" / "prometheus.yml", free_port()
     config.write_text(json.dumps(settings))
@@ -200,8 +205,17 @@ def start(folder: Path, fleet: int) -> tuple[Program, str]:
     return program, f"http://127.0.0.1:{port}"
 
 
+def start_victoria(folder: Path) -> tuple[Program, str]:
+    """Start an empty VictoriaMetrics; return it and its URL."""
+    address = f"127.0.0.1:{free_port()}"
+    arguments = [debian("victoria-metrics"), f"-httpListenAddr={address}", f"-storageDataPath={folder / 'victoria'}"]
+    program = Program([*arguments, "-search.latencyOffset=0s", "-search.disableCache"], folder / "victoria.log")
+    program.wait_for_line("starting http server at")
+    return program, f"http://{address}"
+
+
 def rest(folder: Path, program: Program, url: str) -> None:
-    """Let Prometheus scrape and evaluate nothing any more, so that it only answers queries."""
+    """Let Prometheus scrape and evaluate nothing any more, and write what it still has to write elsewhere."""
     (folder / "prometheus" / "prometheus.yml").write_text("{}")
     program.process.send_signal(signal.SIGHUP)
     targets = f"{url}/api/v1/targets"
@@ -320,6 +334,7 @@ def main() -> None:
     parser.add_argument("--vms", type=int, default=10_000)
     parser.add_argument("--events", type=int, default=500)
     parser.add_argument("--minutes", type=float, default=6.0, help="how long the fleet is scraped first")
+    parser.add_argument("--victoria", action="store_true", help="ask VictoriaMetrics too, which gets the same data")
     parser.add_argument("--url", help="ask this server, which already has the data")
     parser.add_argument("--at", type=float, help="with --url: the time to ask for, in seconds since 1970")
     parser.add_argument("--boards", type=Path, default=BOARDS, help="folder with the dashboards' JSON files")
@@ -329,15 +344,23 @@ def main() -> None:
         report(options.url, options.boards, options.at or time.time(), every=options.every)
         return
     server = serve(options.vms, options.events)
-    with tempfile.TemporaryDirectory() as name:
-        program, url = start(Path(name), server.server_port)
-        with program:
-            time.sleep(options.minutes * 60)
-            moment = time.time() - SCRAPE_SECONDS
-            rest(Path(name), program, url)
-            load = os.getloadavg()[0]
-            sys.stdout.write(f"{options.vms} VMs, {options.events} events, {os.cpu_count()} cores, load {load:.1f}\n")
-            report(url, options.boards, moment, every=options.every, process=program.process.pid)
+    with tempfile.TemporaryDirectory() as name, ExitStack() as programs:
+        folder, copy = Path(name), None
+        if options.victoria:
+            copy, copy_url = start_victoria(folder)
+            programs.enter_context(copy)
+        program, url = start(folder, server.server_port, copy_url if copy else "")
+        programs.enter_context(program)
+        time.sleep(options.minutes * 60)
+        moment = time.time() - SCRAPE_SECONDS
+        rest(folder, program, url)
+        load = os.getloadavg()[0]
+        sys.stdout.write(f"{options.vms} VMs, {options.events} events, {os.cpu_count()} cores, load {load:.1f}\n")
+        report(url, options.boards, moment, every=options.every, process=program.process.pid)
+        if copy:
+            requests.get(f"{copy_url}/internal/force_flush", timeout=150)
+            sys.stdout.write("VictoriaMetrics:\n")
+            report(copy_url, options.boards, moment, every=options.every, process=copy.process.pid)
     server.shutdown()
 
 

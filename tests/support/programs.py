@@ -30,12 +30,16 @@ _Found = TypeVar("_Found")
 
 
 def eventually(look: Callable[[], _Found], what: str, seconds: float = PATIENCE) -> _Found:
-    """Return the first true value of ``look``; fail, naming ``what``, if there is none in time."""
-    deadline = time.monotonic() + seconds
+    """Return the first true value of ``look``; fail, naming ``what``, if there is none in time.
+
+    It looks less often the longer it waits: a scrape that is parsed every 20 ms would be a third of a core.
+    """
+    begun = time.monotonic()
     while not (found := look()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begun
+        if waited > seconds:
             pytest.fail(f"not within {seconds:g} s: {what}; last seen: {found!r}")
-        time.sleep(0.02)
+        time.sleep(min(0.1, 0.02 + waited / 20))
     return found
 
 
