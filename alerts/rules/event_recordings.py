@@ -212,9 +212,9 @@ def _over(settings: Settings) -> Recording:
     """Who reported an event and now answers without it has seen its end.
 
     An answer without the event counts after the time of two evaluations, so that an event that a faulty answer hid for
-    a moment does not page twice. An exporter that was not scraped meanwhile, since Prometheus restarts, has no answer.
-    The wait also counts what an exporter showed just before it reached IMDS again. While an exporter that cannot reach
-    IMDS still shows the event, the end is kept.
+    a moment does not page twice. An exporter that was not scraped meanwhile, since Prometheus restarts, has no answer,
+    and what one said that could not reach IMDS meanwhile counts neither for the end nor against it. While an exporter
+    that cannot reach IMDS still shows the event, the end is kept.
     """
     memory = settings.duration("memory")
     pause = format_duration(2 * max(settings.seconds("evaluation.interval"), settings.seconds("scrape.interval")))
@@ -224,12 +224,12 @@ def _over(settings: Settings) -> Recording:
             (
               (
                 max by (event_id) (
-                  last_over_time({INFO}[{memory}]) and on (job, instance) last_over_time({UP}[{pause}]) == 1
+                  last_over_time({INFO}[{memory}]) and on (job, instance) min_over_time({UP}[{pause}]) == 1
                 )
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )
-              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])", f"last_over_time({UP}[{pause}]) == 0")}
+              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])", f"min_over_time({UP}[{pause}]) == 0")}
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",

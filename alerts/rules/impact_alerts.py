@@ -1,5 +1,7 @@
 """How much of a scale set or a zone events hit at the same time. VMs are counted, not scrape targets."""
 
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
@@ -107,8 +109,12 @@ def _mild(settings: Settings) -> str:
 
 
 def _hit_now(settings: Settings) -> str:
-    """VMs whose exporter answers and reaches IMDS say for themselves whether an event hits them."""
-    events = seeing(f'{INFO}{{scope="self",{_SEVERE}}}')
+    """VMs whose exporter answers and reaches IMDS say for themselves whether an event hits them.
+
+    So do those that have not reached it for less time than two evaluations of what is recorded of them.
+    """
+    recorded = format_duration(2 * parse_duration(slow_interval(settings)))
+    events = seeing(f'{INFO}{{scope="self",{_SEVERE}}}', f"({BLIND} and on (job, instance) {BLIND} offset {recorded})")
     return expression(f"""
         {identified(f"and on (job, instance) {events}")}
         and on (job, instance)
@@ -128,9 +134,10 @@ def _hit_before(settings: Settings) -> str:
     memory, longest = settings.duration("memory"), settings.duration("longest")
     return expression(f"""
         group by (event_id, {VM}) (
-          last_over_time({VM_EVENT}{{{_SEVERE}}}[{memory}])
+          last_over_time({VM_EVENT}{{{_SEVERE}}}[{memory}]) > time() - {settings.number("memory")}
           or
           last_over_time({VM_EVENT}{{{_SEVERE},event_type!~"{DELETING}",event_status="Started"}}[{longest}])
+          > time() - {settings.number("longest")}
         )
         {answering(BLIND)}
         unless on (event_id, vm_id)

@@ -81,7 +81,8 @@ def lately(series: str, settings: Settings, before: str = "") -> str:
 
 def lately_at(series: str, settings: Settings) -> str:
     """Return when the last values of ``series`` were scraped, of the same exporters as :func:`lately`."""
-    seconds, step = _lately_seconds(settings), settings.duration("evaluation.interval")
+    seconds = _lately_seconds(settings)
+    step = format_duration(min(settings.seconds("evaluation.interval"), settings.seconds("scrape.interval")))
     return f"last_over_time(timestamp({series})[{format_duration(seconds)}:{step}]) > time() - {seconds:g}"
 
 
@@ -140,14 +141,14 @@ def left_resources(settings: Settings) -> str:
     The later one of two values is when exporters with IMDS access last named the VM: the other is a count, and less
     than any time. Of an event with as many VMs as an exporter names, or more, nobody knows.
     """
-    memory, either = settings.duration("memory"), f'__name__=~"{SHOWN}|{SEEN}"'
+    longest, either = settings.duration("longest"), f'__name__=~"{SHOWN}|{SEEN}"'
     return expression(f"""
         (
           max by (event_id, vm_name) (
-            {named(lambda some: f"last_over_time({{{either},{some}}}[{memory}])")}
+            {named(lambda some: f"last_over_time({{{either},{some}}}[{longest}])")}
           )
-          < on (event_id) group_left () max by (event_id) (last_over_time({SEEN}[{memory}]))
-          unless on (event_id) last_over_time({SHOWN}{{{_names(RESOURCES_SHOWN)}}}[{memory}])
+          < on (event_id) group_left () max by (event_id) (last_over_time({SEEN}[{longest}]))
+          unless on (event_id) last_over_time({SHOWN}{{{_names(RESOURCES_SHOWN)}}}[{longest}])
         )
     """)
 

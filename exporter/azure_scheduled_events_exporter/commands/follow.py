@@ -2,8 +2,8 @@
 
 If an exporter is running, the command reads its journal. Otherwise it polls IMDS itself, in memory, starting from the
 state in the journal, and returns to the journal as soon as an exporter runs. When an exporter leaves its journal, the
-command waits some seconds before it polls: an exporter that restarts, or whose disk was away, writes there what it saw
-meanwhile, and lines that the command had printed before would be out of order. It must never keep an exporter from
+command waits some seconds before it polls: an exporter that restarts, or whose disk was away for a moment, writes there
+what it saw, and lines that the command had printed before would be out of order. It must never keep an exporter from
 starting.
 """
 
@@ -189,14 +189,12 @@ def _looks(config: Config, path: Path | None, since: Position | None) -> Iterato
     newest, known = _newest(path)
     position = since or newest
     first = since is not None
-    # Whoever has a line's position, but no journal is there, had an exporter: its journal may be away for a moment.
-    wait_until = time.monotonic() + _RETURN_SECONDS if first and position.seq and not newest.seq else 0.0
+    wait_until = 0.0
     while True:
-        running = path is not None and is_written(path)
-        if path is not None and (first or running):
+        if path is not None and (first or is_written(path)):
             first = False
             known = (yield from _journalled(path, position)) or known
-            wait_until = time.monotonic() + _RETURN_SECONDS if running else wait_until
+            wait_until = time.monotonic() + _RETURN_SECONDS
         elif path is not None and time.monotonic() < wait_until:
             time.sleep(_LOOK_SECONDS)
         else:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from alerts import Settings
+from alerts import Settings, resolve
+from alerts.prometheus import prometheus_rules
 from alerts.rules import groups
 from support.monitoring.alert_scenarios import (
     ALL,
@@ -19,6 +20,7 @@ from support.monitoring.alert_scenarios import (
     SHORT_FREEZE,
     TERMINATE,
     WITHOUT_NOTICE,
+    Exporter,
     Seen,
     Story,
     one,
@@ -77,6 +79,17 @@ def test_first_firing_needs_no_recording(event: Seen, name: str, tmp_path: Path)
     path.write_text(yaml.safe_dump({"groups": [group for group in rules["groups"] if group["rules"]]}))
     quiet = {other: (30, 60, 100) for other in ALL if other != name}
     done = promtool(tmp_path, Story(name, one(event), quiet=quiet, steady={name: (30, 100)}), rules=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_evaluations_are_rarer_than_scrapes(tmp_path: Path) -> None:
+    """What a single scrape showed between two evaluations, before its VM went down, counts all the same."""
+    path, often = tmp_path / "rules.yml", Seen("Redeploy", announced=50, resources="vmss_0,vmss_1")
+    path.write_text(prometheus_rules(resolve({"evaluation.interval": "15s"})))
+    hit = tuple(Exporter(f"vmss_{number}", (often,), down=((55, 100_000),)) for number in range(2))
+    fleet = (*hit, *(Exporter(f"vmss_{number}") for number in range(2, 6)))
+    story = Story("rare evaluations", fleet, steady={"AzureScheduledEventScaleSetHit": (60, 600)}, every=15)
+    done = promtool(tmp_path, story, rules=path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -79,6 +79,13 @@ def _blind_peer(*events: Seen, since: int) -> Exporter:
     return Exporter("vmss_1", tuple(replace(each, scope="peer") for each in events), more=blind(since))
 
 
+_FAR_AND_OFF = Exporter(
+    events=(
+        Seen("Redeploy", gone=200),
+        Seen("Redeploy", announced=200, not_before=3 * DAY, gone=400, first_seen=30),
+    )
+)
+
 BLIND = (
     Story(
         "an event is moved near while a blind peer still shows it far",
@@ -183,14 +190,16 @@ BLIND = (
     ),
     Story(
         "an event is moved far away and called off, and a blind peer that shows it near misses a scrape",
+        (_FAR_AND_OFF, replace(_blind_peer(Seen("Redeploy"), since=100), down=((410, 415),))),
+        quiet={REDEPLOY: tuple(range(210, 900, 10))},
+        steady={REDEPLOY: (30, 190)},
+    ),
+    Story(
+        "an event is moved far away and called off, and one of two blind peers reaches IMDS again at that moment",
         (
-            Exporter(
-                events=(
-                    Seen("Redeploy", gone=200),
-                    Seen("Redeploy", announced=200, not_before=3 * DAY, gone=400, first_seen=30),
-                )
-            ),
-            replace(_blind_peer(Seen("Redeploy"), since=100), down=((410, 415),)),
+            _FAR_AND_OFF,
+            _blind_peer(Seen("Redeploy"), since=100),
+            Exporter("vmss_2", (Seen("Redeploy", scope="peer", gone=405),), more=blind(100, 405)),
         ),
         quiet={REDEPLOY: tuple(range(210, 900, 10))},
         steady={REDEPLOY: (30, 190)},

@@ -120,6 +120,15 @@ HITS = (
         ),
     ),
     Story(
+        "a VM that is down is dropped from Resources of an event that goes on for long",
+        tuple(
+            replace(each, events=tuple(replace(shown, started=max(100, shown.announced)) for shown in each.events))
+            for each in _left_behind("vmss_1", down=_AWAY)
+        ),
+        quiet={SCALE_SET_HIT: tuple(range(360, 3600, 30))},
+        steady={SCALE_SET_HIT: (60, 290)},
+    ),
+    Story(
         "two VMs do not return from their Redeploy, and who saw its end went away",
         (
             *_nobody_hears_of(_STARTED),
