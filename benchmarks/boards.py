@@ -37,6 +37,7 @@ BOARDS = ROOT / "dashboards" / "json"
 TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 PARTS = 20  # endpoints that the fleet is spread over
 SCRAPE_SECONDS = 15
+_IDLE_SECONDS, _IDLE_SHARE = 5, 0.05
 HISTORY = 10  # one VM in so many has histograms of earlier events
 BLIND = 250  # one VM in so many is down, and as many have an IMDS that fails
 NOW = "@NOW@"
@@ -220,6 +221,13 @@ def rest(folder: Path, program: Program, url: str) -> None:
     program.process.send_signal(signal.SIGHUP)
     targets = f"{url}/api/v1/targets"
     eventually(lambda: not requests.get(targets, timeout=150).json()["data"]["activeTargets"], "no target is left", 150)
+    eventually(lambda: _is_idle(program.process.pid), "Prometheus has nothing left to do", 150)
+
+
+def _is_idle(process: int) -> bool:
+    before = processor_time(process)
+    time.sleep(_IDLE_SECONDS)
+    return processor_time(process) - before < _IDLE_SHARE * _IDLE_SECONDS
 
 
 def processor_time(process: int) -> float:
