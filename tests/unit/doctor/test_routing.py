@@ -115,5 +115,6 @@ def test_shapes_of_expressions() -> None:
     """Thresholds, texts, order of matchers and lists of labels do not change the shape; metrics and operators do."""
     ours = shape('max by (a) (up{b="x", a=~"y"}) > 5 and on (job) rate(x_total[5m]) < 1e3')
     assert ours == shape('max by (a, team) (up{a=~"z",b="w"}) > 90 and on (job, team) rate(x_total[1h30m]) < 7')
+    assert shape("max_over_time(up[1m:5s])") == shape("max_over_time(up[75s:15s])")
     assert ours != shape('max by (a) (up{b="x", a=~"y"}) > 5 or on (job) rate(x_total[5m]) < 1e3')
     assert ours != shape('max by (a) (down{b="x", a=~"y"}) > 5 and on (job) rate(x_total[5m]) < 1e3')

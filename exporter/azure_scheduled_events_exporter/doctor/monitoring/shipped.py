@@ -19,7 +19,7 @@ GROUPS: Final = "azure-scheduled-events"
 """The common prefix of the names of the shipped rule groups."""
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"' + r"|'(?:[^'\\]|\\.)*'")
-_NUMBER = re.compile(r"(?<![\w:])[\d.]+(?:e[+-]?\d+|ms|[smhdwy]|\d)*")
+_NUMBER = re.compile(r"(?<!\w)[\d.]+(?:e[+-]?\d+|ms|[smhdwy]|\d)*")
 _LABELS = re.compile(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
 _MATCHERS = re.compile(r"\{([^}]*)\}")
 _WINDOW = re.compile(r"\[((?:\d+(?:ms|[smhdwy]))+)")
