@@ -67,14 +67,17 @@ class Knowledge:
         self._last = now
         self._knew |= {(each.number, each.pod(now)) for each, _ in self._shows}
         self._plans |= {found.not_before for _, found in self._shows}
-        if now % self.evaluation or (self._over and not any(each.sees(now) for each, _ in self._shows)):
+        if self._over and not any(each.sees(now) for each, _ in self._shows):
+            return
+        own = {each.number for each, found in self._shows if each.named(now) and each.number in found.resources}
+        started = any(found.started for _, found in self._shows)
+        self._away |= started and bool(own)  # also between two evaluations, since rules look back
+        if now % self.evaluation:
             return
         self._shown = now
-        own = {each.number for each, found in self._shows if each.named(now) and each.number in found.resources}
         self._own |= own
-        if any(found.started for _, found in self._shows):
+        if started:
             self._started = now
-            self._away |= bool(own)
 
     def _list(self, now: int) -> None:
         lists = [set(found.resources) for each, found in self._shows if each.sees(now)]
@@ -188,6 +191,7 @@ class _Vm:
     watcher: Watcher
     hit: dict[str, int] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
+    started: set[str] = field(default_factory=set)
 
 
 def _place_truths(fleet: Fleet, watchers: tuple[Watcher, ...], evaluation: int) -> Iterator[tuple[int, bool, bool]]:
@@ -237,12 +241,15 @@ def _hit(vm: _Vm, life: Life, now: int, event: tuple[bool, bool], evaluation: in
     answered = each.answers(now) and each.sees(now) and each.named(now)
     if found is not None and each.named(now) and each.number in found.resources:
         vm.shown[life.event_id] = now
+        vm.started |= {life.event_id} if found.started and life.event_type not in DELETING else set()
         if now % evaluation == 0:
             vm.hit[life.event_id] = now
     elif answered:
         vm.hit.pop(life.event_id, None)
         if now % evaluation == 0:
             vm.shown.pop(life.event_id, None)
+            vm.started.discard(life.event_id)
         return False, False
     last, shown = (known.get(life.event_id, -HORIZON) for known in (vm.hit, vm.shown))
-    return event[0] and now - last <= MEMORY - SLACK, event[1] and now - shown <= MEMORY + SLACK
+    remembered = now - shown <= MEMORY + SLACK or life.event_id in vm.started  # who has started is expected back
+    return event[0] and now - last <= MEMORY - SLACK, event[1] and remembered
