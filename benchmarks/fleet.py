@@ -1,10 +1,11 @@
 """What monitoring a fleet costs, and how late a page comes: Prometheus, or vmagent, VictoriaMetrics and vmalert.
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms 10000] [--minutes 17]
-[--interval 15s] [--alerts-only]``. One process serves the expositions of real exporters for all VMs, and a step of a
-rollout every ``--change``: one event is announced, one starts, one ends. The engine under test, Alertmanager and a
-webhook run on the same machine, so measure one engine at a time, with nothing beside it. The longest window of the
-rules over all exporters is 15 minutes: a shorter run flatters. Figures are those of the second half of the run.
+[--interval 15s] [--alerts-only] [SETTING=VALUE ...]``, with settings of the rules as in a values file. One process
+serves the expositions of real exporters for all VMs, and a step of a rollout every ``--change``: one event is
+announced, one starts, one ends. The engine under test, Alertmanager and a webhook run on the same machine, so measure
+one engine at a time, with nothing beside it. The longest window of the rules over all exporters is 15 minutes: a
+shorter run flatters. Figures are those of the second half of the run.
 """
 
 import argparse
@@ -52,6 +53,7 @@ class Plan:
     minutes: float
     change: float
     alerts_only: bool
+    settings: Sequence[str]
 
     @property
     def group(self) -> int:
@@ -97,7 +99,8 @@ def start(plan: Plan, folder: Path, server: Server) -> Stack | VictoriaStack:
     if plan.alerts_only:
         kept = kept_by_alerts(PAGE.read_text("utf-8"))
         job["metric_relabel_configs"] = [{"action": "keep", "source_labels": ["__name__"], "regex": kept}]
-    values = {"scrape.interval": plan.interval, "evaluation.interval": plan.evaluation}
+    values = dict(each.split("=", 1) for each in plan.settings)
+    values |= {"scrape.interval": plan.interval, "evaluation.interval": plan.evaluation}
     if plan.engine == "victoria":
         return VictoriaStack(folder, values, [], shards=2, job=job)
     return Stack(folder, values, [], job=job)
@@ -211,6 +214,7 @@ def report(plan: Plan, figures: Figures) -> str:
         f"{plan.vms:,} VMs, {plan.events} current events, each reported by {plan.group} VMs; series: {series}; scrapes",
         f"every {plan.interval}, rules every {plan.evaluation}; {figures.seconds / 60:.1f} min after as long a start;",
         f"{os.cpu_count()} cores, load {figures.load:.1f}; {len(figures.delays)} changes",
+        f"GOGC {os.environ.get('GOGC', '100')}, {' '.join(plan.settings) or 'other settings as shipped'}",
         "",
         f"| {' | '.join(row)} |",
         f"|{' --- |' * len(row)}",
@@ -245,6 +249,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> Plan:
     parser.add_argument("--minutes", type=float, default=17, help="the whole run, half of it measured (default: 17)")
     parser.add_argument("--change", type=float, default=15, help="seconds between changes (default: 15)")
     parser.add_argument("--alerts-only", action="store_true", help="keep only the series that alerts need")
+    parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
     plan = Plan(**vars(parser.parse_args(arguments)))
     if plan.events < 1 or plan.group * (plan.events + 1) > plan.vms:
         parser.error(f"{plan.events} events of {plan.group} VMs each need more than {plan.vms} VMs")

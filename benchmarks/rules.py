@@ -1,11 +1,12 @@
 """How long the rules take over a large fleet: generated series, a real Prometheus, its own figures.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.rules [MINUTES] [SETTING=VALUE ...]``, with settings of the
-rules as in a values file. The longest window of the rules over all exporters is 15 minutes, so that a shorter run
-flatters. Each VM has the series that the rules read, not all of an
-exporter's. Three figures: the time by the clock while the fleet is scraped, which other load on the machine lengthens;
-the processor time of each group's expressions, asked one by one on what was scraped, which it does not; and the
-processors that Prometheus used in all, with scrapes and the texts of alerts.
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.rules [MINUTES] [SETTING=VALUE ...] [--victoria]``, with
+settings of the rules as in a values file. The longest window of the rules over all exporters is 15 minutes, so that a
+shorter run flatters. Each VM has the series that the rules read, not all of an exporter's. Figures: the time by the
+clock while the fleet is scraped and all groups are evaluated, which other load on the machine lengthens; each group's
+expressions, asked one by one of an idle Prometheus on what was scraped, in processor time and by the clock; and the
+processors that Prometheus used in all, with scrapes and the texts of alerts. With ``--victoria``, Prometheus also
+writes all series to VictoriaMetrics, which is asked the same afterwards.
 """
 
 import argparse
@@ -14,16 +15,19 @@ import os
 import tempfile
 import threading
 import time
-import urllib.parse
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import requests
+
 from alerts import resolve
+from benchmarks.boards import processor_time, rest, start_victoria
 from support.monitoring.paging import JOB, Alertmanager, Receiver, receivers, write
 from support.programs import Program, debian, fetch, free_port
 
@@ -35,7 +39,7 @@ TYPES = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
 PREFIX = "azure_scheduled_events_"
 NOW, LEFT = "@NOW@", "@LEFT@"
 _EVERY_SECONDS, _LAST_SECONDS = 5, 120
-_ENDING_SECONDS = 300  # it writes what it has in memory
+_PATIENCE_SECONDS = 150
 _ROUNDS = 5
 
 
@@ -108,13 +112,17 @@ def serve() -> ThreadingHTTPServer:
     return server
 
 
-def start(folder: Path, port: int, fleet: int, alertmanager: str) -> Program:
-    """Start Prometheus with the shipped rules on the fleet that is served on port ``fleet``."""
+def start(folder: Path, port: int, fleet: int, alertmanager: str, interval: str, copy_to: str = "") -> Program:
+    """Start Prometheus with the shipped rules; it scrapes the fleet on port ``fleet`` every ``interval``.
+
+    ``copy_to``: the URL of a VictoriaMetrics that it writes all series to.
+    """
     (folder / "prometheus" / "prometheus.yml").write_text(
         json.dumps(
             {
-                "global": {"scrape_interval": "5s"},
+                "global": {"scrape_interval": interval},
                 "rule_files": ["prometheus-rules.yml"],
+                "remote_write": [{"url": f"{copy_to}/api/v1/write"}] if copy_to else [],
                 "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
                 "scrape_configs": [
                     {
@@ -155,35 +163,47 @@ def measure(url: str, process: int, minutes: float) -> tuple[dict[str, list[floa
     return {name: values[-_LAST_SECONDS // _EVERY_SECONDS :] for name, values in figures.items()}, used
 
 
-def processor_time(process: int) -> float:
-    """Return the seconds of processor time that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one evaluation of a rule takes if nothing else runs: processor seconds, and the worst one by the clock."""
+
+    processor: float
+    seconds: float
 
 
-def ask_one_by_one(folder: Path, moment: float, groups: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Return the processor seconds of each group's rules on the data of ``moment``: the mean of five rounds.
+def ask_one_by_one(url: str, process: int, moment: float, groups: list[dict[str, Any]]) -> dict[str, dict[str, Cost]]:
+    """Return the cost of each group's rules on the data of ``moment``, in five rounds.
 
-    A mean, so that Go's garbage collection counts as often as it happens: a single one costs as much as a rule.
+    The processor time is a mean, so that Go's garbage collection counts as often as it happens: a single one costs as
+    much as a rule.
     """
-    port, config = free_port(), folder / "idle.yml"
-    config.write_text("{}")
-    arguments = [debian("prometheus"), f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}"]
-    used: dict[str, dict[str, float]] = {}
-    with Program([*arguments, f"--web.listen-address=127.0.0.1:{port}"], folder / "idle.log") as prometheus:
-        prometheus.wait_for_line("Server is ready to receive web requests")
-        for group in groups:
-            rules = used.setdefault(group["name"], {})
-            for rule in group["rules"]:
-                before = processor_time(prometheus.process.pid)
-                for _ in range(_ROUNDS):
-                    form = urllib.parse.urlencode({"query": f"count({rule['query']})", "time": moment}).encode()
-                    kind = {"Content_Type": "application/x-www-form-urlencoded"}
-                    answer = fetch(f"http://127.0.0.1:{port}/api/v1/query", "POST", form, **kind)
-                    if answer.status != HTTPStatus.OK:
-                        raise RuntimeError(f"{rule['name']}: {answer.body.decode()}")
-                rules[rule["name"]] = (processor_time(prometheus.process.pid) - before) / _ROUNDS
+    used: dict[str, dict[str, Cost]] = {}
+    for group in groups:
+        rules = used.setdefault(group["name"], {})
+        for rule in group["rules"]:
+            before, taken = processor_time(process), []
+            for _ in range(_ROUNDS):
+                began = time.perf_counter()
+                form = {"query": f"count({rule['query']})", "time": f"{moment}"}
+                answer = requests.post(f"{url}/api/v1/query", form, timeout=_PATIENCE_SECONDS)
+                taken.append(time.perf_counter() - began)
+                if answer.status_code != HTTPStatus.OK:
+                    raise RuntimeError(f"{rule['name']}: {answer.text}")
+            rules[rule["name"]] = Cost((processor_time(process) - before) / _ROUNDS, max(taken))
     return used
+
+
+def print_costs(engine: str, costs: dict[str, dict[str, Cost]], groups: list[dict[str, Any]]) -> None:
+    """Print what the groups cost if their rules are asked one by one."""
+    intervals = {group["name"]: group["interval"] for group in groups}
+    sums = {name: sum(rule.processor for rule in rules.values()) for name, rules in costs.items()}
+    clock = {name: sum(rule.seconds for rule in rules.values()) for name, rules in costs.items()}
+    processors = sum(seconds / intervals[name] for name, seconds in sums.items())
+    slowest = max(clock, key=lambda name: clock[name])
+    print(f"{engine}, rules asked one by one: {processors:.2f} processors, slowest {slowest} {clock[slowest]:.3f} s")
+    for name, rules in sorted(costs.items(), key=lambda each: -clock[each[0]]):
+        print(f"{name}: processor {sums[name]:.2f} s, by the clock {clock[name]:.3f} s")
+        print("  " + ", ".join(f"{rule} {cost.processor:.2f} / {cost.seconds:.3f}" for rule, cost in rules.items()))
 
 
 def main() -> None:
@@ -191,34 +211,43 @@ def main() -> None:
     plan = argparse.ArgumentParser(prog="python -m benchmarks.rules", description=__doc__)
     plan.add_argument("minutes", nargs="?", type=float, default=17.0)
     plan.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
+    plan.add_argument("--victoria", action="store_true", help="ask VictoriaMetrics too, which gets the same data")
     chosen = plan.parse_args()
-    minutes, values = chosen.minutes, dict(each.split("=", 1) for each in chosen.settings)
+    values = dict(each.split("=", 1) for each in chosen.settings)
     server = serve()
-    with tempfile.TemporaryDirectory() as name, Receiver() as receiver:
-        folder, settings = Path(name), resolve({**receivers(receiver.url), **values})
+    with tempfile.TemporaryDirectory() as name, Receiver() as receiver, ExitStack() as running:
+        folder, settings, copy_url = Path(name), resolve({**receivers(receiver.url), **values}), ""
+        if chosen.victoria:
+            copy, copy_url = start_victoria(folder)
+            running.enter_context(copy)
         write(folder, "prometheus/", settings)
         port = free_port()
+        url, interval = f"http://127.0.0.1:{port}", settings.duration("scrape.interval")
         with Alertmanager(folder, settings) as alertmanager:
             address = alertmanager.url.removeprefix("http://")
-            with start(folder, port, server.server_port, address) as prometheus:
-                prometheus.wait_for_line("Server is ready to receive web requests")
-                url = f"http://127.0.0.1:{port}"
-                figures, processors = measure(url, prometheus.process.pid, minutes)
-                groups = json.loads(fetch(f"{url}/api/v1/rules").body)["data"]["groups"]
-                moment, load = time.time() - 10, os.getloadavg()[0]
-                prometheus.process.terminate()
-                prometheus.process.wait(_ENDING_SECONDS)
-        used = ask_one_by_one(folder, moment, groups)
+            prometheus = start(folder, port, server.server_port, address, interval, copy_url)
+            running.enter_context(prometheus)
+            prometheus.wait_for_line("Server is ready to receive web requests")
+            figures, processors = measure(url, prometheus.process.pid, chosen.minutes)
+            groups = json.loads(fetch(f"{url}/api/v1/rules").body)["data"]["groups"]
+            moment, load = time.time() - settings.seconds("scrape.interval"), os.getloadavg()[0]
+            rest(folder, prometheus, url)
         told = len(receiver.notifications)
+        costs = {"Prometheus": ask_one_by_one(url, prometheus.process.pid, moment, groups)}
+        if chosen.victoria:
+            requests.get(f"{copy_url}/internal/force_flush", timeout=_PATIENCE_SECONDS)
+            costs["VictoriaMetrics"] = ask_one_by_one(copy_url, copy.process.pid, moment, groups)
     server.shutdown()
-    print(f"{VMS} VMs, {EVENTS} events, {os.cpu_count()} cores, {minutes:g} min, load {load:.1f}, {told} notifications")
+    print(f"{VMS} VMs, {EVENTS} events, {os.cpu_count()} cores, {chosen.minutes:g} min, load {load:.1f}")
     print(f"GOGC {os.environ.get('GOGC', '100')}, {' '.join(chosen.settings) or 'settings as shipped'}")
-    print(f"Prometheus used {processors:.2f} processors")
-    for group in [each for each in figures if not each.endswith(" alerts")]:
+    print(f"While all ran, Prometheus used {processors:.2f} processors and sent {told} notifications")
+    for group in sorted(
+        (each for each in figures if not each.endswith(" alerts")), key=lambda each: -max(figures[each])
+    ):
         times, firing = figures[group], figures[f"{group} alerts"][-1]
-        clock = f"by the clock median {median(times):.3f} s, worst {max(times):.3f} s"
-        print(f"{group}: processor {sum(used[group].values()):.2f} s, {clock}, {firing:.0f} alerts")
-        print("  " + ", ".join(f"{rule} {seconds:.2f}" for rule, seconds in used[group].items()))
+        print(f"{group}: median {median(times):.3f} s, worst {max(times):.3f} s, {firing:.0f} alerts")
+    for engine, cost in costs.items():
+        print_costs(engine, cost, groups)
 
 
 if __name__ == "__main__":

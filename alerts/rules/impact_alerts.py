@@ -1,7 +1,5 @@
 """How much of a scale set or a zone events hit at the same time. VMs are counted, not scrape targets."""
 
-from azure_scheduled_events_exporter.times import format_duration, parse_duration
-
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
@@ -34,12 +32,18 @@ from .series import (
 
 _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
 _SEVERE = 'event_type!="Freeze"'
+_OWN = 'scope="self"'
+_OWN_EVENTS = seeing(f"{INFO}{{{_OWN},{_SEVERE}}}")
+_SPARED = answering(f"({BLIND} or {INFO}{{{_OWN},{_SEVERE}}})")
+"""Takes VMs out of a set that say for themselves that no event hits them."""
 
 
 def impact_groups(settings: Settings) -> tuple[Group, Group, Group]:
     """Return the groups of places: their sizes, which change slowly, and how much of scale sets and zones is hit."""
     rules: tuple[Recording | Alert, ...] = (
-        Recording(VM_HIT, _hit_before(settings), "1 for each VM that events hit and that does not answer now"),
+        Recording(
+            VM_HIT, _hit_before(settings), "1 for each VM that events hit, also while its exporter does not answer"
+        ),
         _scale_set_hit(settings),
     )
     interval = slow_interval(settings)
@@ -97,31 +101,29 @@ def _sizes(settings: Settings) -> tuple[Recording, ...]:
     )
 
 
-def _mild(settings: Settings) -> str:
-    """Return the events that do not count: those requested, and those that are not due soon."""
+def _mild(settings: Settings, scope: str = "") -> str:
+    """Return the events that do not count: those requested, and those that are not due soon.
+
+    ``scope``: a label matcher for the exporters that are asked for NotBefore; the fewer, the less it costs.
+    """
     return expression(f"""
         (
           {requested(_SEVERE, settings)}
           or on (event_id)
-          {not_before(_SEVERE, settings)} > time() + {settings.number("hit.together")}
+          {not_before(_SEVERE, settings, scope)} > time() + {settings.number("hit.together")}
         )
     """)
 
 
 def _hit_now(settings: Settings) -> str:
-    """VMs whose exporter answers and reaches IMDS say for themselves whether an event hits them.
-
-    So do those that have not reached it for less time than two evaluations of what is recorded of them.
-    """
-    recorded = format_duration(2 * parse_duration(slow_interval(settings)))
-    events = seeing(f'{INFO}{{scope="self",{_SEVERE}}}', f"({BLIND} and on (job, instance) {BLIND} offset {recorded})")
+    """VMs whose exporter answers and reaches IMDS say for themselves whether an event hits them."""
     return expression(f"""
-        {identified(f"and on (job, instance) {events}")}
+        {identified(f"and on (job, instance) {_OWN_EVENTS}")}
         and on (job, instance)
         (
-          {events}
+          {_OWN_EVENTS}
           unless on (event_id) {OVER}
-          unless on (event_id) {_mild(settings)}
+          unless on (event_id) {_mild(settings, _OWN)}
         )
     """)
 
@@ -129,7 +131,8 @@ def _hit_now(settings: Settings) -> str:
 def _hit_before(settings: Settings) -> str:
     """For a VM whose exporter does not answer, or does not reach IMDS, its last report is used.
 
-    That is until the event is over, or the VM has left Resources: by its own exporter, or by those of other VMs.
+    That is until the event is over, or the VM has left Resources: by its own exporter, or by those of other VMs. VMs
+    that still answer are recorded too: alerts may be evaluated before this is, when they have just gone.
     """
     memory, longest = settings.duration("memory"), settings.duration("longest")
     return expression(f"""
@@ -139,7 +142,7 @@ def _hit_before(settings: Settings) -> str:
           last_over_time({VM_EVENT}{{{_SEVERE},event_type!~"{DELETING}",event_status="Started"}}[{longest}])
           > time() - {settings.number("longest")}
         )
-        {answering(BLIND)}
+        {_SPARED}
         unless on (event_id, vm_id)
         (
           max by (event_id, vm_id) (last_over_time({VM_EVENT_OVER}[{longest}]))
@@ -177,7 +180,7 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
         count by ({place}) (
           group by (vm_id, {place}) ({_hit_now(settings)})
           or
-          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}})
+          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}} {_SPARED})
         )
     """)
     return expression(f"""

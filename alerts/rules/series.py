@@ -161,7 +161,7 @@ def _names(least: int) -> str:
 def answering(blind: str = "") -> str:
     """Return what takes VMs whose exporter answers out of a set with ``vm_id``: less than :func:`identified` costs.
 
-    With a recording as ``blind``, exporters in it do not count.
+    With series as ``blind``, the exporters of these do not count.
     """
     named, unnamed = (f'{INSTANCE}{{vm_id{operator}""}}' for operator in ("!=", "="))
     if blind:
@@ -287,9 +287,13 @@ def over(settings: Settings, period: str = "memory") -> str:
     return f"({ends} unless on (event_id) ({sights} > on (event_id) {ends}))"
 
 
-def not_before(event_type: str, settings: Settings) -> str:
-    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last."""
-    memory, shown = settings.duration("memory"), f"{NOT_BEFORE}{{{event_type}}}"
+def not_before(event_type: str, settings: Settings, scope: str = "") -> str:
+    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last.
+
+    ``scope``: one more label matcher for what exporters show now.
+    """
+    scraped = f"{event_type}{scope and f',{scope}'}"
+    memory, shown = settings.duration("memory"), f"{NOT_BEFORE}{{{scraped}}}"
     return expression(f"""
         (
           (
@@ -299,7 +303,7 @@ def not_before(event_type: str, settings: Settings) -> str:
             or on (event_id)
             min by (event_id, event_type) ({lately(shown, settings)})
           )
-          unless on (event_id) {lately(f'{INFO}{{{event_type},event_status="Started"}}', settings)}
+          unless on (event_id) {lately(f'{INFO}{{{scraped},event_status="Started"}}', settings)}
           unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{memory}])
         )
     """)

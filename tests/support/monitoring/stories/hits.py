@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from support.monitoring.alert_scenarios import REDEPLOY, Exporter, Seen, Story
-from support.monitoring.stories.adversary import SCALE_SET_HIT, blind
+from support.monitoring.stories.adversary import SCALE_SET_HIT, ZONE_HIT, blind
 
 _BOTH = Seen("Redeploy", announced=30, resources="vmss_0,vmss_1")
 _THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")
@@ -151,3 +151,39 @@ HITS = (
         steady={SCALE_SET_HIT: (60, 900)},
     ),
 )
+
+
+def _by_turns(**more: object) -> tuple[Exporter, ...]:
+    """Return six VMs: as the first one's Redeploy ends, the second one's begins; ``more`` is of the first."""
+    return (
+        Exporter(events=(Seen("Redeploy", started=60, gone=303),), **more),  # type: ignore[arg-type]
+        Exporter("vmss_1", (Seen("Redeploy", announced=303, not_before=330, event_id="E2", resources="vmss_1"),)),
+        *_OTHERS,
+    )
+
+
+ANY_ORDER = (
+    Story(
+        "two VMs that an event hits go down",
+        tuple(Exporter(f"vmss_{number}", (_BOTH,), down=((182, 100_000),)) for number in range(2)) + _OTHERS,
+        quiet={SCALE_SET_HIT: (20,), ZONE_HIT: (20,)},
+        steady={SCALE_SET_HIT: (60, 900), ZONE_HIT: (60, 900)},
+    ),
+    Story(
+        "two VMs that an event hits lose IMDS",
+        tuple(Exporter(f"vmss_{number}", (_BOTH,), more=blind(182)) for number in range(2)) + _OTHERS,
+        quiet={SCALE_SET_HIT: (20,), ZONE_HIT: (20,)},
+        steady={SCALE_SET_HIT: (60, 900), ZONE_HIT: (60, 900)},
+    ),
+    Story(
+        "events hit two VMs one after the other",
+        _by_turns(),
+        quiet={SCALE_SET_HIT: tuple(range(20, 600, 5)), ZONE_HIT: tuple(range(20, 600, 5))},
+    ),
+    Story(
+        "events hit two VMs one after the other, and the first returns as the second is hit",
+        _by_turns(down=((62, 303),)),
+        quiet={SCALE_SET_HIT: tuple(range(20, 600, 5)), ZONE_HIT: tuple(range(20, 600, 5))},
+    ),
+)
+"""Stories that hold whatever the order of groups."""
