@@ -132,8 +132,10 @@ def _hit_before(settings: Settings) -> str:
     """For a VM whose exporter does not answer, or does not reach IMDS, its last report is used.
 
     That is until the event is over, or the VM has left Resources: by its own exporter, or by those of other VMs. VMs
-    that still answer are recorded too: alerts may be evaluated before this is, when they have just gone.
+    that still answer are recorded too: alerts may be evaluated before this is, when they have just gone. They are read
+    as scraped, since a VM that is evicted may be gone before a recording of it could be read.
     """
+    targets = identified(f"and on (job, instance) {_OWN_EVENTS}")
     memory, longest = settings.duration("memory"), settings.duration("longest")
     return expression(f"""
         group by (event_id, {VM}) (
@@ -141,6 +143,10 @@ def _hit_before(settings: Settings) -> str:
           or
           last_over_time({VM_EVENT}{{{_SEVERE},event_type!~"{DELETING}",event_status="Started"}}[{longest}])
           > time() - {settings.number("longest")}
+          or
+          max by (event_id, job, instance) ({_OWN_EVENTS})
+          * on (job, instance) group_left ({VM})
+          topk by (job, instance) (1, {targets})
         )
         {_SPARED}
         unless on (event_id, vm_id)

@@ -290,10 +290,12 @@ def over(settings: Settings, period: str = "memory") -> str:
 def not_before(event_type: str, settings: Settings, scope: str = "") -> str:
     """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last.
 
-    ``scope``: one more label matcher for what exporters show now.
+    It is known for longer than the event: one without NotBefore would page, even if it is days ahead. ``scope``: one
+    more label matcher for what exporters show now.
     """
     scraped = f"{event_type}{scope and f',{scope}'}"
-    memory, shown = settings.duration("memory"), f"{NOT_BEFORE}{{{scraped}}}"
+    memory = format_duration(settings.seconds("memory") + _lately_seconds(settings))
+    shown = f"{NOT_BEFORE}{{{scraped}}}"
     return expression(f"""
         (
           (

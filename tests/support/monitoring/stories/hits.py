@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from support.monitoring.alert_scenarios import REDEPLOY, Exporter, Seen, Story
-from support.monitoring.stories.adversary import SCALE_SET_HIT, ZONE_HIT, blind
+from support.monitoring.stories.adversary import DAY, SCALE_SET_HIT, ZONE_HIT, blind
 
 _BOTH = Seen("Redeploy", announced=30, resources="vmss_0,vmss_1")
 _THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")
@@ -11,6 +11,7 @@ _OTHERS = tuple(Exporter(f"vmss_{number}") for number in range(2, 6))
 _AWAY = ((200, 100_000),)
 _TEN = ",".join(f"vmss_{number}" for number in range(10))
 _STARTED = Seen("Redeploy", started=100, gone=300, resources="vmss_0,vmss_1")
+_SUDDEN = Seen("Preempt", announced=92, not_before=122, resources="vmss_0,vmss_1")
 _EVICTED = Seen("Preempt", not_before=100, started=100, gone=300, resources="vmss_0,vmss_1")
 
 
@@ -184,6 +185,17 @@ ANY_ORDER = (
         "events hit two VMs one after the other, and the first returns as the second is hit",
         _by_turns(down=((62, 303),)),
         quiet={SCALE_SET_HIT: tuple(range(20, 600, 5)), ZONE_HIT: tuple(range(20, 600, 5))},
+    ),
+    Story(
+        "two VMs go down 20 seconds after their eviction is announced",
+        tuple(Exporter(f"vmss_{number}", (_SUDDEN,), down=((112, 100_000),)) for number in range(2)) + _OTHERS,
+        quiet={SCALE_SET_HIT: (80,), ZONE_HIT: (80,)},
+        steady={SCALE_SET_HIT: (95, 600), ZONE_HIT: (95, 600)},
+    ),
+    Story(
+        "the VM of an event days ahead is away until the event is forgotten",
+        (Exporter(events=(Seen("Redeploy", not_before=3 * DAY),), down=((200, 100_000),)), *_OTHERS),
+        quiet={REDEPLOY: tuple(range(30, 1500, 10))},
     ),
 )
 """Stories that hold whatever the order of groups."""
