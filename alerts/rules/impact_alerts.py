@@ -38,19 +38,17 @@ _SPARED = answering(f"({BLIND} or {INFO}{{{_OWN},{_SEVERE}}})")
 """Takes VMs out of a set that say for themselves that no event hits them."""
 
 
-def impact_groups(settings: Settings) -> tuple[Group, Group, Group]:
+def impact_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups of places: their sizes, which change slowly, and how much of scale sets and zones is hit."""
-    rules: tuple[Recording | Alert, ...] = (
-        Recording(
-            VM_HIT, _hit_before(settings), "1 for each VM that events hit, also while its exporter does not answer"
-        ),
-        _scale_set_hit(settings),
+    hit = Recording(
+        VM_HIT, _hit_before(settings), "1 for each VM that events hit, also while its exporter does not answer"
     )
-    interval = slow_interval(settings)
+    slow, slowest = slow_interval(settings), settings.duration("evaluation.watcher-interval")
     return (
-        Group("azure-scheduled-events-places", settings.duration("evaluation.watcher-interval"), _places(settings)),
-        Group("azure-scheduled-events-impact", interval, rules),
-        Group("azure-scheduled-events-zones", interval, (_zone_hit(settings),)),
+        Group("azure-scheduled-events-places", slowest, _places(settings)),
+        Group("azure-scheduled-events-vms-hit", slow, (hit,)),
+        Group("azure-scheduled-events-impact", slow, (_scale_set_hit(settings),)),
+        Group("azure-scheduled-events-zones", slow, (_zone_hit(settings),)),
     )
 
 
