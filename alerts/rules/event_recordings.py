@@ -12,7 +12,6 @@ from .rule import Group, Recording, expression
 from .series import (
     ANNOUNCED,
     APPROVED,
-    BLIND,
     DELETING,
     DURATION,
     EVENT,
@@ -31,26 +30,29 @@ from .series import (
     VM_EVENT_OVER,
     VM_SURVIVED,
     WARNED,
+    WITHOUT_IMDS,
     identified,
     kept,
     known_vms,
     lately,
     lately_at,
-    seeing,
     slow_interval,
+    with_imds,
 )
 
 _OWN = f'{INFO}{{scope="self"}}'
-_BLIND = f"{UP} == 0"
+_NO_ACCESS = f"{UP} == 0"
 
 
 def memory_groups(settings: Settings) -> tuple[Group, ...]:
     """Return groups that record which exporters cannot reach IMDS, and when each event was last seen and ended."""
     interval = slow_interval(settings)
-    blind = Recording(BLIND, f"({_BLIND}) ^ 0", "1 for each exporter that answers and whose last poll failed")
+    blind = Recording(
+        WITHOUT_IMDS, f"({_NO_ACCESS}) ^ 0", "1 for each exporter that answers and whose last poll failed"
+    )
     seen = Recording(
         SEEN,
-        f"max by (event_id, event_type, resources) {seeing(INFO, _BLIND)} * 0 + time()",
+        f"max by (event_id, event_type, resources) {with_imds(INFO, _NO_ACCESS)} * 0 + time()",
         "when an exporter that reaches IMDS last showed the event, by the VMs that it named",
     )
     return (
@@ -94,7 +96,7 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
             PLANNED,
             expression(f"""
                 (
-                  min by (event_id, event_type) {seeing(NOT_BEFORE, _BLIND)}
+                  min by (event_id, event_type) {with_imds(NOT_BEFORE, _NO_ACCESS)}
                   or on (event_id)
                   min by (event_id, event_type) ({lately(NOT_BEFORE, settings)})
                 )
@@ -229,7 +231,7 @@ def _over(settings: Settings) -> Recording:
                 or on (event_id)
                 max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
               )
-              unless on (event_id) {seeing(f"last_over_time({INFO}[{pause}])", f"min_over_time({UP}[{pause}]) == 0")}
+              unless on (event_id) {with_imds(f"last_over_time({INFO}[{pause}])", f"min_over_time({UP}[{pause}]) == 0")}
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",
@@ -239,8 +241,8 @@ def _over(settings: Settings) -> Recording:
 def remembered(settings: Settings) -> str:
     """Return the events that are shown, or were lately, and that nobody has seen the end of.
 
-    In this order: seen later than its end was, if that was seen; shown by a blind exporter; started, and the VM is
-    away.
+    In this order: seen later than its end was, if that was seen; shown by an exporter without IMDS access; started,
+    and the VM is away.
     """
     memory, longest = settings.duration("memory"), settings.duration("longest")
     started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
@@ -259,14 +261,14 @@ def remembered(settings: Settings) -> str:
             or on (event_id)
             max by (event_id, event_type) (
               last_over_time({started}[{longest}])
-              and on (job, instance) (up == 0 or {_BLIND})
+              and on (job, instance) (up == 0 or {_NO_ACCESS})
               unless on (event_id) last_over_time({OVER}[{longest}])
             )
           )
           unless on (event_id)
           (
             last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
-            and on (vm_id) {seeing(f'{INSTANCE}{{vm_id!=""}}')}
+            and on (vm_id) {with_imds(f'{INSTANCE}{{vm_id!=""}}')}
             unless on (event_id) {SHOWN}
             unless on (event_id) {lately(SEEN, settings)}
           )

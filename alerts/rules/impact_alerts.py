@@ -3,7 +3,6 @@
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
-    BLIND,
     DELETING,
     INFO,
     INSTANCE,
@@ -16,6 +15,7 @@ from .series import (
     VM_EVENT_OVER,
     VM_HIT,
     VM_TARGET,
+    WITHOUT_IMDS,
     ZONE,
     ZONE_LABELS,
     ZONE_VMS,
@@ -26,16 +26,16 @@ from .series import (
     not_before,
     over,
     requested,
-    seeing,
     slow_interval,
+    with_imds,
 )
 
 _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
 _SEVERE = 'event_type!="Freeze"'
 _OWN = 'scope="self"'
-_OWN_EVENTS = seeing(f"{INFO}{{{_OWN},{_SEVERE}}}")
-_SPARED = answering(f"({BLIND} or {INFO}{{{_OWN},{_SEVERE}}})")
-"""Takes VMs out of a set that say for themselves that no event hits them."""
+_OWN_EVENTS = with_imds(f"{INFO}{{{_OWN},{_SEVERE}}}")
+_UNLESS_NOT_HIT = answering(f"({WITHOUT_IMDS} or {INFO}{{{_OWN},{_SEVERE}}})")
+"""Removes from a set the VMs whose own exporter has IMDS access and shows no event of its VM."""
 
 
 def impact_groups(settings: Settings) -> tuple[Group, ...]:
@@ -99,10 +99,10 @@ def _sizes(settings: Settings) -> tuple[Recording, ...]:
     )
 
 
-def _mild(settings: Settings, scope: str = "") -> str:
-    """Return the events that do not count: those requested, and those that are not due soon.
+def _not_counted(settings: Settings, scope: str = "") -> str:
+    """Return the events that ScaleSetHit and ZoneHit ignore: requested ones, and those with a NotBefore far ahead.
 
-    ``scope``: a label matcher for the exporters that are asked for NotBefore; the fewer, the less it costs.
+    ``scope``: a label matcher for the scraped NotBefore. The fewer series it selects, the less the rule costs.
     """
     return expression(f"""
         (
@@ -114,24 +114,25 @@ def _mild(settings: Settings, scope: str = "") -> str:
 
 
 def _hit_now(settings: Settings) -> str:
-    """VMs whose exporter answers and reaches IMDS say for themselves whether an event hits them."""
+    """Return the VMs whose own exporter has IMDS access and shows that an event hits the VM."""
     return expression(f"""
         {identified(f"and on (job, instance) {_OWN_EVENTS}")}
         and on (job, instance)
         (
           {_OWN_EVENTS}
           unless on (event_id) {OVER}
-          unless on (event_id) {_mild(settings, _OWN)}
+          unless on (event_id) {_not_counted(settings, _OWN)}
         )
     """)
 
 
 def _hit_before(settings: Settings) -> str:
-    """For a VM whose exporter does not answer, or does not reach IMDS, its last report is used.
+    """Return the VMs that an event hits, also those whose exporter does not answer or has no IMDS access.
 
-    That is until the event is over, or the VM has left Resources: by its own exporter, or by those of other VMs. VMs
-    that still answer are recorded too: alerts may be evaluated before this is, when they have just gone. They are read
-    as scraped, since a VM that is evicted may be gone before a recording of it could be read.
+    For the latter, the last report of their exporter counts until the event is over, or until an exporter shows that
+    the VM has left Resources. VMs that still answer are recorded too, because an alert may be evaluated just before
+    this recording, when they have gone down. They are read as scraped: an evicted VM may be gone before a recording
+    of it could be read.
     """
     targets = identified(f"and on (job, instance) {_OWN_EVENTS}")
     memory, longest = settings.duration("memory"), settings.duration("longest")
@@ -146,7 +147,7 @@ def _hit_before(settings: Settings) -> str:
           * on (job, instance) group_left ({VM})
           topk by (job, instance) (1, {targets})
         )
-        {_SPARED}
+        {_UNLESS_NOT_HIT}
         unless on (event_id, vm_id)
         (
           max by (event_id, vm_id) (last_over_time({VM_EVENT_OVER}[{longest}]))
@@ -155,7 +156,7 @@ def _hit_before(settings: Settings) -> str:
         )
         unless on (event_id, vm_name) {left_resources(settings)}
         unless on (event_id) {over(settings, "longest")}
-        unless on (event_id) {_mild(settings)}
+        unless on (event_id) {_not_counted(settings)}
     """)
 
 
@@ -184,7 +185,7 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
         count by ({place}) (
           group by (vm_id, {place}) ({_hit_now(settings)})
           or
-          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}} {_SPARED})
+          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT})
         )
     """)
     return expression(f"""

@@ -27,8 +27,8 @@ from .series import (
     identified,
     kept,
     named,
-    seeing,
     slow_interval,
+    with_imds,
 )
 
 MAINTENANCE = f"{PREFIX}Maintenance"
@@ -248,7 +248,7 @@ def _vm_not_back(settings: Settings) -> Alert:
               )
               and on (job, instance) up == 0
               {answering()}
-              unless on (event_id) {seeing(f'{INFO}{{event_status!="Started"}}')}
+              unless on (event_id) {with_imds(f'{INFO}{{event_status!="Started"}}')}
             ))
         """),
         settings.text("not-back.severity"),

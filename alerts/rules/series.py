@@ -51,7 +51,7 @@ SCALE_SET_VMS = f"{RECORDED}scale_set_vms"
 ZONE_VMS = f"{RECORDED}zone_vms"
 VM_TARGET = f"{RECORDED}vm_target"
 EVENT_PLACE = f"{RECORDED}event_place"
-BLIND = f"{RECORDED}exporter_without_imds"
+WITHOUT_IMDS = f"{RECORDED}exporter_without_imds"
 VM_MAINTENANCE = f"{RECORDED}vm_maintenance_begin_timestamp_seconds"
 SCALE_SET_LABELS = f"{RECORDED}scale_set_labels"
 ZONE_LABELS = f"{RECORDED}zone_labels"
@@ -90,22 +90,22 @@ def _lately_seconds(settings: Settings) -> float:
     return 3 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
 
 
-def seeing(series: str, blind: str = BLIND) -> str:
-    """Return ``series`` of exporters whose last poll was answered.
+def with_imds(series: str, without: str = WITHOUT_IMDS) -> str:
+    """Return ``series`` of exporters with IMDS access: those whose last poll was answered.
 
-    A recording that others read passes ``UP == 0`` for ``blind``, so that no chain of recordings is longer than two.
+    A recording that others read passes ``UP == 0`` for ``without``, so that no chain of recordings is longer than two.
     """
-    return f"({series} unless on (job, instance) {blind})"
+    return f"({series} unless on (job, instance) {without})"
 
 
 def seen_within(series: str, period: str, settings: Settings) -> str:
     """Return the last values of ``series`` within ``period``, of exporters whose polls were answered lately.
 
-    An exporter that was blind lately counts only with what it shows now: what it showed before is from before it was
-    blind.
+    An exporter that lately had no IMDS access counts only with what it shows now, since the past values may be from
+    before it lost access.
     """
-    before = f"last_over_time({series}[{period}]) unless on (job, instance) {lately(BLIND, settings)}"
-    return f"({seeing(series)} or ({before}))"
+    before = f"last_over_time({series}[{period}]) unless on (job, instance) {lately(WITHOUT_IMDS, settings)}"
+    return f"({with_imds(series)} or ({before}))"
 
 
 def identified(filtered: str = "", silent: Settings | None = None) -> str:
@@ -158,14 +158,14 @@ def _names(least: int) -> str:
     return f'resources=~"([^,]+,){{{least - 1}}}.+"' if least > 1 else 'resources!=""'
 
 
-def answering(blind: str = "") -> str:
+def answering(ignored: str = "") -> str:
     """Return what takes VMs whose exporter answers out of a set with ``vm_id``: less than :func:`identified` costs.
 
-    With series as ``blind``, the exporters of these do not count.
+    Exporters of the series ``ignored`` do not count as answering.
     """
     named, unnamed = (f'{INSTANCE}{{vm_id{operator}""}}' for operator in ("!=", "="))
-    if blind:
-        named, unnamed = seeing(named, blind), seeing(unnamed, blind)
+    if ignored:
+        named, unnamed = with_imds(named, ignored), with_imds(unnamed, ignored)
     names = f'label_join({unnamed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")'
     return f"unless on (vm_id) {named}\nunless on (vm_id) {names}"
 
@@ -288,10 +288,10 @@ def over(settings: Settings, period: str = "memory") -> str:
 
 
 def not_before(event_type: str, settings: Settings, scope: str = "") -> str:
-    """Return the NotBefore of events that have not started: the earliest that a seeing exporter shows, or the last.
+    """Return the NotBefore of events that have not started: the earliest, or else the last one shown.
 
-    It is known for longer than the event: one without NotBefore would page, even if it is days ahead. ``scope``: one
-    more label matcher for what exporters show now.
+    Exporters with IMDS access come first. NotBefore is remembered for longer than the event, because an event without
+    NotBefore would page even if it is days ahead. ``scope``: one more label matcher for the scraped series.
     """
     scraped = f"{event_type}{scope and f',{scope}'}"
     memory = format_duration(settings.seconds("memory") + _lately_seconds(settings))
@@ -299,7 +299,7 @@ def not_before(event_type: str, settings: Settings, scope: str = "") -> str:
     return expression(f"""
         (
           (
-            min by (event_id, event_type) {seeing(shown)}
+            min by (event_id, event_type) {with_imds(shown)}
             or on (event_id)
             min by (event_id, event_type) (last_over_time({PLANNED}{{{event_type}}}[{memory}]))
             or on (event_id)

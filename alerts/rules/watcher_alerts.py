@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, expression
-from .series import BLIND, DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, VM_EVENT, VM_SURVIVED
+from .series import DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, VM_EVENT, VM_SURVIVED, WITHOUT_IMDS
 
 IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
 IMDS_EXPLAINED = (f"{PREFIX}DocumentInvalid", f"{PREFIX}Throttled")
@@ -84,7 +84,7 @@ def _no_exporters(settings: Settings) -> Alert:
 def _imds_unreachable(settings: Settings) -> Alert:
     return _alert(
         "ImdsUnreachable",
-        f"{BLIND} unless on (job, instance) {LAST_SUCCESS} == 0",
+        f"{WITHOUT_IMDS} unless on (job, instance) {LAST_SUCCESS} == 0",
         "The metadata service does not answer an exporter.",
         "{{ $labels.instance }} gets no answer from IMDS: new events are not seen, and the last known ones stay shown.",
         settings.duration("imds.for"),
@@ -111,7 +111,7 @@ def _document_invalid(settings: Settings) -> Alert:
     return _alert(
         "DocumentInvalid",
         expression(f"""
-            {BLIND}
+            {WITHOUT_IMDS}
             and on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0
         """),
         "The metadata service answers with something that is no document of events.",
@@ -182,7 +182,7 @@ def _clock(settings: Settings) -> Alert:
         "ClockOff",
         expression(f"""
             round(abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {settings.number("clock.tolerance")})
-            unless on (job, instance) {BLIND}
+            unless on (job, instance) {WITHOUT_IMDS}
         """),
         "The clock of a VM differs from that of Prometheus.",
         "The clock of {{ $labels.instance }} is {{ $value | humanizeDuration }} off: "

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -52,7 +53,10 @@ def environment(**more: str) -> dict[str, str]:
 def debian(program: str) -> str:
     """Return the path of a program of a Debian package, unpacked by scripts/tools or on the PATH."""
     unpacked = TOOLS / program
-    return str(unpacked) if unpacked.exists() else program
+    path = str(unpacked) if unpacked.exists() else shutil.which(program)
+    if path is None:
+        raise FileNotFoundError(f"{program} is neither in {TOOLS.parent.parent} nor on the PATH: run scripts/tools")
+    return path
 
 
 @dataclass(frozen=True)

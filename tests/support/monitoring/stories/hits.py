@@ -154,43 +154,41 @@ HITS = (
 )
 
 
-def _by_turns(**more: object) -> tuple[Exporter, ...]:
-    """Return six VMs: as the first one's Redeploy ends, the second one's begins; ``more`` is of the first."""
-    return (
+def _both_hit(name: str, event: Seen, fires: tuple[int, int], **more: object) -> Story:
+    """Return a story in which ``event`` hits two of six VMs; both alerts fire throughout ``fires``.
+
+    They are quiet ten seconds before the event is announced. ``more``: fields of the exporters of both VMs.
+    """
+    hit = tuple(Exporter(f"vmss_{number}", (event,), **more) for number in range(2))  # type: ignore[arg-type]
+    before = (event.announced - 10,)
+    return Story(
+        name,
+        hit + _OTHERS,
+        quiet={SCALE_SET_HIT: before, ZONE_HIT: before},
+        steady={SCALE_SET_HIT: fires, ZONE_HIT: fires},
+    )
+
+
+def _hit_in_turn(name: str, **more: object) -> Story:
+    """Return a story in which the Redeploy of one of six VMs begins as that of another VM, with ``more``, ends."""
+    exporters = (
         Exporter(events=(Seen("Redeploy", started=60, gone=303),), **more),  # type: ignore[arg-type]
         Exporter("vmss_1", (Seen("Redeploy", announced=303, not_before=330, event_id="E2", resources="vmss_1"),)),
         *_OTHERS,
     )
+    never = tuple(range(20, 600, 5))
+    return Story(name, exporters, quiet={SCALE_SET_HIT: never, ZONE_HIT: never})
 
 
 ANY_ORDER = (
-    Story(
-        "two VMs that an event hits go down",
-        tuple(Exporter(f"vmss_{number}", (_BOTH,), down=((182, 100_000),)) for number in range(2)) + _OTHERS,
-        quiet={SCALE_SET_HIT: (20,), ZONE_HIT: (20,)},
-        steady={SCALE_SET_HIT: (60, 900), ZONE_HIT: (60, 900)},
+    _both_hit("two VMs that an event hits go down", _BOTH, (60, 900), down=((182, 100_000),)),
+    _both_hit("two VMs that an event hits lose IMDS", _BOTH, (60, 900), more=blind(182)),
+    _both_hit(
+        "two VMs go down 20 seconds after their eviction is announced", _SUDDEN, (95, 600), down=((112, 100_000),)
     ),
-    Story(
-        "two VMs that an event hits lose IMDS",
-        tuple(Exporter(f"vmss_{number}", (_BOTH,), more=blind(182)) for number in range(2)) + _OTHERS,
-        quiet={SCALE_SET_HIT: (20,), ZONE_HIT: (20,)},
-        steady={SCALE_SET_HIT: (60, 900), ZONE_HIT: (60, 900)},
-    ),
-    Story(
-        "events hit two VMs one after the other",
-        _by_turns(),
-        quiet={SCALE_SET_HIT: tuple(range(20, 600, 5)), ZONE_HIT: tuple(range(20, 600, 5))},
-    ),
-    Story(
-        "events hit two VMs one after the other, and the first returns as the second is hit",
-        _by_turns(down=((62, 303),)),
-        quiet={SCALE_SET_HIT: tuple(range(20, 600, 5)), ZONE_HIT: tuple(range(20, 600, 5))},
-    ),
-    Story(
-        "two VMs go down 20 seconds after their eviction is announced",
-        tuple(Exporter(f"vmss_{number}", (_SUDDEN,), down=((112, 100_000),)) for number in range(2)) + _OTHERS,
-        quiet={SCALE_SET_HIT: (80,), ZONE_HIT: (80,)},
-        steady={SCALE_SET_HIT: (95, 600), ZONE_HIT: (95, 600)},
+    _hit_in_turn("events hit two VMs one after the other"),
+    _hit_in_turn(
+        "events hit two VMs one after the other, and the first returns as the second is hit", down=((62, 303),)
     ),
     Story(
         "the VM of an event days ahead is away until the event is forgotten",
