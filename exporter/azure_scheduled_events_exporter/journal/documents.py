@@ -1,6 +1,6 @@
 """Stores the documents of the metadata service, unchanged: a table of the journal, limited in age and size.
 
-Knows SQL over one connection. Files and failures are ``journal.files``' and ``journal.journal``'s.
+Knows SQL over one connection. Files and failures are ``journal.files``' and ``journal.storage``'s.
 """
 
 import json

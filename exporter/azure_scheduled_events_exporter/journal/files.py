@@ -1,6 +1,6 @@
 """Locates, opens and locks the journal's files, and decides whether a failure is their fault.
 
-Handles files, locks, and opening SQLite databases. ``journal.journal`` decides how to handle failures;
+Handles files, locks, and opening SQLite databases. ``journal.storage`` decides how to handle failures;
 ``journal.store`` reads and writes the tables.
 """
 

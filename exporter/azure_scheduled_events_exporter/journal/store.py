@@ -1,6 +1,6 @@
 """Reads and writes the journal's tables: SQL over one SQLite connection, on disk or in memory.
 
-Handles rows and transactions. Must not handle files or failures (``journal.journal``).
+Handles rows and transactions. Must not handle files or failures (``journal.storage``).
 
 The tables and their content:
 

@@ -55,8 +55,8 @@ class TestFile:
     def test_power_cuts_are_provided_for(self, folder: Path, start: Open) -> None:
         """The file is in WAL mode, and every commit waits for the disk."""
         recorder = start(folder)
-        assert recorder.journal._disk is not None
-        connection = recorder.journal._disk._db
+        assert recorder.journal._storage.disk is not None
+        connection = recorder.journal._storage.disk._db
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
 
@@ -134,7 +134,7 @@ class TestRetention:
         statistics = recorder.statistics
         recorder.after(91 * DAY).journal.prune(recorder.now, lambda: True)
         assert recorder.journal.restore().statistics == statistics
-        assert [life.event_id for life in recorder.journal._store.history()] == ["OPEN"]
+        assert [life.event_id for life in recorder.journal._storage.store.history()] == ["OPEN"]
         if on_disk:
             recorder.journal.close()
             assert start(folder).statistics == statistics
@@ -168,7 +168,7 @@ class TestLoad:
         recorder = start(folder)
         recorder.sees("MODEL")
         recorder.after(5).sees()
-        (model,) = recorder.journal._store.history()
+        (model,) = recorder.journal._storage.store.history()
         lives = [
             replace(model, event=replace(model.event, event_id=f"E{n:05}"), first_seen=Timestamp(START + n))
             for n in range(10_000)

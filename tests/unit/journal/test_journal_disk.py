@@ -175,7 +175,7 @@ class TestDiskTrouble:
         recorder = start(folder)
         recorder.sees("A", "B")
         recorder.after(1).sees("A")
-        recorder.journal._failed(OSError("the disk is gone"))
+        recorder.journal._storage._use_memory(OSError("the disk is gone"))
         bit_rot(folder / "journal.sqlite")
         statistics = recorder.statistics
         assert recorder.tries_disk()

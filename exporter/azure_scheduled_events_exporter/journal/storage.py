@@ -1,0 +1,380 @@
+"""Keeps the journal in its file on disk, and in memory while the disk fails.
+
+Decides which store is in use and what to do if the file fails. ``journal.files`` handles files, ``journal.store``
+tables, and ``journal.recovery`` merges two records of one event. Must not know who uses the journal, what for, or from
+which thread: ``journal.journal`` makes one call at a time.
+
+Failures of the file, and their handling:
+
+- it is removed or replaced while it is open: a copy of the open file is put in its place; nothing is lost;
+- its content is damaged: it is set aside, and a new file continues with the same sums, current events and numbers;
+- the disk accepts no writes: entries are kept in memory and merged when it works again;
+- it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
+
+The journal stays locked all the time, so that no second exporter can write it.
+"""
+
+import contextlib
+import logging
+import sqlite3
+from pathlib import Path
+
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
+from azure_scheduled_events_exporter.logs import facts
+
+from .files import (
+    Identities,
+    WriterLock,
+    file_path,
+    identities,
+    in_memory,
+    is_damage,
+    is_read_only,
+    on_disk,
+    only_writer,
+    reason,
+    replace_with,
+    set_aside,
+)
+from .store import RECENT, Entry, Restored, Store
+
+RETRY_SECONDS = 5.0
+"""Interval of the attempts to have the journal on disk again, while its entries are in memory."""
+FAILURES = (sqlite3.Error, OSError, DamagedTextError)
+"""Errors of reads and writes that a file or a disk can cause."""
+_NOTHING = Entry()
+
+
+class Storage:
+    """The store in use: the journal's file, or memory while there is none or it fails. Not thread-safe.
+
+    Args:
+        path: of the file, or of a folder to put it in; None keeps everything in memory.
+        log: where failures are logged.
+        known: the initial events of a journal in memory.
+
+    Attributes:
+        path: of the file; None if there is none.
+        disk: the open file; None while only memory is used.
+        errors: number of failures of the file.
+
+    Raises:
+        JournalInUseError: another process writes it.
+    """
+
+    def __init__(self, path: Path | None, log: logging.Logger, known: Restored | None) -> None:
+        self.path = path and file_path(path)
+        self.disk: Store | None = None
+        self.errors = 0
+        self._log = log
+        self._writer_lock: WriterLock | None = None
+        self._identities: Identities = ()
+        self._memory = in_memory()
+        self._tried: float | None = None
+        self._trouble_reported = False
+        # The content of the disk after the last write; None until it is read.
+        self._on_disk: Restored | None = None
+        self._epoch = ""
+        self._last_number = 0
+        self._vm_id = ""
+        if self.path is not None:
+            try:
+                self._open_or_go_on()
+            except JournalInUseError:
+                self._memory.close()
+                raise
+        elif known is not None:
+            self._memory.begin_with(known, _NOTHING)
+
+    @property
+    def store(self) -> Store:
+        """The store to read and write: the file if it is open, else memory."""
+        return self.disk if self.disk is not None else self._memory
+
+    def restore(self) -> Restored:
+        """Return the events and statistics in the journal."""
+        try:
+            restored = self.store.restore()
+            if self.disk is not None:
+                self._included(restored)
+        except CodecError as error:
+            self._use_memory(error)
+            return Restored()
+        except FAILURES as error:
+            self._on_disk = Restored()
+            self.handle(error)
+            return Restored()
+        return restored
+
+    def record(self, entry: Entry, statistics: Statistics, known: Lifecycles) -> None:
+        """Write ``entry``; ``statistics`` and ``known`` are the complete state after it, in case a new file is needed.
+
+        Raises:
+            CodecError: a bug; nothing is written, and the file is unchanged.
+        """
+        if self.disk is None:
+            self._memory.record(entry)
+            return
+        try:
+            self.disk.record(entry)
+        except (sqlite3.Error, OSError) as error:
+            self.handle(error, entry)
+        if self.disk is not None:
+            self._last_number += len(entry.changes)
+            ended = tuple(life for life in entry.lives if life.outcome is not None)
+            recent = self._on_disk.recent if self._on_disk else ()
+            self._on_disk = Restored(known, statistics, (*recent, *ended)[-RECENT:])
+
+    def handle(self, error: Exception, entry: Entry = _NOTHING) -> None:
+        """Handle ``error`` from writing ``entry``: begin a new file if the old one is damaged, else use memory."""
+        if self.disk is None or not is_damage(error):
+            self._use_memory(error)
+            self._memory.record(entry)
+            return
+        try:
+            self._use(self._new_file(error))
+            assert self.disk is not None  # noqa: S101 - just opened
+            before = self._on_disk or Restored()
+            self.disk.begin_with(before, entry, epoch=self._epoch, last_number=self._last_number)
+            if self._vm_id:
+                self.disk.set_vm_id(self._vm_id)
+            self._epoch = self.disk.epoch()
+        except (sqlite3.Error, OSError) as failure:
+            self._use_memory(failure)
+            self._memory.record(entry)
+
+    def check_file(self) -> None:
+        """Put a copy of the open file at its path if the file or one of its logs was removed or replaced."""
+        if self.disk is None or self.path is None:
+            return
+        try:
+            holds = self._writer_lock is not None and self._writer_lock.holds()
+            now = identities(self.path)
+            linked = now[0] is not None and now[0].links > 1
+            if holds and now == self._identities and not linked:
+                return
+            self._put_back(linked=linked)
+        except (*FAILURES, JournalInUseError) as error:
+            self._use_memory(error)
+
+    def claim(self, vm_id: str) -> bool:
+        """Set this VM's id; return whether the journal was another VM's and a new one was begun."""
+        if not vm_id or vm_id == self._vm_id:
+            return False
+        self._vm_id = vm_id
+        if self.disk is None:
+            return False
+        try:
+            owner = self.disk.vm_id()
+            if not owner:
+                self.disk.set_vm_id(vm_id)
+            elif owner.casefold() != vm_id.casefold():
+                self._begin_own(owner)
+                return True
+        except FAILURES as error:
+            self.handle(error)
+        return False
+
+    @property
+    def awaits_vm_id(self) -> bool:
+        """Whether the journal has a VM id but this VM's id is not known yet."""
+        try:
+            return not self._vm_id and self.disk is not None and bool(self.disk.vm_id())
+        except sqlite3.Error:
+            return False
+
+    def try_disk_again(self, now: Timestamp) -> Restored | None:
+        """Return to the disk if a retry is due and succeeds; then return the content of the disk, else None."""
+        if self.path is None or self.disk is not None:
+            return None
+        if self._tried is None:
+            self._tried = now.monotonic
+        if now.monotonic - self._tried < RETRY_SECONDS:
+            return None
+        self._tried = now.monotonic
+        try:
+            restored = self._regained()
+        except (*FAILURES, JournalInUseError, CodecError):
+            self.errors += 1
+            self._drop_disk()
+            self._release_if_read_only()
+            return None
+        self._trouble_reported = False
+        self._memory.close()
+        self._memory = in_memory()
+        self._log.info("journal is on disk again", extra=facts(path=self.path))
+        return restored
+
+    def close(self) -> None:
+        """Close the file and release its lock."""
+        self._drop_disk()
+        self._release()
+        self._memory.close()
+
+    def _open_or_go_on(self) -> None:
+        try:
+            self._open()
+        except (sqlite3.Error, OSError, CodecError) as error:
+            self._use_memory(error)
+
+    def _open(self) -> Store:
+        """Open the file for writing; a damaged file, or one of another program, is set aside and a new one begun."""
+        path = self._take_lock()
+        try:
+            self._use(on_disk(path))
+        except sqlite3.Error as error:
+            if not is_damage(error):
+                raise
+            self._use(self._new_file(error))
+        assert self.disk is not None  # noqa: S101 - just opened
+        return self.disk
+
+    def _take_lock(self) -> Path:
+        """Take the lock, also if its file was removed in the meantime; return the journal's path."""
+        assert self.path is not None  # noqa: S101 - callers have looked
+        if not self.path.parent.exists():
+            self.path.parent.mkdir(parents=True, mode=0o700)
+        if self._writer_lock is None or not self._writer_lock.holds():
+            self._release()
+            self._writer_lock = only_writer(self.path)
+        return self.path
+
+    def _use(self, disk: Store) -> None:
+        """Use ``disk`` as the open journal."""
+        assert self.path is not None  # noqa: S101 - there is a file
+        self.disk = disk
+        disk.spans_queued()  # opens the logs, so that they can be identified
+        self._identities = identities(self.path)
+
+    def _use_memory(self, error: Exception) -> None:
+        """Continue in memory; log why, once until the disk works again."""
+        self.errors += 1
+        self._tried = None
+        if not self._trouble_reported:
+            message = "journal cannot be used, and events are kept in memory until it can"
+            self._log.error(message, extra=facts(path=self.path, error=reason(error)))
+        self._trouble_reported = True
+        self._drop_disk()
+        self._release_if_read_only()
+
+    def _included(self, restored: Restored) -> None:
+        """Record that the state in memory and on disk is the same."""
+        assert self.disk is not None  # noqa: S101 - just read
+        self._on_disk = restored
+        self._epoch, self._last_number = self.disk.epoch(), self.disk.last_number()
+
+    def _regained(self) -> Restored:
+        """Open the disk, merge the entries from memory, and return the content of the disk."""
+        disk = self._open()
+        try:
+            return self._merged(disk)
+        except FAILURES as error:
+            if not is_damage(error):
+                raise
+            self._use(self._new_file(error))
+            assert self.disk is not None  # noqa: S101 - just opened
+            return self._merged(self.disk)
+
+    def _merged(self, disk: Store) -> Restored:
+        owner = disk.vm_id()
+        if self._vm_id and owner and owner.casefold() != self._vm_id.casefold():
+            disk = self._begin_own(owner)
+        elif self._on_disk is not None and not self._goes_on(disk):
+            # Another journal, or an older copy: counters must not fall, and numbers must not repeat.
+            if not disk.is_empty():
+                disk = self._set_aside("an older copy of the journal, or another one, is in its place")
+            disk.begin_with(self._on_disk, _NOTHING, epoch=self._epoch, last_number=self._last_number)
+        disk.merge(self._memory)
+        if self._vm_id and not disk.vm_id():
+            disk.set_vm_id(self._vm_id)
+        counted = self._on_disk.statistics if self._on_disk is not None else None
+        restored = disk.restore(counted, self._last_number)
+        self._included(restored)
+        return restored
+
+    def _goes_on(self, disk: Store) -> bool:
+        """Return whether ``disk`` is the journal that was open here, with all entries written to it."""
+        return disk.epoch() == self._epoch and disk.last_number() >= self._last_number
+
+    def _put_back(self, *, linked: bool) -> None:
+        """Put a copy of the open file at the journal's path; a file there is set aside."""
+        assert self.disk is not None  # noqa: S101 - callers have looked
+        path = self._take_lock()
+        copy = path.with_name(path.name + ".new")
+        copy.unlink(missing_ok=True)
+        try:
+            try:
+                self.disk.copy_to(str(copy))
+            except sqlite3.Error as error:
+                if not is_damage(error):
+                    raise
+                self.handle(error)
+                return
+            copy.chmod(0o600)
+            aside = replace_with(path, copy)
+        finally:
+            copy.unlink(missing_ok=True)
+        self._drop_disk()
+        self._use(on_disk(path))
+        if linked:
+            self._log.warning(
+                "journal file has a hard link: replaced by a copy, so that no other program changes it",
+                extra=facts(path=path, set_aside=aside),
+            )
+            return
+        self.errors += 1
+        self._log.error(
+            "journal files were removed or replaced; wrote them again from the open journal, no data lost",
+            extra=facts(path=path, set_aside=aside),
+        )
+
+    def _new_file(self, error: Exception) -> Store:
+        """Set aside a file that is damaged or of another program, and return a new one."""
+        self.errors += 1
+        return self._set_aside(reason(error))
+
+    def _set_aside(self, why: str) -> Store:
+        assert self.path is not None  # noqa: S101 - there is a file
+        self._drop_disk()
+        aside = set_aside(self.path)
+        self._log.error(
+            "journal is damaged or not ours: set aside, and a new one begun",
+            extra=facts(path=self.path, set_aside=aside, error=why),
+        )
+        disk = on_disk(self.path)
+        self._use(disk)
+        return disk
+
+    def _begin_own(self, owner: str) -> Store:
+        """Begin a new journal for this VM. The file with the history of the image's VM is set aside."""
+        assert self.path is not None  # noqa: S101 - there is a file
+        self._drop_disk()
+        aside = set_aside(self.path)
+        self._log.warning(
+            "journal belongs to another VM: set aside, and a new one begun",
+            extra=facts(path=self.path, set_aside=aside, vm_id=self._vm_id, journal_vm_id=owner),
+        )
+        disk = on_disk(self.path)
+        disk.set_vm_id(self._vm_id)
+        self._use(disk)
+        self._included(Restored())
+        return disk
+
+    def _drop_disk(self) -> None:
+        if self.disk is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self.disk.close()
+        self.disk = None
+
+    def _release_if_read_only(self) -> None:
+        """Release the lock on a read-only file system, where no process can write, so that it can be unmounted."""
+        if self.path is not None and is_read_only(self.path):
+            self._release()
+
+    def _release(self) -> None:
+        if self._writer_lock is not None:
+            self._writer_lock.release()
+        self._writer_lock = None
