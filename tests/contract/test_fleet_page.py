@@ -16,7 +16,7 @@ import yaml
 from azure_scheduled_events_exporter import __version__
 from support.monitoring.alert_scenarios import Story, promtool
 from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
-from support.monitoring.stories.firing import FIRING
+from support.monitoring.stories.event_lives import FIRING_LIVES
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
 
@@ -294,6 +294,6 @@ class Kept:
 @pytest.mark.parametrize("name", ["a reboot is announced 5 minutes ahead", "a policy means to approve, and does not"])
 def test_alerts_fire_with_what_they_need_alone(name: str, tmp_path: Path) -> None:
     """An alert whose rule reads unusual series fires with the filter for those who want alerts only."""
-    (story,) = [story for story in FIRING if story.name == name]
+    (story,) = [story for story in FIRING_LIVES if story.name == name]
     done = promtool(tmp_path, Kept(story, re.compile(kept_by_alerts(FLEET))))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -17,8 +17,8 @@ from support.monitoring.alert_scenarios import (
     one,
     promtool,
 )
-from support.monitoring.stories.adversary import SCALE_SET_HIT, vms
-from support.monitoring.stories.firing import LOST_REBOOT, at, row
+from support.monitoring.stories.expected_alerts import LOST_REBOOT, SCALE_SET_HIT, at, row
+from support.monitoring.stories.fleets import vms
 
 KEPT = {"labels.keep": "team,node", "spot.severity": "warning"}
 SEARCH, SHOP = {"team": "search", "node": "n0"}, {"team": "shop", "node": "n1"}

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from support.monitoring.alert_scenarios import REDEPLOY, Exporter, Seen, Story
-from support.monitoring.stories.adversary import DAY, SCALE_SET_HIT, ZONE_HIT, blind
+from support.monitoring.stories.expected_alerts import SCALE_SET_HIT, ZONE_HIT
+from support.monitoring.stories.fleets import DAY, blind
 
 _BOTH = Seen("Redeploy", announced=30, resources="vmss_0,vmss_1")
 _THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")

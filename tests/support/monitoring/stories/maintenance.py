@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from support.monitoring.alert_scenarios import DOWN, MAINTENANCE, MANY, Exporter, Firing, Seen, Story, one
-from support.monitoring.stories.adversary import NOT_BACK
+from support.monitoring.stories.expected_alerts import NOT_BACK
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)
 _HOST_FAILURE = Seen(announced=65, not_before=None, started=65, gone=800)

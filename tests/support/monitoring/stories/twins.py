@@ -1,4 +1,4 @@
-"""Twins of the adversary's stories: what looks the same and must page, or must stay quiet; and what always held."""
+"""Twins of other stories: what looks the same and must page, or must stay quiet; and what always held."""
 
 from dataclasses import replace
 
@@ -13,10 +13,17 @@ from support.monitoring.alert_scenarios import (
     Story,
     one,
 )
-from support.monitoring.stories.adversary import DAY, OVERDUE, SCALE_SET_HIT, SHORT_NOTICE, ZONE_HIT, only, vms
-from support.monitoring.stories.firing import REBOOT_FIRES
+from support.monitoring.stories.expected_alerts import (
+    DEGRADED,
+    OVERDUE,
+    REBOOT_FIRES,
+    SCALE_SET_HIT,
+    SHORT_NOTICE,
+    ZONE_HIT,
+    only,
+)
+from support.monitoring.stories.fleets import DAY, vms
 
-DEGRADED = "AzureScheduledEventDegradedHost"
 _EVICTED = Seen("Preempt", not_before=60, gone=300)
 _AGAIN = "azure-scheduled-events-again"
 

@@ -1,0 +1,122 @@
+"""Stories of exporters that cannot reach IMDS: what they last showed neither hides nor outlives what others know."""
+
+from dataclasses import replace
+
+from support.monitoring.alert_scenarios import MANY, REBOOT, REDEPLOY, UNREACHABLE, Exporter, Seen, Story, one
+from support.monitoring.stories.expected_alerts import DEGRADED, OVERDUE, SHORT_NOTICE, only
+from support.monitoring.stories.fleets import DAY, blind
+
+_MOVED = (
+    Seen("Redeploy", not_before=3 * DAY, gone=300),
+    Seen("Redeploy", announced=300, not_before=900, started=900, gone=1000),
+)
+
+
+def _blind_peer(*events: Seen, since: int) -> Exporter:
+    return Exporter("vmss_1", tuple(replace(each, scope="peer") for each in events), more=blind(since))
+
+
+_FAR_AND_OFF = Exporter(
+    events=(
+        Seen("Redeploy", gone=200),
+        Seen("Redeploy", announced=200, not_before=3 * DAY, gone=400, first_seen=30),
+    )
+)
+
+BLIND = (
+    Story(
+        "an event is moved near while a blind peer still shows it far",
+        (Exporter(events=_MOVED), _blind_peer(replace(_MOVED[0], gone=100_000), since=100)),
+        quiet={
+            **only(REDEPLOY, DEGRADED, UNREACHABLE, SHORT_NOTICE),
+            REDEPLOY: (60, 290, 1020, 1200),
+        },
+        steady={REDEPLOY: (300, 990), DEGRADED: (30, 290)},
+    ),
+    Story(
+        "an event is moved far away while a blind peer still shows it near",
+        (
+            Exporter(events=(Seen("Redeploy", gone=300), Seen("Redeploy", announced=300, not_before=3 * DAY))),
+            _blind_peer(Seen("Redeploy"), since=100),
+        ),
+        quiet={**only(REDEPLOY, DEGRADED, UNREACHABLE), REDEPLOY: (310, 600, 1200)},
+        steady={REDEPLOY: (30, 290), DEGRADED: (300, 1200)},
+    ),
+    Story(
+        "an event is called off while a blind peer still shows it",
+        (Exporter(events=(Seen(gone=400),)), _blind_peer(Seen(), since=100)),
+        quiet={
+            **only(REBOOT, UNREACHABLE, until=3600),
+            REBOOT: (*range(420, 3600, 30),),
+        },
+        steady={REBOOT: (30, 390)},
+    ),
+    Story(
+        "nobody but a blind exporter knows of an event",
+        one(Seen(), more=blind(100)),
+        quiet=only(REBOOT, UNREACHABLE, OVERDUE),
+        steady={REBOOT: (30, 2400)},
+    ),
+    Story(
+        "the exporter that saw the end goes away soon after it",
+        (
+            Exporter(events=(Seen(gone=400),), down=((500, 100_000),)),
+            _blind_peer(Seen(), since=100),
+        ),
+        quiet={REBOOT: (*range(420, 3600, 30),)},
+        steady={REBOOT: (30, 390)},
+    ),
+    Story(
+        "one of two blind exporters reaches IMDS again after the end of an event",
+        (
+            Exporter(events=(Seen(gone=400),)),
+            Exporter("vmss_1", (Seen(scope="peer", gone=510),), more=blind(100, 510)),
+            replace(_blind_peer(Seen(), since=100), vm="vmss_2"),
+        ),
+        quiet={**only(REBOOT, UNREACHABLE), REBOOT: tuple(range(410, 900, 10))},
+        steady={REBOOT: (30, 390)},
+        exact=True,
+    ),
+    Story(
+        "the only exporter that can tell of the end was away for eight minutes",
+        (
+            Exporter(events=(Seen(started=200),), down=((205, 100_000),)),
+            replace(_blind_peer(Seen(), since=100), vm="vmss_2"),
+            Exporter("vmss_3", (Seen(scope="peer", started=200, gone=500),), down=((220, 700),)),
+        ),
+        quiet={REBOOT: tuple(range(740, 1200, 30))},
+        steady={REBOOT: (30, 690)},
+    ),
+    Story(
+        "an event is moved far away and called off, and a blind peer that shows it near misses a scrape",
+        (_FAR_AND_OFF, replace(_blind_peer(Seen("Redeploy"), since=100), down=((410, 415),))),
+        quiet={REDEPLOY: tuple(range(210, 900, 10))},
+        steady={REDEPLOY: (30, 190)},
+    ),
+    Story(
+        "an event is moved far away and called off, and one of two blind peers reaches IMDS again at that moment",
+        (
+            _FAR_AND_OFF,
+            _blind_peer(Seen("Redeploy"), since=100),
+            Exporter("vmss_2", (Seen("Redeploy", scope="peer", gone=405),), more=blind(100, 405)),
+        ),
+        quiet={REDEPLOY: tuple(range(210, 900, 10))},
+        steady={REDEPLOY: (30, 190)},
+    ),
+    Story(
+        "a blind exporter moves to another address long after NotBefore",
+        (
+            Exporter(events=(Seen(not_before=200),), more=blind(100), instance="10.0.0.1:10169", gone=860),
+            Exporter(events=(Seen(not_before=200),), more=blind(100), instance="10.0.0.2:10169", born=860),
+        ),
+        quiet={OVERDUE: MANY},
+        steady={REBOOT: (30, 1200)},
+        every=30,
+    ),
+    Story(
+        "a lone exporter reaches IMDS again, and its event is still there",
+        one(Seen(), more=blind(100, 510)),
+        quiet=only(REBOOT, UNREACHABLE, OVERDUE),
+        steady={REBOOT: (30, 900)},
+    ),
+)

@@ -1,0 +1,207 @@
+"""Stories of how an event goes: approved late or elsewhere, moved, overdue, without an end, and its VM not back."""
+
+from dataclasses import replace
+
+from support.monitoring.alert_scenarios import DOWN, MANY, REBOOT, REDEPLOY, Exporter, Firing, Seen, Story, one
+from support.monitoring.stories.expected_alerts import NOT_BACK, OVERDUE, TOO_LONG, WHO, only, row
+
+FIRING_LIVES = (
+    Story(
+        "a policy means to approve, and does not",
+        one(Seen(not_before=930, approval_due=300), policy="file"),
+        fires={
+            ("AzureScheduledEventNotApproved", 370): (
+                Firing(
+                    row("Reboot", "warning", event_status="Scheduled"),
+                    "The approval policy is late: an event has not been approved.",
+                    f"The Reboot of {WHO} should have been approved at 1970-01-01 00:05:00 UTC "
+                    "by the policy of its exporter. It starts at its NotBefore all the same. Event E1.",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventNotApproved": (60, 320, 360)},
+    ),
+    Story(
+        "an event is overdue",
+        one(Seen(not_before=100)),
+        fires={
+            ("AzureScheduledEventOverdue", 710): (
+                Firing(
+                    row("Reboot", "warning", event_status="Scheduled"),
+                    "An event should have started long ago and is still scheduled.",
+                    f"The Reboot of {WHO} is still Scheduled, more than 10m after its NotBefore. "
+                    "It may start at any moment. Event E1.",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventOverdue": (690, 700)},
+    ),
+    Story(
+        "an event does not end",
+        one(Seen(started=210, not_before=210)),
+        fires={
+            ("AzureScheduledEventStartedTooLong", 2010): (
+                Firing(
+                    row("Reboot", "warning", event_status="Started"),
+                    "An event started long ago and has not ended.",
+                    f"The Reboot of {WHO} has been Started for more than 30m: "
+                    "the VM may be stuck, or a second impact may follow. Event E1.",
+                ),
+            )
+        },
+        quiet={"AzureScheduledEventStartedTooLong": (300, 1500, 1980)},
+    ),
+    Story(
+        "a reboot is announced 5 minutes ahead",
+        one(Seen(not_before=330)),
+        fires={
+            ("AzureScheduledEventShortNotice", 60): (
+                Firing(
+                    row("Reboot", "info", event_status="Scheduled"),
+                    "An event was announced with less notice than documented.",
+                    f"The Reboot of {WHO} was announced only 5m 0s before its NotBefore. Event E1.",
+                ),
+            )
+        },
+    ),
+    Story(
+        "a host is predicted to fail in three days",
+        one(Seen("Redeploy", not_before=3 * 86_400 + 30)),
+        fires={
+            ("AzureScheduledEventDegradedHost", 30): (
+                Firing(
+                    row("Redeploy", "warning", event_status="Scheduled"),
+                    "A VM is on a host that is predicted to fail.",
+                    f"The Redeploy of {WHO} is 3d 0h 0m 0s ahead: the host is predicted to fail, and may fail sooner. "
+                    "Redeploy the VM at a time that suits you. Event E1.",
+                ),
+            )
+        },
+        quiet={REDEPLOY: MANY[:30]},
+    ),
+)
+_REDEPLOY_AWAY = one(Seen("Redeploy", not_before=300, started=300, gone=310, first_seen=-400), down=((305, 100_000),))
+
+_APPROVED_AT_ONCE = Seen(announced=60, not_before=None, started=60, gone=600, approved=1)
+
+LIVES = (
+    Story(
+        "a VM never returns from its Redeploy",
+        _REDEPLOY_AWAY,
+        fires={
+            (NOT_BACK, 2130): (
+                Firing(
+                    row("Redeploy", "critical", event_status="Started"),
+                    "A VM has not come back from an event.",
+                    f"The Redeploy of {WHO} should be over, and the VM does not answer: it has not come back "
+                    "within 30m 0s. Event E1.",
+                ),
+            ),
+        },
+        quiet={
+            **only(REDEPLOY, TOO_LONG, NOT_BACK, until=6000),
+            REDEPLOY: (3990, 4500),
+            NOT_BACK: MANY,
+            TOO_LONG: (1800,),
+        },
+        steady={REDEPLOY: (30, 3870), NOT_BACK: (2130, 6000), TOO_LONG: (2220, 3780)},
+    ),
+    Story(
+        "a VM returns from its Redeploy after 20 minutes, and the event is still there",
+        one(
+            Seen("Redeploy", not_before=300, started=300, gone=2000, first_seen=-400),
+            down=((305, 1500),),
+            fresh=((1500, 1520),),
+            more={"up": lambda now: not 1500 <= now < 1520},
+        ),
+        quiet={**only(REDEPLOY, until=2400), REDEPLOY: (2010, 2100, 2300)},
+        steady={REDEPLOY: (30, 1990)},
+    ),
+    Story(
+        "a VM returns from its Redeploy after 20 minutes, and the event is over",
+        one(Seen("Redeploy", not_before=300, started=300, gone=1000, first_seen=-400), down=((305, 1500),)),
+        quiet={**only(REDEPLOY, until=2400), REDEPLOY: (1510, 1530, 2300)},
+        steady={REDEPLOY: (30, 1490)},
+    ),
+    Story(
+        "an event that a faulty answer hid for a moment is back",
+        (Exporter(events=(Seen(gone=400), Seen(announced=410, first_seen=30))),),
+        quiet=only(REBOOT),
+        steady={REBOOT: (30, 900)},
+    ),
+    Story(
+        "the policy approves an event before anybody scrapes it",
+        one(replace(_APPROVED_AT_ONCE, saw_scheduled=True)),
+        quiet=only(REBOOT, until=900),
+        steady={REBOOT: (60, 590)},
+    ),
+    Story(
+        "somebody approves an event elsewhere before anybody scrapes it",
+        one(replace(_APPROVED_AT_ONCE, approved=0, saw_scheduled=True)),
+        quiet=only(REBOOT, until=900),
+        steady={REBOOT: (60, 590)},
+    ),
+    Story(
+        "a VM is deleted at its NotBefore, before anybody scrapes Started",
+        one(Seen("Terminate", not_before=330), down=((330, 100_000),)),
+        quiet={OVERDUE: tuple(range(0, 3000, 30)), DOWN: tuple(range(0, 3000, 30))},
+    ),
+    Story(
+        "an event is moved nearer after it was announced in time",
+        (Exporter(events=(Seen(gone=300), Seen(announced=300, not_before=500, first_seen=30))),),
+        quiet=only(REBOOT, OVERDUE),
+        steady={REBOOT: (30, 900)},
+    ),
+    Story(
+        "Prometheus is away for six minutes",
+        one(Seen(started=930, gone=1200)),
+        quiet=only(REBOOT),
+        steady={REBOOT: (30, 1190)},
+        blank=((300, 660),),
+    ),
+    Story(
+        "a scale-in leaves targets behind",
+        tuple(
+            Exporter(
+                f"vmss_{number}",
+                (
+                    Seen(
+                        "Terminate",
+                        source="User",
+                        event_id=f"E{number}",
+                        resources=f"vmss_{number}",
+                        not_before=330,
+                        started=330,
+                        gone=100_000,
+                    ),
+                ),
+                down=((340, 100_000),),
+            )
+            if number < 2
+            else Exporter(
+                f"vmss_{number}",
+                tuple(
+                    Seen(
+                        "Terminate",
+                        source="User",
+                        event_id=f"E{n}",
+                        resources=f"vmss_{n}",
+                        not_before=330,
+                        started=330,
+                        gone=400,
+                        scope="peer",
+                    )
+                    for n in range(2)
+                ),
+            )
+            for number in range(4)
+        ),
+        quiet=only("AzureScheduledEventTerminateRequested", until=7000),
+    ),
+    Story(
+        "a VM goes down long after its Terminate was called off",
+        one(Seen("Terminate", gone=300, not_before=600), down=((2000, 100_000),)),
+        quiet={DOWN: (1900, 2200)},
+        steady={DOWN: (2330, 3000)},
+    ),
+)
