@@ -1,6 +1,7 @@
 """The HTTP server on a thread of its own, and the bytes of requests and answers, for the tests on the wire."""
 
 import asyncio
+import base64
 import http.client
 import logging
 import socket
@@ -146,6 +147,12 @@ def request(path: str = "/metrics", method: str = "GET", version: str = "1.1", *
     """Return the bytes of a request."""
     lines = [f"{method} {path} HTTP/{version}", "Host: exporter", *headers]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def basic(user: str | bytes, password: str | bytes) -> str:
+    """Return the value of an Authorization header."""
+    parts = [part.encode() if isinstance(part, str) else part for part in (user, password)]
+    return "Basic " + base64.b64encode(b":".join(parts)).decode()
 
 
 def status(answer: bytes) -> int:

@@ -1,4 +1,4 @@
-"""The HTTP server over real sockets: each answer, each limit, one at a time."""
+"""The HTTP server over real sockets: where it listens, each answer, and several requests on one connection."""
 
 import asyncio
 import http.client
@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.http_server.messages import Request, Response
 from azure_scheduled_events_exporter.http_server.server import Server
 from support.serving import (
@@ -45,51 +45,6 @@ def in_turn(server: Running, *requests: bytes) -> list[bytes]:
             client.sendall(each)
             bodies.append(read_answer(client))
     return bodies
-
-
-class TestListenAddress:
-    """The text after --web.listen-address."""
-
-    @pytest.mark.parametrize(
-        ("text", "host", "port"),
-        [
-            (":10169", "", 10169),
-            ("127.0.0.1:0", "127.0.0.1", 0),
-            ("[::1]:10169", "::1", 10169),
-            ("[fe80::1%eth0]:65535", "fe80::1%eth0", 65535),
-            ("localhost:9090", "localhost", 9090),
-        ],
-    )
-    def test_reads_and_writes(self, text: str, host: str, port: int) -> None:
-        """An address as Prometheus writes it is understood, and shown again as it was written."""
-        address = parse_listen_address(text)
-        assert (address.host, address.port) == (host, port)
-        assert str(address) == text
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "",
-            ":",
-            "10169",
-            "localhost",
-            "::1:10169",
-            "[::1]",
-            "[]:1",
-            "[nonsense]:1",
-            ":65536",
-            ":-1",
-            ":http",
-            ":²",
-            "http://localhost:1",
-            "a b:1",
-            ":1\n",
-        ],
-    )
-    def test_refuses(self, text: str) -> None:
-        """An invalid address is refused with examples of valid ones."""
-        with pytest.raises(ValueError, match=r"is no listen address: .* :10169 .* \[::1\]:10169"):
-            parse_listen_address(text)
 
 
 class TestListening:

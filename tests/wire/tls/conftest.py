@@ -1,0 +1,33 @@
+"""What the tests of TLS share: an authority with certificates, and a web configuration file that a test may change."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from support.certificates import Authority
+from support.tls_serving import PLAIN
+
+
+@pytest.fixture(name="authority", scope="session")
+def _authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    authority = Authority(tmp_path_factory.mktemp("tls"))
+    authority.server()
+    authority.server("renewed")
+    authority.ending("soon", time.time() + 6 * 86400)
+    authority.ending("later", time.time() + 8 * 86400)
+    authority.ending("expired", time.time() - 60)
+    authority.client()
+    authority.client("another")
+    return authority
+
+
+@pytest.fixture(name="file")
+def _file(authority: Authority, tmp_path: Path) -> Path:
+    """A web configuration beside certificates of its own, which a test may change."""
+    for source in authority.folder.iterdir():
+        shutil.copy(source, tmp_path)
+    path = tmp_path / "web.yml"
+    path.write_text(PLAIN)
+    return path

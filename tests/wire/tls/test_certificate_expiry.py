@@ -1,0 +1,73 @@
+"""Warnings about a certificate that has expired or does so within a week."""
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from support.certificates import Authority
+from support.programs import eventually
+from support.tls_serving import PLAIN, REQUIRED, encrypted, install, replace, said
+
+SOON = "the TLS certificate expires soon"
+EXPIRED = "the TLS certificate has expired: clients refuse it"
+TLS12 = "tls_server_config: {cert_file: server.pem, key_file: server.key, max_version: TLS12, cipher_suites: [%s]}\n"
+
+
+class TestEndOfCertificate:
+    """A certificate that was not renewed in time."""
+
+    @pytest.mark.parametrize(
+        ("name", "warnings"), [("server", []), ("later", []), ("soon", [SOON]), ("expired", [EXPIRED])]
+    )
+    @pytest.mark.parametrize(
+        "text", [PLAIN, REQUIRED, TLS12 % "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"], ids=["plain", "asking", "old"]
+    )
+    def test_at_start(self, file: Path, name: str, warnings: list[str], text: str) -> None:
+        """One that has expired or does so within a week is warned of with its end, whatever is asked of clients."""
+        file.write_text(text)
+        install(file, name)
+        with encrypted(file) as running:
+            assert said(running, logging.WARNING) == warnings
+            told = [getattr(record, "facts", {}) for record in running.records if record.levelno == logging.WARNING]
+        assert [one["file"] for one in told] == [str(file.parent / "server.pem")] * len(warnings)
+        assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", one["expires"]) for one in told)
+
+    def test_chain(self, file: Path, authority: Authority) -> None:
+        """It is the server's own end that counts, not that of the CA's certificate behind it."""
+        install(file, "soon")
+        with (file.parent / "server.pem").open("a") as chain:
+            chain.write(authority.own.certificate.read_text())
+        with encrypted(file) as running:
+            assert said(running, logging.WARNING) == [SOON]
+
+    def test_inline(self, file: Path) -> None:
+        """A warning about an inline certificate names the file."""
+        pem = {key: (file.parent / f"soon.{end}").read_text() for key, end in (("cert", "pem"), ("key", "key"))}
+        file.write_text(json.dumps({"tls_server_config": pem}))
+        with encrypted(file) as running:
+            assert said(running, logging.WARNING) == [SOON]
+            assert getattr(running.records[-1], "facts", {})["file"] == str(file)
+
+    def test_at_reload(self, file: Path) -> None:
+        """Each is warned of once when it comes, however often the file changes, and one that is renewed no more."""
+        with encrypted(file) as running:
+
+            def reread(times: int) -> bool:
+                return said(running, logging.INFO).count("web configuration reloaded") == times
+
+            install(file, "soon")
+            eventually(lambda: reread(1), "the first certificate")
+            eventually(lambda: said(running, logging.WARNING) == [SOON], "its warning")
+            replace(file, PLAIN + "rate_limit: {interval: 1ms, burst: 1000}\n")
+            eventually(lambda: reread(2), "a change of something else")
+            install(file, "expired")
+            eventually(lambda: reread(3), "the second certificate")
+            eventually(lambda: said(running, logging.WARNING) == [SOON, EXPIRED], "its warning")
+            install(file, "renewed")
+            eventually(lambda: reread(4), "the third certificate")
+            replace(file, PLAIN)
+            eventually(lambda: reread(5), "the end of the rate limit")
+            assert said(running, logging.WARNING) == [SOON, EXPIRED]

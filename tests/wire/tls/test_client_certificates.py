@@ -1,0 +1,84 @@
+"""Certificates of clients: whose are accepted, and which names in them."""
+
+import http.client
+import logging
+import ssl
+from pathlib import Path
+
+import pytest
+
+from support.certificates import Authority, Pair
+from support.serving import read_all, request, status
+from support.tls_serving import ASKING, NAMES, REQUIRED, ask, encrypted, let_in, said, trusting, wrapped
+
+
+class TestClientCertificates:
+    """Who is let in by a certificate."""
+
+    def test_required(self, file: Path, authority: Authority, tmp_path: Path) -> None:
+        """Only a client's certificate that the CA has signed is let in."""
+        file.write_text(REQUIRED)
+        stranger = Authority(tmp_path, "elsewhere").client("stranger")
+        with encrypted(file) as running:
+            assert let_in(running, trusting(authority, authority.client()))
+            assert not let_in(running, trusting(authority))
+            assert not let_in(running, trusting(authority, stranger))
+            assert not let_in(running, trusting(authority, authority.server("purpose")))
+            assert said(running, logging.ERROR) == []
+
+    def test_if_given(self, file: Path, authority: Authority, tmp_path: Path) -> None:
+        """VerifyClientCertIfGiven lets in who shows none, and refuses who shows a wrong one."""
+        file.write_text(ASKING + "VerifyClientCertIfGiven}\n")
+        stranger = Authority(tmp_path, "elsewhere").client("stranger")
+        with encrypted(file) as running:
+            assert let_in(running, trusting(authority))
+            assert let_in(running, trusting(authority, authority.client()))
+            assert not let_in(running, trusting(authority, stranger))
+
+    def test_one_certificate_as_ca(self, file: Path, authority: Authority) -> None:
+        """A client's own certificate may be the CA, as in Go: only it has access, and no other client of its CA."""
+        file.write_text(REQUIRED.replace("ca.pem", "client.pem"))
+        mine, other = (Pair(file.parent / f"{name}.pem", file.parent / f"{name}.key") for name in ("client", "another"))
+        with encrypted(file) as running:
+            assert let_in(running, trusting(authority, mine))
+            assert not let_in(running, trusting(authority, other))
+
+    @pytest.mark.parametrize(
+        ("allowed", "names"),
+        [
+            ("scraper.example", "DNS:other.example,DNS:scraper.example"),
+            ("10.0.0.7", "IP:10.0.0.7"),
+            ("'2001:db8:0::1'", "IP:2001:DB8:0:0:0:0:0:1"),
+            ("team@scraper.example", "email:team@scraper.example"),
+            ("'spiffe://example/ns/monitoring'", "URI:spiffe://example/ns/monitoring"),
+            ("nobody.example, scraper.example", "DNS:scraper.example"),
+        ],
+    )
+    @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+    def test_names(self, file: Path, authority: Authority, allowed: str, names: str, version: ssl.TLSVersion) -> None:
+        """A client whose certificate has an allowed name of whatever kind gets the page; any other gets 403."""
+        file.write_text(NAMES % allowed)
+        with encrypted(file) as running:
+            for who, code in ((authority.client("named", names), 200), (authority.client(), 403)):
+                context = trusting(authority, who)
+                context.maximum_version = version
+                with wrapped(running, context) as client:
+                    client.sendall(request())
+                    answer = http.client.HTTPResponse(client)
+                    answer.begin()
+                    assert answer.status == code
+                    answer.read()
+                    session = client.session
+                with wrapped(running, context, session) as client:  # resumed: no certificate is sent again
+                    assert client.session_reused
+                    client.sendall(request("/metrics", "GET", "1.1", "Connection: close"))
+                    assert status(read_all(client)) == code
+
+    @pytest.mark.parametrize(
+        "names", ["", "DNS:example", "DNS:*.example", "DNS:SCRAPER.example", "DNS:x.scraper.example"]
+    )
+    def test_names_match_exactly(self, file: Path, authority: Authority, names: str) -> None:
+        """A name matches as a whole: no wildcard, no part, no other case, and no certificate without names."""
+        file.write_text(NAMES % "scraper.example")
+        with encrypted(file) as running:
+            assert ask(running, trusting(authority, authority.client("almost", names))) == 403

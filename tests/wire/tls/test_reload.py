@@ -1,0 +1,196 @@
+"""A web configuration file, or a certificate that it names, that changes while the server runs."""
+
+import http.client
+import logging
+import os
+import ssl
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from azure_scheduled_events_exporter.http_server.connection import Limits
+from support.certificates import Authority, Pair
+from support.programs import eventually
+from support.serving import PAGE, Running, read_all, read_answer, request, status
+from support.tls_serving import PLAIN, REQUIRED, SECRET, ask, encrypted, let_in, replace, said, trusting, wrapped
+
+
+def resumes(running: Running, context: ssl.SSLContext, session: ssl.SSLSession | None) -> bool:
+    """Whether a page is given over a session of before."""
+    try:
+        with wrapped(running, context, session) as client:
+            client.sendall(request())
+            return read_answer(client) == PAGE
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+class TestChange:
+    """The file, or a certificate, changes while the server runs."""
+
+    def test_renewed_certificate(self, file: Path, authority: Authority) -> None:
+        """New connections get a renewed certificate, and open ones end after their answer or when idle."""
+        context = trusting(authority)
+        with encrypted(file) as running, ExitStack() as stack:
+            served, fresh = (stack.enter_context(wrapped(running, context)) for _ in range(2))
+            served.sendall(request())
+            assert read_answer(served) == PAGE
+            before = served.getpeercert(binary_form=True)
+            replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
+            replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
+
+            def renewed() -> bool:
+                with wrapped(running, context) as client:
+                    return client.getpeercert(binary_form=True) != before
+
+            eventually(renewed, "the renewed certificate")
+            assert read_all(served) == b""
+            fresh.sendall(request())
+            answer = read_all(fresh)
+            assert answer.endswith(PAGE)
+            assert b"\r\nConnection: close\r\n" in answer
+            assert said(running, logging.ERROR) == []
+
+    def test_key_follows_certificate(self, file: Path, authority: Authority) -> None:
+        """A key that comes a moment after its certificate is no error: files in the middle of a change are not read."""
+        context = trusting(authority)
+        with encrypted(file, pause=1.0) as running:
+            door, certificate = vars(running.server._access), file.parent / "server.pem"
+            replace(certificate, (file.parent / "renewed.pem").read_text())
+            changed = certificate.stat().st_mtime_ns
+            eventually(lambda: (door["_settling"].get(certificate) or [0])[0] == changed, "the change to be seen")
+            replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
+            eventually(lambda: len(said(running, logging.INFO)) > 1, "the renewed certificate")
+            assert let_in(running, context)
+            assert said(running, logging.ERROR) == []
+
+    def test_half_renewed(self, file: Path, authority: Authority) -> None:
+        """A certificate without its key changes nothing and is logged once; with its key it is used, and logged."""
+        context = trusting(authority)
+        with encrypted(file) as running:
+            replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
+            eventually(lambda: said(running, logging.ERROR), "an error in the log")
+            assert let_in(running, context)
+            door = vars(running.server._access)
+            for _ in range(2):  # read again, and as wrong as before
+                os.utime(file)
+                stamp = file.stat().st_mtime_ns
+                eventually(lambda: door["_seen"][file][0] == stamp, "a second reading")  # noqa: B023 - at once
+            assert let_in(running, context)
+            replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
+            eventually(lambda: len(said(running, logging.INFO)) > 1, "the end of the error in the log")
+            assert let_in(running, context)
+            assert said(running, logging.ERROR) == ["invalid web configuration, the last valid one stays in effect"]
+            assert said(running, logging.INFO) == ["web configuration loaded", "web configuration reloaded"]
+
+    def test_lasting_failure(self, file: Path, authority: Authority) -> None:
+        """If no check of the file can be run for long, that is logged once, and pages are still served."""
+        with encrypted(file, Limits(request_seconds=0.4)) as running:
+            vars(running.server._access)["_pool"].shutdown()
+            eventually(lambda: said(running, logging.ERROR), "an error in the log")
+            with running.connect() as silent:  # closed after a dozen checks
+                read_all(silent)
+            assert said(running, logging.ERROR) == [
+                "cannot read the web configuration, the last valid one stays in effect"
+            ]
+            assert let_in(running, trusting(authority))
+
+    @pytest.mark.parametrize(
+        "text", ["", "basic_auth_users:\n", "basic_auth_users: {scraper: secret}\n", "tls_server_config: {\n", None]
+    )
+    def test_wrong(self, file: Path, authority: Authority, text: str | None) -> None:
+        """A file that is emptied, cut short, wrong or gone opens nothing: what held before holds until it is good."""
+        good = PLAIN + f"basic_auth_users: {{scraper: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
+        file.write_text(good)
+        context = trusting(authority)
+        with encrypted(file) as running:
+            file.unlink() if text is None else replace(file, text)
+            eventually(lambda: said(running, logging.ERROR), "an error in the log")
+            assert not let_in(running, None)
+            assert ask(running, context) == 401
+            assert ask(running, context, Authorization=SECRET) == 200
+            facts = [getattr(record, "facts", {}) for record in running.records if record.levelno == logging.ERROR]
+            assert str(facts[0]["error"]).startswith(str(file))
+            replace(file, good)
+            eventually(lambda: said(running, logging.INFO)[1:], "the end of the error in the log")
+            assert said(running, logging.INFO)[1:] == ["web configuration is valid again"]
+            assert len(said(running, logging.ERROR)) == 1
+
+    def test_on_and_off(self, file: Path, authority: Authority) -> None:
+        """TLS and users are turned on and off without a restart; disabling protection logs a warning."""
+        context = trusting(authority)
+        users = f"basic_auth_users: {{scraper: {bcrypt.hashpw(b'secret', bcrypt.gensalt(4)).decode()}}}\n"
+        nothing = "http_server_config: {http2: true}\n"
+        file.write_text(nothing)
+        with encrypted(file) as running:
+            assert let_in(running, None)
+            replace(file, users)
+            eventually(lambda: ask(running, None) == 401, "users in plain")
+            assert let_in(running, None, Authorization=SECRET)
+            replace(file, PLAIN + users)
+            eventually(lambda: let_in(running, context, Authorization=SECRET), "users under TLS")
+            assert not let_in(running, None, Authorization=SECRET)
+            assert not let_in(running, context)
+            assert said(running, logging.WARNING) == []
+            replace(file, PLAIN)
+            eventually(lambda: let_in(running, context), "nobody asked under TLS")
+            replace(file, nothing)
+            eventually(lambda: let_in(running, None), "plain again")
+            assert (
+                said(running, logging.WARNING)
+                == ["TLS or authentication was disabled by the reloaded web configuration"] * 2
+            )
+            off = [getattr(record, "facts", {}).get("disabled") for record in running.records]
+            assert [what for what in off if what] == ["authentication", "TLS"]
+
+    def test_users_of_an_open_connection(self, file: Path) -> None:
+        """A user that is taken out is refused at the next request, on an open connection too."""
+        hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+        file.write_text(f"basic_auth_users: {{scraper: {hashed}}}\n")
+        with encrypted(file) as running:
+            connection = http.client.HTTPConnection("localhost", running.server.port, timeout=10)
+
+            def asked() -> int:
+                connection.request("GET", "/metrics", headers={"Authorization": SECRET})
+                with connection.getresponse() as answer:
+                    answer.read()
+                    return answer.status
+
+            assert asked() == 200
+            replace(file, f"basic_auth_users: {{somebody: {hashed}}}\n")
+            eventually(lambda: asked() == 401, "the refusal")
+            connection.close()
+
+    def test_new_certificate_authority(self, file: Path, authority: Authority, tmp_path: Path) -> None:
+        """When the CA of the clients is replaced, the old ones are let in no more, not even by a resumed session."""
+        file.write_text(REQUIRED)
+        old = trusting(authority, Pair(tmp_path / "client.pem", tmp_path / "client.key"))
+        new = trusting(authority, Authority(tmp_path, "next").client("next client"))
+        with encrypted(file) as running:
+            with wrapped(running, old) as client:
+                client.sendall(request("/metrics", "GET", "1.1", "Connection: close"))
+                assert status(read_all(client)) == 200
+                session = client.session
+            assert resumes(running, old, session)
+            assert not let_in(running, new)
+            replace(tmp_path / "ca.pem", (tmp_path / "next.pem").read_text())
+            eventually(lambda: let_in(running, new), "the new CA")
+            assert not let_in(running, old)
+            assert not resumes(running, old, session)
+
+    @pytest.mark.parametrize("begun", [b"", request()[:20]])
+    def test_revoked_client(self, file: Path, authority: Authority, tmp_path: Path, begun: bytes) -> None:
+        """A client whose CA is no longer trusted gets no page over a connection that it opened before."""
+        file.write_text(REQUIRED)
+        old = trusting(authority, Pair(tmp_path / "client.pem", tmp_path / "client.key"))
+        new = trusting(authority, Authority(tmp_path, "next").client("next client"))
+        with encrypted(file) as running, wrapped(running, old) as client:
+            client.sendall(begun)
+            assert ask(running, old) == 200
+            replace(tmp_path / "ca.pem", (tmp_path / "next.pem").read_text())
+            eventually(lambda: let_in(running, new), "the new CA")
+            with suppress(OSError):
+                client.sendall(request()[len(begun) :])
+            assert read_all(client) == b""
