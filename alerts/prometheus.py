@@ -84,7 +84,8 @@ def _group(group: Group, settings: Settings) -> dict[str, Any]:
 
 def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
     if isinstance(rule, Recording):
-        return {"record": rule.record, "expr": rule.expression}
+        labels = {"labels": dict(rule.labels)} if rule.labels else {}
+        return {"record": rule.record, "expr": rule.expression, **labels}
     return {
         "alert": rule.name,
         "expr": rule.expression,

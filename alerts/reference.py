@@ -45,7 +45,8 @@ def _alert_rows(settings: Settings) -> list[tuple[str, ...]]:
 
 
 def _recording_rows(settings: Settings) -> list[tuple[str, ...]]:
-    return [(f"`{each.record}`", each.why) for group in groups(settings) for each in group.recordings()]
+    whys = {each.record: each.why for group in groups(settings) for each in group.recordings()}
+    return [(f"`{record}`", why) for record, why in whys.items()]
 
 
 def _setting_rows() -> list[tuple[str, ...]]:

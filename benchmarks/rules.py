@@ -51,8 +51,13 @@ def lines(vm: int, began: float) -> Iterator[str]:
     yield f"process_start_time_seconds{{{target}}} {began - 86_400:.0f}"
     for name, value in (("up", "1"), ("last_success_timestamp_seconds", NOW), ("poll_interval_seconds", "1")):
         yield f"{PREFIX}{name}{{{target}}} {value}"
-    for name in ("journal_up", "journal_errors_total", "spans_queued"):
+    yield f"process_resident_memory_bytes{{{target}}} {30e6 + vm:.0f}"
+    yield f"process_cpu_seconds_total{{{target}}} {NOW}"
+    yield f"{PREFIX}journal_up{{{target}}} 1"
+    for name in ("journal_errors_total", "spans_queued"):
         yield f"{PREFIX}{name}{{{target}}} 0"
+    for outcome in ("exported", "failed"):
+        yield f'{PREFIX}spans_total{{{target},outcome="{outcome}"}} 0'
     for name in ("poll_duration_seconds_sum", "poll_duration_seconds_count"):
         yield f"{PREFIX}{name}{{{target}}} {NOW}"
     for outcome in ("ok", "timeout", "connection_error", "throttled", "http_error", "invalid_document"):

@@ -4,6 +4,8 @@ No alert depends on them. Each reads scraped series, or recordings here that rea
 without a problem are not recorded one by one: a graph of 10,000 lines shows nothing, and costs the most.
 """
 
+from types import MappingProxyType
+
 from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
 
 from ..settings import Settings
@@ -71,9 +73,11 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
         "shares": (slow, _shares()),
         "polls": (slow, _polls(window)),
         "failures": (slow, _failed_polls(window)),
-        "poll-times": (slow, _poll_times(window)),
+        **{f"poll-{share}": (slow, (each,)) for share, each in _poll_times(window).items()},
         "pace": (slow, _pace(window)),
-        "processes": (slow, _processes(job, window)),
+        "answers": (slow, tuple(_answer_ages().values())),
+        "memory": (slow, tuple(_memory(job).values())),
+        **{f"cpu-{share}": (slow, (each,)) for share, each in _cpu(job, window).items()},
         "delivery": (slow, _delivery(window)),
     }
     return tuple(
@@ -270,9 +274,9 @@ def _failed_polls(window: str) -> tuple[Recording, ...]:
     )
 
 
-def _poll_times(window: str) -> tuple[Recording, ...]:
+def _poll_times(window: str) -> dict[str, Recording]:
     mean = " / ".join(f"rate({METRIC}poll_duration_seconds_{each}[{window}])" for each in ("sum", "count"))
-    return (Recording(POLL_DURATION, _quantiles(mean), "how long polls take, over the exporters' means"),)
+    return _quantiles(POLL_DURATION, mean, "how long polls take, over the exporters' means")
 
 
 def _pace(window: str) -> tuple[Recording, ...]:
@@ -287,16 +291,17 @@ def _pace(window: str) -> tuple[Recording, ...]:
     )
 
 
-def _processes(job: str, window: str) -> tuple[Recording, ...]:
-    return (
-        Recording(
-            ANSWER_AGE,
-            _quantiles(f"(time() - {METRIC}last_success_timestamp_seconds)"),
-            "the age of the last valid answer of IMDS, over the exporters",
-        ),
-        Recording(MEMORY, _quantiles(f"process_resident_memory_bytes{job}"), "memory, over the exporters"),
-        Recording(CPU, _quantiles(f"rate(process_cpu_seconds_total{job}[{window}])"), "CPU time, over the exporters"),
-    )
+def _answer_ages() -> dict[str, Recording]:
+    age = f"time() - {METRIC}last_success_timestamp_seconds"
+    return _quantiles(ANSWER_AGE, age, "the age of the last valid answer of IMDS, over the exporters")
+
+
+def _memory(job: str) -> dict[str, Recording]:
+    return _quantiles(MEMORY, f"process_resident_memory_bytes{job}", "memory, over the exporters")
+
+
+def _cpu(job: str, window: str) -> dict[str, Recording]:
+    return _quantiles(CPU, f"rate(process_cpu_seconds_total{job}[{window}])", "CPU time, over the exporters")
 
 
 def _delivery(window: str) -> tuple[Recording, ...]:
@@ -317,9 +322,9 @@ def _delivery(window: str) -> tuple[Recording, ...]:
     )
 
 
-def _quantiles(vector: str) -> str:
-    """The median, the 99th percentile and the maximum of ``vector``, each with a label that names it."""
-    return "\nor\n".join(
-        f'label_replace(quantile by (job) ({share}, {vector}), "quantile", "{name}", "", "")'
+def _quantiles(record: str, vector: str, why: str) -> dict[str, Recording]:
+    """Return the quantiles of ``vector``, by share. Each is a rule of its own, because each reads all exporters."""
+    return {
+        share: Recording(record, f"quantile by (job) ({share}, {vector})", why, MappingProxyType({"quantile": name}))
         for share, name in QUANTILES.items()
-    )
+    }

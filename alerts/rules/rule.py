@@ -29,11 +29,12 @@ class Dashboard(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A recording rule; ``why`` is the purpose of its series."""
+    """A recording rule; ``why`` is the purpose of its series, and ``labels`` are added to each of them."""
 
     record: str
     expression: str
     why: str
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True)
