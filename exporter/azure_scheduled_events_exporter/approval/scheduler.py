@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
-from azure_scheduled_events_exporter.journal.store import ApprovalRequest
+from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
 from .policy import BUILT_IN, OFF, Decision, Policy

@@ -52,9 +52,7 @@ class Interrupted(BaseException):
 class Requests(Protocol):
     """Where approval requests are queued: the running exporter's journal, or this process' own."""
 
-    def request_approval(
-        self, events: Mapping[str, float | None], operator: str, created: float, expires: float
-    ) -> list[int]:
+    def add(self, events: Mapping[str, float | None], operator: str, created: float, expires: float) -> list[int]:
         """Queue requests; return their numbers."""
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
@@ -132,12 +130,12 @@ def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecy
         store.close()
         if not _agreed(chosen, yes=yes):
             return 1
-    requests = writable(path)
+    store = writable(path)
     patience = config.imds_timeout + config.poll_interval + _PATIENCE_SECONDS
     try:
-        return _requested(requests, chosen, config, patience, lambda: time.sleep(_LOOK_SECONDS))
+        return _requested(store.requests, chosen, config, patience, lambda: time.sleep(_LOOK_SECONDS))
     finally:
-        requests.close()
+        store.close()
 
 
 def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Config) -> int:
@@ -157,7 +155,7 @@ class _Own:
     """The requests in the journal that this process writes."""
 
     def __init__(self, exporter: daemon.Exporter) -> None:
-        self.request_approval = exporter.journal.request_approval
+        self.add = exporter.journal.request_approval
         self.results = exporter.journal.request_results
         self.withdraw = exporter.journal.withdraw_requests
 
@@ -168,7 +166,7 @@ def _requested(
     """Queue requests and ``look`` until all have results, for ``patience`` seconds; return the exit status."""
     wall = time.time()
     events = {life.event_id: life.not_before for life in chosen}
-    numbers = requests.request_approval(events, _operator(), wall, wall + patience)
+    numbers = requests.add(events, _operator(), wall, wall + patience)
     status = 1
     try:
         deadline = time.monotonic() + patience

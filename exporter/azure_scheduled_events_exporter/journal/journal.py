@@ -21,8 +21,9 @@ from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
+from .approval_requests import ApprovalRequest
 from .storage import FAILURES, RETRY_SECONDS, Storage
-from .store import PAGE, ApprovalRequest, Entry, QueuedSpan, Restored
+from .store import PAGE, Entry, QueuedSpan, Restored
 
 __all__ = ["RETRY_SECONDS", "Journal", "JournalState"]
 
@@ -157,13 +158,13 @@ class Journal:
         Return their numbers.
         """
         with self._lock:
-            return self._storage.store.request_approval(events, operator, created, expires)
+            return self._storage.store.requests.add(events, operator, created, expires)
 
     def open_requests(self) -> list[ApprovalRequest]:
         """Return the approval requests without a result; none while the disk does not work."""
         with self._lock:
             try:
-                return self._storage.store.open_requests()
+                return self._storage.store.requests.open()
             except sqlite3.Error:
                 return []
 
@@ -171,7 +172,7 @@ class Journal:
         """Mark approval requests as sent (None: as not sent); return those that are not withdrawn."""
         with self._lock:
             try:
-                return self._storage.store.mark_sent(numbers, wall)
+                return self._storage.store.requests.mark_sent(numbers, wall)
             except sqlite3.Error as error:
                 self._storage.handle(error)
                 return set()
@@ -180,7 +181,7 @@ class Journal:
         """Write ``result`` to approval requests that have none, so that the exporter does not send them."""
         with self._lock:
             try:
-                self._storage.store.withdraw(numbers, result, sent_too=sent_too)
+                self._storage.store.requests.withdraw(numbers, result, sent_too=sent_too)
             except sqlite3.Error as error:
                 self._storage.handle(error)
 
@@ -188,14 +189,14 @@ class Journal:
         """Write the results of approval requests, by their numbers."""
         with self._lock:
             try:
-                self._storage.store.set_results(results)
+                self._storage.store.requests.set_results(results)
             except sqlite3.Error as error:
                 self._storage.handle(error)
 
     def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those approval requests that have one."""
         with self._lock:
-            return self._storage.store.results(numbers)
+            return self._storage.store.requests.results(numbers)
 
     def transitions(self, after: int, limit: int = PAGE) -> list[tuple[int, Record]]:
         """Return the transitions after number ``after``, each with its number, the oldest first."""

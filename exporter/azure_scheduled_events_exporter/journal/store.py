@@ -9,7 +9,8 @@ The tables and their content:
                         after the fields of :class:`Measurement`; ``record`` is JSON for ``events --follow``
 ``lives``               one row for each event: a :class:`Lifecycle` as JSON by ``journal.codec``
 ``spans``               :class:`SpanFacts` that wait for delivery, as JSON
-``approval_requests``   the fields of :class:`ApprovalRequest`, when it was sent, and its result
+``approval_requests``   operators' requests and their results: ``journal.approval_requests``
+``documents``           the documents of the metadata service: ``journal.documents``
 ``heartbeat``           the last :class:`ClockSample` of this run, as JSON
 ``sums``                :class:`Statistics` of the transitions that have been removed, as JSON
 ``properties``          the journal's epoch, and the id of the VM that it belongs to
@@ -18,7 +19,7 @@ The tables and their content:
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from operator import itemgetter
 from typing import Any
@@ -35,6 +36,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Measurement, Statistics, measure
 from azure_scheduled_events_exporter.errors import CodecError
 
+from .approval_requests import ApprovalRequests
 from .codec import (
     decode,
     decode_record,
@@ -83,30 +85,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalRequest:
-    """An operator's request to approve an event. The fields are columns of ``approval_requests``.
-
-    Attributes:
-        number: identifies the request.
-        event_id: upper case.
-        operator: login name.
-        created: Unix seconds.
-        not_before: the NotBefore that the operator saw; the request is valid only for it. None if there was none.
-        expires: Unix seconds after which the request is not sent.
-    """
-
-    number: int
-    event_id: str
-    operator: str
-    created: float
-    not_before: float | None = None
-    expires: float | None = None
-
-
-_REQUEST_COLUMNS = tuple(column.name for column in fields(ApprovalRequest))
-
-
-@dataclass(frozen=True, slots=True)
 class QueuedSpan:
     """A span that waits for delivery; ``number`` changes if a newer version replaces the span."""
 
@@ -138,6 +116,7 @@ class Store:
     def __init__(self, connection: sqlite3.Connection, *, may_migrate: bool = True) -> None:
         self._db = connection
         self.documents = Documents(connection)
+        self.requests = ApprovalRequests(connection)
         self.version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if may_migrate:
             self._migrate()
@@ -233,54 +212,6 @@ class Store:
         """Take note of how often Prometheus scrapes."""
         self._set_property("scrape_interval", str(seconds))
 
-    def request_approval(
-        self, event: Mapping[str, float | None], operator: str, created: float, expires: float
-    ) -> list[int]:
-        """Queue an operator's requests. ``event`` maps each EventId to the NotBefore that was shown.
-
-        Return their numbers.
-        """
-        insert = (
-            "INSERT INTO approval_requests (event_id, operator, created, not_before, expires) "
-            "VALUES (?, ?, ?, ?, ?) RETURNING number"
-        )
-        with self._db:
-            return [
-                int(self._db.execute(insert, (event_id, operator, created, not_before, expires)).fetchone()[0])
-                for event_id, not_before in event.items()
-            ]
-
-    def open_requests(self) -> list[ApprovalRequest]:
-        """Return the requests without a result."""
-        columns = ", ".join(_REQUEST_COLUMNS)
-        rows = self._db.execute(f"SELECT {columns} FROM approval_requests WHERE result IS NULL ORDER BY number")
-        return [ApprovalRequest(**dict(zip(_REQUEST_COLUMNS, row, strict=True))) for row in rows]
-
-    def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
-        """Mark requests as sent (None: as not sent); return those that are not withdrawn."""
-        with self._db:
-            update = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL RETURNING number"
-            return {int(row[0]) for number in numbers for row in self._db.execute(update, (wall, number)).fetchall()}
-
-    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
-        """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
-        condition = "" if sent_too else " AND sent IS NULL"
-        update = f"UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL{condition}"
-        with self._db:
-            self._db.executemany(update, [(result, number) for number in numbers])
-
-    def set_results(self, results: Mapping[int, str]) -> None:
-        """Write the results of requests, by their numbers."""
-        update = "UPDATE approval_requests SET result = ? WHERE number = ?"
-        with self._db:
-            self._db.executemany(update, [(result, number) for number, result in results.items()])
-
-    def results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results of those requests that have one."""
-        wanted = set(numbers)
-        rows = self._db.execute("SELECT number, result FROM approval_requests WHERE result IS NOT NULL")
-        return {number: result for number, result in rows if number in wanted}
-
     def prune(self, before: float) -> None:
         """Remove what ended before ``before`` (Unix seconds), at most one day of it; the sums still count it."""
         with self._db:
@@ -295,7 +226,7 @@ class Store:
             self._write_base(base)
             self._db.execute("DELETE FROM transitions WHERE wall < ?", (before,))
             self._db.execute("DELETE FROM lives WHERE ended < ?", (before,))
-            self._db.execute("DELETE FROM approval_requests WHERE created < ?", (before,))
+            self.requests.remove(before)
 
     def keep_newest(self, count: int) -> None:
         """Remove all but the ``count`` newest transitions, and ended events without any; the sums keep counting."""

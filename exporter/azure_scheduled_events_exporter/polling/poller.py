@@ -27,8 +27,9 @@ from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import RECENT, ApprovalRequest, Entry
+from azure_scheduled_events_exporter.journal.store import RECENT, Entry
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 

@@ -403,7 +403,7 @@ def test_operators_wish_survives_a_kill(state: Path, start_exporter: Callable[..
 def queued(state: Path) -> list[str]:
     """Return the EventIds of the approval requests that have no result."""
     with closing(read_only(state)) as store:
-        return [request.event_id for request in store.open_requests()]
+        return [request.event_id for request in store.requests.open()]
 
 
 @contextmanager
@@ -448,7 +448,7 @@ def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Call
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
     with closing(writable(state)) as store:
-        store.request_approval({event_id: None}, "ada", now - 60, now - 30)
+        store.requests.add({event_id: None}, "ada", now - 60, now - 30)
     eventually(lambda: queued(state) == [], "a result")
     nothing_was_sent(simulator, exporter)
 

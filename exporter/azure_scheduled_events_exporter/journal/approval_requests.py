@@ -1,0 +1,96 @@
+"""Queues operators' requests to approve events, with their results: a table of the journal.
+
+``approve`` writes requests beside a running exporter, which sends them and writes their results. Knows SQL over one
+connection. Files and failures are ``journal.files``' and ``journal.storage``'s; when to send is ``approval``'s.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_INSERT: Final = (
+    "INSERT INTO approval_requests (event_id, operator, created, not_before, expires) "
+    "VALUES (?, ?, ?, ?, ?) RETURNING number"
+)
+_OPEN: Final = """
+    SELECT number, event_id, operator, created, not_before, expires
+    FROM approval_requests WHERE result IS NULL ORDER BY number
+"""
+_MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL RETURNING number"
+_WITHDRAW: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL AND sent IS NULL"
+_WITHDRAW_SENT_TOO: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
+_SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ?"
+_RESULTS: Final = "SELECT number, result FROM approval_requests WHERE result IS NOT NULL"
+_REMOVE: Final = "DELETE FROM approval_requests WHERE created < ?"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """An operator's request to approve an event. The fields are columns of ``approval_requests``.
+
+    Attributes:
+        number: identifies the request.
+        event_id: upper case.
+        operator: login name.
+        created: Unix seconds.
+        not_before: the NotBefore that the operator saw; the request is valid only for it. None if there was none.
+        expires: Unix seconds after which the request is not sent.
+    """
+
+    number: int
+    event_id: str
+    operator: str
+    created: float
+    not_before: float | None = None
+    expires: float | None = None
+
+
+class ApprovalRequests:
+    """The table ``approval_requests`` of the journal behind ``connection``. All methods raise sqlite3.Error."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    def add(self, events: Mapping[str, float | None], operator: str, created: float, expires: float) -> list[int]:
+        """Queue an operator's requests. ``events`` maps each EventId to the NotBefore that was shown.
+
+        Return their numbers.
+        """
+        with self._db:
+            return [
+                int(self._db.execute(_INSERT, (event_id, operator, created, not_before, expires)).fetchone()[0])
+                for event_id, not_before in events.items()
+            ]
+
+    def open(self) -> list[ApprovalRequest]:
+        """Return the requests without a result."""
+        return [ApprovalRequest(*row) for row in self._db.execute(_OPEN)]
+
+    def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
+        """Mark requests as sent (None: as not sent); return those that are not withdrawn."""
+        with self._db:
+            return {
+                int(row[0]) for number in numbers for row in self._db.execute(_MARK_SENT, (wall, number)).fetchall()
+            }
+
+    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+        """Write ``result`` to open requests, so that they are not sent; with ``sent_too``, also to those being sent."""
+        with self._db:
+            self._db.executemany(
+                _WITHDRAW_SENT_TOO if sent_too else _WITHDRAW, [(result, number) for number in numbers]
+            )
+
+    def set_results(self, results: Mapping[int, str]) -> None:
+        """Write the results of requests, by their numbers."""
+        with self._db:
+            self._db.executemany(_SET_RESULT, [(result, number) for number, result in results.items()])
+
+    def results(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the results of those requests that have one."""
+        wanted = set(numbers)
+        return {number: result for number, result in self._db.execute(_RESULTS) if number in wanted}
+
+    def remove(self, before: float) -> None:
+        """Remove requests from before ``before`` (Unix seconds), in the caller's transaction."""
+        self._db.execute(_REMOVE, (before,))
