@@ -1,100 +1,20 @@
-"""Discovery on the wire: a small DHCP server on loopback, and real broadcasts between two network namespaces.
+"""Discovery of the metadata service on loopback: answers of a DHCP server, and lease files of a DHCP client."""
 
-Run as a program this file is that server on the real ports, for a namespace of its own.
-"""
-
-import json
 import logging
 import os
-import secrets
 import socket
-import struct
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
-
-MAC = bytes.fromhex("000d3a112233")
-ADDRESS = bytes((168, 63, 129, 16))
-OFFER = bytes((53, 1, 2))
-PATIENCE_SECONDS = 30  # for what must happen; reached only when it does not
-
-Reply = Callable[[bytes], list[bytes]]
-
-
-def offer(
-    request: bytes,
-    options: bytes = bytes((245, 4)) + ADDRESS,
-    *,
-    xid: bytes | None = None,
-    mac: bytes | None = None,
-    cookie: bytes = b"\x63\x82\x53\x63",
-) -> bytes:
-    """Return a DHCPOFFER to ``request``, laid out by hand from RFC 2131."""
-    head = b"\x02\x01\x06\x00" + (request[4:8] if xid is None else xid) + bytes(20)
-    hardware = (request[28:34] if mac is None else mac).ljust(16, b"\0")
-    return head + hardware + bytes(192) + cookie + OFFER + options + b"\xff"
-
-
-class DhcpServer:
-    """A DHCP server on a free port of loopback that sends what ``reply`` makes of each request."""
-
-    def __init__(self, reply: Reply) -> None:
-        self.requests: list[bytes] = []
-        self._reply = reply
-        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._socket.getsockname()
-        self._thread = threading.Thread(target=self._serve)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
-            end.sendto(b"", self.address)
-        self._thread.join(PATIENCE_SECONDS)
-        self._socket.close()
-
-    def _serve(self) -> None:
-        while True:
-            request, client = self._socket.recvfrom(2048)
-            if not request:
-                return
-            self.requests.append(request)
-            for message in self._reply(request):
-                self._socket.sendto(message, client)
-
-
-def search(
-    server: DhcpServer,
-    *,
-    answer_seconds: float = PATIENCE_SECONDS,
-    pauses: tuple[float, ...] = (0.0,),
-    wait: Callable[[float], bool] | None = None,
-    lease_files: tuple[str, ...] = (),
-    bind: tuple[str, int] = ("127.0.0.1", 0),
-) -> str:
-    """Discover through ``server`` alone: nothing of this machine's leases, nothing beyond loopback."""
-    exchange = Exchange(bind, server.address, pauses, answer_seconds)
-    stop = wait or threading.Event().wait
-    return discover(stop, lease_files=lease_files, exchange=exchange, mac=MAC)
-
-
-def silent(_: bytes) -> list[bytes]:
-    """Answer nothing."""
-    return []
+from support.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
 
 
 def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:
@@ -284,123 +204,3 @@ def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog:
         "asking for DHCP option 245, try 1 of 1",
         "metadata service at 168.63.129.16, from DHCP option 245 of DHCP server 127.0.0.1",
     ]
-
-
-_UNPRIVILEGED = """
-import os, sys, threading
-from azure_scheduled_events_exporter.imds.dhcp import Exchange
-from azure_scheduled_events_exporter.imds.discovery import discover
-from azure_scheduled_events_exporter.errors import ExporterError
-if os.geteuid() == 0:
-    os.setgroups([])
-    os.setgid(65534)
-    os.setuid(65534)
-exchange = Exchange(("127.0.0.1", 68), ("127.0.0.1", int(sys.argv[1])), (0.0,), 0.05)
-try:
-    discover(threading.Event().wait, lease_files=(), exchange=exchange, mac=bytes(6))
-except ExporterError as error:
-    print(error)
-"""
-
-
-def assert_missing_permission_is_told() -> None:
-    """Without root, discover reports what is missing; if port 68 needs no privilege, that no server answered."""
-    with DhcpServer(silent) as server:
-        told = _output(sys.executable, "-c", _UNPRIVILEGED, str(server.address[1]))
-    limit = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
-    if limit.exists() and int(limit.read_text()) <= 68:
-        assert "no DHCP server answered in 1 tries" in told
-        return
-    assert told == (
-        "--imds.endpoint discover: UDP port 68 may not be opened: run as root or with CAP_NET_BIND_SERVICE (systemd: "
-        "AmbientCapabilities=CAP_NET_BIND_SERVICE), or give the address itself, such as --imds.endpoint "
-        "http://168.63.129.16\n"
-    )
-
-
-def test_a_missing_permission_is_told() -> None:
-    """If a user may not open port 68, the error says how to allow it, and the alternative."""
-    assert_missing_permission_is_told()
-
-
-_ON_THE_REAL_PORTS = """
-import socket, threading
-from azure_scheduled_events_exporter.imds.dhcp import Exchange
-from azure_scheduled_events_exporter.imds.discovery import discover
-client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-client.bind(("0.0.0.0", 68))
-client.settimeout(30)
-print(discover(threading.Event().wait, lease_files=(), exchange=Exchange(pauses=(0.0, 1.0, 2.0, 4.0))))
-print(client.recv(2048)[:1].hex())
-"""
-
-
-def _output(*command: str) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
-
-
-@contextmanager
-def two_machines() -> Iterator[tuple[str, str] | None]:
-    """Two namespaces joined by a cable: a VM whose default route leads to the other. None where not allowed."""
-    tag = secrets.token_hex(4)
-    vm, host = f"asee-vm-{tag}", f"asee-host-{tag}"
-    try:
-        try:
-            for name in (vm, host):
-                _output("ip", "netns", "add", name)
-            _output("ip", "-n", vm, "link", "add", "nic0", "type", "veth", "peer", "name", "nic0", "netns", host)
-            for name, address in ((vm, "192.0.2.2/24"), (host, "192.0.2.1/24")):
-                _output("ip", "-n", name, "address", "add", address, "dev", "nic0")
-                _output("ip", "-n", name, "link", "set", "nic0", "up")
-                _output("ip", "-n", name, "route", "add", "default", "dev", "nic0")
-            _output("ip", "netns", "exec", vm, "true")
-        except (OSError, subprocess.CalledProcessError):
-            yield None
-        else:
-            yield vm, host
-    finally:
-        for name in (vm, host):
-            if Path("/run/netns", name).exists():
-                _output("ip", "netns", "delete", name)
-
-
-def test_the_real_broadcast_between_two_machines() -> None:
-    """On the real ports, beside a DHCP client, the broadcast is answered; where that is not allowed, it is reported."""
-    with two_machines() as machines:
-        if machines is None:
-            assert_missing_permission_is_told()
-            return
-        vm, host = machines
-        program = ["ip", "netns", "exec", host, sys.executable, __file__]
-        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
-            try:
-                assert server.stdout.readline() == "ready\n"
-                found = _output("ip", "netns", "exec", vm, sys.executable, "-c", _ON_THE_REAL_PORTS)
-            finally:
-                server.kill()
-            heard = json.loads(server.stdout.readline())
-        mac = _output("ip", "netns", "exec", vm, "cat", "/sys/class/net/nic0/address")
-    assert found == "http://168.63.129.16\n02\n"
-    assert heard == {"from_port": 68, "mac": mac.strip().replace(":", ""), "flags": 0x8000}
-
-
-def serve() -> None:
-    """Answer the first DHCPDISCOVERs of this namespace on the real ports, by broadcast, and report each."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as dhcp:
-        dhcp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        dhcp.bind(("0.0.0.0", 67))  # noqa: S104 - a namespace with nobody else in it
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        while True:
-            request, (_, port) = dhcp.recvfrom(2048)
-            (flags,) = struct.unpack_from("!H", request, 10)
-            heard = {"from_port": port, "mac": request[28:34].hex(), "flags": flags}
-            sys.stdout.write(json.dumps(heard) + "\n")
-            sys.stdout.flush()
-            dhcp.sendto(offer(request), ("255.255.255.255", 68))
-
-
-if __name__ == "__main__":
-    serve()

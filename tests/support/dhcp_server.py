@@ -1,0 +1,107 @@
+"""A small DHCP server on loopback, and the search of the metadata service's address by it.
+
+Run as a program this file is that server on the real ports, for a namespace of its own.
+"""
+
+import json
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable
+from typing import Self
+
+from azure_scheduled_events_exporter.imds.dhcp import Exchange
+from azure_scheduled_events_exporter.imds.discovery import discover
+
+MAC = bytes.fromhex("000d3a112233")
+ADDRESS = bytes((168, 63, 129, 16))
+OFFER = bytes((53, 1, 2))
+PATIENCE_SECONDS = 30  # for what must happen; reached only when it does not
+
+Reply = Callable[[bytes], list[bytes]]
+
+
+def offer(
+    request: bytes,
+    options: bytes = bytes((245, 4)) + ADDRESS,
+    *,
+    xid: bytes | None = None,
+    mac: bytes | None = None,
+    cookie: bytes = b"\x63\x82\x53\x63",
+) -> bytes:
+    """Return a DHCPOFFER to ``request``, laid out by hand from RFC 2131."""
+    head = b"\x02\x01\x06\x00" + (request[4:8] if xid is None else xid) + bytes(20)
+    hardware = (request[28:34] if mac is None else mac).ljust(16, b"\0")
+    return head + hardware + bytes(192) + cookie + OFFER + options + b"\xff"
+
+
+class DhcpServer:
+    """A DHCP server on a free port of loopback that sends what ``reply`` makes of each request."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.requests: list[bytes] = []
+        self._reply = reply
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.address: tuple[str, int] = self._socket.getsockname()
+        self._thread = threading.Thread(target=self._serve)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as end:
+            end.sendto(b"", self.address)
+        self._thread.join(PATIENCE_SECONDS)
+        self._socket.close()
+
+    def _serve(self) -> None:
+        while True:
+            request, client = self._socket.recvfrom(2048)
+            if not request:
+                return
+            self.requests.append(request)
+            for message in self._reply(request):
+                self._socket.sendto(message, client)
+
+
+def search(
+    server: DhcpServer,
+    *,
+    answer_seconds: float = PATIENCE_SECONDS,
+    pauses: tuple[float, ...] = (0.0,),
+    wait: Callable[[float], bool] | None = None,
+    lease_files: tuple[str, ...] = (),
+    bind: tuple[str, int] = ("127.0.0.1", 0),
+) -> str:
+    """Discover through ``server`` alone: nothing of this machine's leases, nothing beyond loopback."""
+    exchange = Exchange(bind, server.address, pauses, answer_seconds)
+    stop = wait or threading.Event().wait
+    return discover(stop, lease_files=lease_files, exchange=exchange, mac=MAC)
+
+
+def silent(_: bytes) -> list[bytes]:
+    """Answer nothing."""
+    return []
+
+
+def serve() -> None:
+    """Answer the first DHCPDISCOVERs of this namespace on the real ports, by broadcast, and report each."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as dhcp:
+        dhcp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+        dhcp.bind(("0.0.0.0", 67))  # noqa: S104 - a namespace with nobody else in it
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        while True:
+            request, (_, port) = dhcp.recvfrom(2048)
+            (flags,) = struct.unpack_from("!H", request, 10)
+            heard = {"from_port": port, "mac": request[28:34].hex(), "flags": flags}
+            sys.stdout.write(json.dumps(heard) + "\n")
+            sys.stdout.flush()
+            dhcp.sendto(offer(request), ("255.255.255.255", 68))
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,187 @@
+"""What the answers of a collector mean for the spans: sent, rejected, or to be sent again."""
+
+import socket
+import threading
+import time
+from dataclasses import replace
+from email.utils import formatdate
+
+import pytest
+
+from azure_scheduled_events_exporter.tracing.delivery import ExportResult
+from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
+from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
+from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering, send
+from support.programs import PATIENCE, eventually
+
+
+def trickle(listener: socket.socket, ending: threading.Event) -> None:
+    """Answer one request with a byte every fifth of a second, until the client or the test has had enough."""
+    client, _ = listener.accept()
+    with client:
+        client.recv(1 << 16)
+        for byte in b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000:
+            if ending.wait(0.2):
+                return
+            try:
+                client.sendall(bytes([byte]))
+            except OSError:
+                return
+
+
+class TestAnswers:
+    """What an answer means."""
+
+    @pytest.mark.parametrize(
+        "reply", [ACCEPT, Reply(body=b'{"partialSuccess":{}}'), Reply(body=b"ok")], ids=["protobuf", "JSON", "text"]
+    )
+    def test_200(self, reply: Reply, collector: Collector) -> None:
+        """A plain 200 means success, with any body."""
+        collector.answer(reply)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.exported == 2, "exported")
+            assert journal.spans_queued() == 0
+        assert delivery.failed == 0
+
+    def test_partial_success(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+        """Spans that a collector rejects within a 200 count as failed, and its reason is logged."""
+        collector.answer(Reply(rejected=1))
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.failed == 1, "counted")
+            assert delivery.exported == 1
+            assert journal.spans_queued() == 0
+        assert "no room" in str(caplog.records[0].facts)  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("status", [302, 307, 308, 400, 401, 404, 413, 500])
+    def test_a_refusal(self, status: int, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+        """Any other answer is final: spans count as failed, are removed, logged once, and no redirect is followed."""
+        with Collector() as elsewhere:
+            collector.answer(Reply(status, {"Location": elsewhere.url + "/v1/traces"}))
+            with delivering(OtlpSender(collector.url)) as (journal, delivery):
+                for number, span in enumerate((ROOT, CHILD), 1):
+                    add(journal, delivery, span)
+                    eventually(lambda number=number: delivery.failed == number, "counted")  # type: ignore[misc]
+                assert journal.spans_queued() == 0
+            assert elsewhere.received == []
+        assert delivery.exported == 0
+        assert len(collector.received) == 2
+        (record,) = caplog.records
+        assert f"answered {status}" in str(record.facts)  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("status", [429, 502, 503, 504])
+    def test_a_retry(self, status: int, collector: Collector) -> None:
+        """What may pass is tried again, and nothing is lost or counted as failed."""
+        collector.answer(Reply(status), ACCEPT)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.exported == 2, "exported")
+        assert delivery.failed == 0
+        assert len(collector.spans()) == 2
+
+    @pytest.mark.parametrize("form", ["seconds", "date"])
+    def test_retry_after(self, form: str, collector: Collector) -> None:
+        """A collector is left alone for as long as it asks, in seconds or until a date."""
+        asked = "3" if form == "seconds" else formatdate(time.time() + 4, usegmt=True)  # whole seconds: 3 at least
+        collector.answer(Reply(429, {"Retry-After": asked}), ACCEPT)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: delivery.exported == 1, "exported")
+        first, second = collector.received
+        assert second.at - first.at > 2.5
+
+    @pytest.mark.parametrize("text", ["", "soon", "-5", "99999999999999999999", "Fri, 31 Feb 2033 00:00:00 GMT"])
+    def test_retry_after_nonsense(self, text: str, collector: Collector) -> None:
+        """A Retry-After that makes no sense never stops delivery for good."""
+        collector.answer(Reply(503, {"Retry-After": text}))
+        verdict = send(collector, ROOT)
+        assert not verdict.settled
+        assert 0 <= verdict.retry_after <= 300
+
+    def test_nobody_there(self, collector: Collector) -> None:
+        """Spans wait while connections are refused, and arrive once there is a collector."""
+        collector.stop()
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            time.sleep(0.2)
+            assert journal.spans_queued() == 1
+            collector.start()
+            add(journal, delivery, CHILD)
+            eventually(lambda: delivery.exported == 2, "exported")
+        assert delivery.failed == 0
+        assert len(collector.spans()) == 2
+
+    def test_a_hang(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A request that is never answered is given up and sent again."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
+        collector.answer(HANG, ACCEPT)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: delivery.exported == 1, "exported")
+        assert [request.reply for request in collector.received] == [HANG, ACCEPT]
+
+    def test_the_end_with_a_hang(self, collector: Collector) -> None:
+        """A collector that hangs holds up the end no longer than it may."""
+        collector.answer(HANG)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: collector.received, "the request")
+            began = time.monotonic()
+            delivery.stop([CHILD], 1.2)
+            assert time.monotonic() - began < 9.0
+            assert journal.spans_queued() == 1
+
+    def test_a_limit(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+        """A batch that is too large for the collector is sent in smaller ones, and every span arrives."""
+        collector.limit = 5
+        spans = [replace(CHILD, span_id=f"{number:016x}") for number in range(1, 77)]
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, *spans)
+            eventually(lambda: delivery.exported == len(spans), "all exported")
+        assert delivery.failed == 0
+        assert len(collector.spans()) == len(spans)
+        assert not caplog.records
+
+    def test_one_span_too_large(self, collector: Collector) -> None:
+        """A single span that is too large is rejected for good, and does not hold up the others."""
+        collector.limit = 0
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.failed == 2, "both rejected")
+            assert journal.spans_queued() == 0
+
+    def test_a_trickle(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A collector that sends its answer byte by byte is given up when the time for the whole exchange is over."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ending = threading.Event()
+            thread = threading.Thread(target=trickle, args=(listener, ending), daemon=True)
+            thread.start()
+            began = time.monotonic()
+            result = OtlpSender(f"http://127.0.0.1:{listener.getsockname()[1]}").send([ROOT], IDENTITY, None)
+            assert time.monotonic() - began < 8
+            ending.set()
+            thread.join(PATIENCE)
+        assert not result.settled
+        assert "no answer" in result.reason
+
+    def test_a_mistake_here_settles_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Spans that could not be sent for a reason on this machine stay in the journal."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nowhere/ca.pem")
+        with delivering(OtlpSender("https://127.0.0.1:9")) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            result = OtlpSender("https://127.0.0.1:9").send([ROOT], IDENTITY, 2.0)
+            assert not result.settled
+            assert journal.spans_queued() == 1
+        assert delivery.failed == 0
+
+    def test_odd_text(self, collector: Collector) -> None:
+        """No text that IMDS can send keeps a span from its collector."""
+        texts = ["", "\ufffd", "\U0010ffff", "a\nb\tc", "x" * 100_000, "\u202e"]
+        spans = [
+            replace(CHILD, span_id=f"{number:016x}", attributes={"azure.scheduled_event.description": text})
+            for number, text in enumerate(texts, 1)
+        ]
+        assert send(collector, *spans) == ExportResult(settled=True)
+        assert [span.attributes["azure.scheduled_event.description"] for span in collector.accepted] == texts

@@ -1,0 +1,118 @@
+"""OpenTelemetry's own variables: which hold, and what goes before them."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.tracing.delivery import ExportResult
+from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
+from support.monitoring.collector import HANG, Collector
+from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering, send
+from support.programs import eventually
+
+
+class TestVariables:
+    """OpenTelemetry's own settings hold."""
+
+    def sent(self, collector: Collector, monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
+        """Send a trace with ``variables`` as the only settings."""
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value.replace("URL", collector.url))
+        OtlpSender(None).send([ROOT, CHILD], IDENTITY, 5.0)
+
+    @pytest.mark.parametrize(
+        ("variables", "path"),
+        [
+            ({"OTEL_EXPORTER_OTLP_ENDPOINT": "URL"}, "/v1/traces"),
+            ({"OTEL_EXPORTER_OTLP_ENDPOINT": "URL/tenant/"}, "/tenant/v1/traces"),
+            ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "URL/as/it/is"}, "/as/it/is"),
+            (
+                {
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+                    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "URL/v1/traces",
+                },
+                "/v1/traces",
+            ),
+        ],
+    )
+    def test_endpoint(
+        self, variables: dict[str, str], path: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The base address gets the path of traces, the address for traces is used unchanged and takes precedence."""
+        self.sent(collector, monkeypatch, variables)
+        assert [request.path for request in collector.received] == [path]
+
+    def test_the_flag_wins(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """--otlp.endpoint goes before the variables."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")
+        assert send(collector, ROOT) == ExportResult(settled=True)
+
+    @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"])
+    def test_headers(self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A collector that wants a token gets it."""
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "URL", name: "authorization=Bearer%20abc,x-tenant=7"}
+        self.sent(collector, monkeypatch, variables)
+        (request,) = collector.received
+        assert request.headers["authorization"] == "Bearer abc"
+        assert request.headers["x-tenant"] == "7"
+
+    @pytest.mark.parametrize("name", ["gzip", "deflate", "none", "brotli"])
+    def test_compression(self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Requests are compressed as configured; an unknown compression means none."""
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "URL", "OTEL_EXPORTER_OTLP_COMPRESSION": name}
+        self.sent(collector, monkeypatch, variables)
+        (request,) = collector.received
+        assert request.headers.get("content-encoding") == (name if name in {"gzip", "deflate"} else None)
+        assert len(request.spans) == 2
+
+    def test_timeout(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A collector that hangs is given up after the time that is configured."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
+        collector.answer(HANG)
+        began = time.monotonic()
+        verdict = OtlpSender(collector.url).send([ROOT], IDENTITY, None)
+        assert 0.4 < time.monotonic() - began < 8.0, "the default is 10 s"
+        assert not verdict.settled
+        assert "no answer" in verdict.reason
+
+    def test_resource(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Resource attributes of an operator take precedence over those of the VM."""
+        self.sent(
+            collector,
+            monkeypatch,
+            {
+                "OTEL_EXPORTER_OTLP_ENDPOINT": "URL",
+                "OTEL_RESOURCE_ATTRIBUTES": "host.name=mine,service.name=loses,deployment.environment.name=drill",
+                "OTEL_SERVICE_NAME": "wins",
+            },
+        )
+        resource = collector.accepted[0].resource
+        assert resource["host.name"] == "mine"
+        assert resource["service.name"] == "wins"
+        assert resource["deployment.environment.name"] == "drill"
+        assert resource["host.id"] == IDENTITY.vm_id
+
+    def test_a_sampler_that_wants_nothing(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With sampling off, no request is sent, no span is queued, and none is counted as exported."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: journal.spans_queued() == 0, "nothing waits")
+        assert collector.received == []
+        assert (delivery.exported, delivery.failed) == (0, 0)
+
+    @pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
+    def test_a_sampler_keeps_traces_whole(
+        self, sampler: str, collector: Collector, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Of half of the traces all spans arrive, of the other half none: roots and children of other VMs alike."""
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
+        monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+        traces = [f"{number:016x}{(number * 0x9E3779B97F4A7C15) % 2**64:016x}" for number in range(1, 51)]
+        send(collector, *(replace(span, trace_id=trace) for trace in traces for span in (ROOT, CHILD)))
+        spans = [(span.trace_id, span.name) for span in collector.accepted]
+        kept = {trace for trace, _ in spans}
+        assert 10 < len(kept) < 40
+        assert len(spans) == 2 * len(kept)
