@@ -1,13 +1,11 @@
-"""The configuration: one table of settings, and one frozen result.
+"""The table of settings: the name, default, help and valid values of each, and all of them as one frozen result.
 
-A flag overrides its environment variable, the variable overrides the configuration file, and the file overrides the
-default. The error for an invalid value names the setting and where it was set.
+To add a setting, add a row to ``SETTINGS`` and a field to :class:`Config`. Must not know where a value comes from
+(``config.resolution``).
 """
 
-import os
 import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,18 +15,13 @@ from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
 from azure_scheduled_events_exporter.core.document import API_VERSIONS
 from azure_scheduled_events_exporter.core.event_types import hidden_by
 from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
+from azure_scheduled_events_exporter.errors import without_password
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
-
-from .errors import UsageError, closest, without_password
-from .logs import FORMATS, LEVELS
-from .times import format_duration, parse_duration
+from azure_scheduled_events_exporter.logs import FORMATS, LEVELS
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
-CONFIG_FILE_FLAG = "config.file"
-ENV_FILE_FLAG = "env-file"
 DISCOVER = "discover"
-# Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would look like settings.
-_NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_LABELS = frozenset({"alertname", "event_id", "event_type", "event_status", "severity"})
 _PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d*)?", re.ASCII)  # with or without a port
@@ -94,87 +87,6 @@ def environment_name(flag: str) -> str:
     return ENVIRONMENT_PREFIX + re.sub("[.-]", "_", flag).upper()
 
 
-def resolve(
-    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
-) -> Config:
-    """Return the configuration that ``flags`` (by name, without dashes), ``environment`` and the file give.
-
-    Raises:
-        UsageError: a value is invalid, or a key of the file is unknown.
-    """
-    values: dict[str, Any] = {}
-    for setting, text, place in written(flags, environment, places):
-        try:
-            values[setting.field] = setting.parse(text)
-        except ValueError as error:
-            raise UsageError(f"{place or setting.flag}: {error}") from None
-    values["journal_path"] = values["journal_path"] or state_folder(environment)
-    return Config(**values)
-
-
-def written(
-    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
-) -> Iterator[tuple[Setting, str, str]]:
-    """Yield every setting with its text and the place where it is set; the place of a default is ``""``.
-
-    ``places`` has the origin of those variables of ``environment`` that are not variables of this process.
-
-    Raises:
-        UsageError: the file cannot be read, or has an unknown key.
-    """
-    file = flags.get(CONFIG_FILE_FLAG) or environment.get(environment_name(CONFIG_FILE_FLAG))
-    from_file = _read_file(Path(file)) if file else {}
-    for setting in SETTINGS:
-        if setting.flag in flags:
-            yield setting, flags[setting.flag], f"--{setting.flag}"
-        elif setting.environment in environment:
-            place = (places or {}).get(setting.environment) or f"environment variable {setting.environment}"
-            yield setting, environment[setting.environment], place
-        elif setting.flag in from_file:
-            text, line = from_file[setting.flag]
-            yield setting, text, f"{file}:{line}: {setting.flag}"
-        else:
-            yield setting, setting.default, ""
-
-
-def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
-    """Return what a repeatable flag of the form NAME=VALUE sets; the last value of a name wins.
-
-    Raises:
-        UsageError: a text has no ``=``.
-    """
-    chosen: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"{flag}: '{text}' is not a setting: write NAME=VALUE")
-        chosen[name] = value
-    return chosen
-
-
-def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables with the exporter's prefix that are not settings, each with the likeliest intended name."""
-    known = [environment_name(CONFIG_FILE_FLAG), environment_name(ENV_FILE_FLAG)]
-    known += [setting.environment for setting in SETTINGS]
-    for name in sorted(environment):
-        if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(_NOT_OURS) and name not in known:
-            yield name, closest(name, known) or ""
-
-
-def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
-    """Return every setting of the file by its flag, from ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
-    from . import yaml_file  # noqa: PLC0415 - most run by flags alone, and its library takes 1.3 MiB
-
-    found = yaml_file.load(path).flat()
-    known = [setting.flag for setting in SETTINGS]
-    for key, (_, line) in found.items():
-        if key not in known:
-            meant = closest(key, known)
-            hint = f"did you mean '{meant}'?" if meant else f"known are {', '.join(known)}"
-            raise UsageError(f"{path}:{line}: unknown key '{key}': {hint}")
-    return found
-
-
 def _endpoint(text: str) -> str:
     if text == DISCOVER:
         return text
@@ -182,7 +94,7 @@ def _endpoint(text: str) -> str:
         address = urlsplit(text)
         usable = address.scheme == "http" and address.hostname and address.port != 0 and address.username is None
         if usable and not _PLAIN_HOST.fullmatch(address.netloc):
-            from .lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
+            from azure_scheduled_events_exporter.lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
 
             requests.Request("GET", text).prepare()  # as the client of IMDS reads it
     except ValueError:
@@ -301,22 +213,9 @@ def _policy(text: str) -> Policy:
         return BUILT_IN[text]
     if Path(text).name == text and not Path(text).suffix and not Path(text).exists():
         raise ValueError(f"{text!r} is neither {', '.join(BUILT_IN)} nor a file in this folder")
-    from azure_scheduled_events_exporter.approval.policy_file import load  # noqa: PLC0415 - as for the configuration file
+    from azure_scheduled_events_exporter.approval.policy_file import load  # noqa: PLC0415 - YAML takes 1.3 MiB
 
     return load(Path(text))
-
-
-def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
-    """Return the state folder for daemons: ``$STATE_DIRECTORY`` of systemd, else the usual one of the platform."""
-    name = "azure-scheduled-events-exporter"
-    if environment.get("STATE_DIRECTORY"):
-        return environment["STATE_DIRECTORY"].split(":")[0]
-    home = environment.get("HOME", "")
-    if platform == "win32":
-        return str(Path(environment.get("PROGRAMDATA", r"C:\ProgramData")) / name)
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        return f"/var/lib/{name}"
-    return str(Path(environment.get("XDG_STATE_HOME") or Path(home) / ".local" / "state") / name)
 
 
 def _one_of(names: Sequence[str]) -> str:

@@ -1,0 +1,32 @@
+"""The configuration: one table of settings, and one frozen result.
+
+Must not start or open anything that it configures.
+"""
+
+from .resolution import (
+    CONFIG_FILE_FLAG,
+    ENV_FILE_FLAG,
+    parse_assignments,
+    resolve,
+    state_folder,
+    unknown_variables,
+    written,
+)
+from .settings import DISCOVER, ENVIRONMENT_PREFIX, SETTINGS, Config, Setting, environment_name, warnings
+
+__all__ = [
+    "CONFIG_FILE_FLAG",
+    "DISCOVER",
+    "ENVIRONMENT_PREFIX",
+    "ENV_FILE_FLAG",
+    "SETTINGS",
+    "Config",
+    "Setting",
+    "environment_name",
+    "parse_assignments",
+    "resolve",
+    "state_folder",
+    "unknown_variables",
+    "warnings",
+    "written",
+]

@@ -1,0 +1,115 @@
+"""Resolves the configuration from flags, environment variables, the configuration file and defaults.
+
+A flag overrides its environment variable, the variable overrides the configuration file, and the file overrides the
+default. The error for an invalid value names the setting and where it was set. Must not know any setting by itself
+except ``journal.path``, whose default depends on the platform: ``config.settings`` has the table.
+"""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from azure_scheduled_events_exporter.errors import UsageError, closest
+
+from .settings import ENVIRONMENT_PREFIX, SETTINGS, Config, Setting, environment_name
+
+CONFIG_FILE_FLAG = "config.file"
+ENV_FILE_FLAG = "env-file"
+# Kubernetes adds variables of every Service to every pod; a Service with the exporter's name would look like settings.
+_NOT_OURS = "AZURE_SCHEDULED_EVENTS_EXPORTER_"
+
+
+def resolve(
+    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
+) -> Config:
+    """Return the configuration that ``flags`` (by name, without dashes), ``environment`` and the file give.
+
+    Raises:
+        UsageError: a value is invalid, or a key of the file is unknown.
+    """
+    values: dict[str, Any] = {}
+    for setting, text, place in written(flags, environment, places):
+        try:
+            values[setting.field] = setting.parse(text)
+        except ValueError as error:
+            raise UsageError(f"{place or setting.flag}: {error}") from None
+    values["journal_path"] = values["journal_path"] or state_folder(environment)
+    return Config(**values)
+
+
+def written(
+    flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str] | None = None
+) -> Iterator[tuple[Setting, str, str]]:
+    """Yield every setting with its text and the place where it is set; the place of a default is ``""``.
+
+    ``places`` has the origin of those variables of ``environment`` that are not variables of this process.
+
+    Raises:
+        UsageError: the file cannot be read, or has an unknown key.
+    """
+    file = flags.get(CONFIG_FILE_FLAG) or environment.get(environment_name(CONFIG_FILE_FLAG))
+    from_file = _read_file(Path(file)) if file else {}
+    for setting in SETTINGS:
+        if setting.flag in flags:
+            yield setting, flags[setting.flag], f"--{setting.flag}"
+        elif setting.environment in environment:
+            place = (places or {}).get(setting.environment) or f"environment variable {setting.environment}"
+            yield setting, environment[setting.environment], place
+        elif setting.flag in from_file:
+            text, line = from_file[setting.flag]
+            yield setting, text, f"{file}:{line}: {setting.flag}"
+        else:
+            yield setting, setting.default, ""
+
+
+def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
+    """Return what a repeatable flag of the form NAME=VALUE sets; the last value of a name wins.
+
+    Raises:
+        UsageError: a text has no ``=``.
+    """
+    chosen: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"{flag}: '{text}' is not a setting: write NAME=VALUE")
+        chosen[name] = value
+    return chosen
+
+
+def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
+    """Return the state folder for daemons: ``$STATE_DIRECTORY`` of systemd, else the usual one of the platform."""
+    name = "azure-scheduled-events-exporter"
+    if environment.get("STATE_DIRECTORY"):
+        return environment["STATE_DIRECTORY"].split(":")[0]
+    home = environment.get("HOME", "")
+    if platform == "win32":
+        return str(Path(environment.get("PROGRAMDATA", r"C:\ProgramData")) / name)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        return f"/var/lib/{name}"
+    return str(Path(environment.get("XDG_STATE_HOME") or Path(home) / ".local" / "state") / name)
+
+
+def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the variables with the exporter's prefix that are not settings, each with the likeliest intended name."""
+    known = [environment_name(CONFIG_FILE_FLAG), environment_name(ENV_FILE_FLAG)]
+    known += [setting.environment for setting in SETTINGS]
+    for name in sorted(environment):
+        if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(_NOT_OURS) and name not in known:
+            yield name, closest(name, known) or ""
+
+
+def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
+    """Return every setting of the file by its flag, from ``imds.timeout: 5s`` or ``imds: {timeout: 5s}``."""
+    from azure_scheduled_events_exporter import yaml_file  # noqa: PLC0415 - few need it, and YAML takes 1.3 MiB
+
+    found = yaml_file.load(path).flat()
+    known = [setting.flag for setting in SETTINGS]
+    for key, (_, line) in found.items():
+        if key not in known:
+            meant = closest(key, known)
+            hint = f"did you mean '{meant}'?" if meant else f"known are {', '.join(known)}"
+            raise UsageError(f"{path}:{line}: unknown key '{key}': {hint}")
+    return found
