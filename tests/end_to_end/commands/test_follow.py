@@ -5,61 +5,17 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.events.follower import FAST, Follower, event, has_opened_the_journal, settled
 from support.events.gate import Gate, Treatment
-from support.programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
-NOT_BEFORE = "Mon, 11 Apr 2072 22:26:58 GMT"
 LATER = "Mon, 11 Apr 2072 23:26:58 GMT"
-FAST = ("--poll.interval", "250ms")
-Line = dict[str, Any]
-
-
-def event(
-    name: str, status: str = "Scheduled", vm: str = "vmss_0", not_before: str = NOT_BEFORE, kind: str = "Reboot"
-) -> dict[str, object]:
-    """Return an event to place by hand."""
-    return {
-        "EventId": name,
-        "EventType": kind,
-        "EventStatus": status,
-        "ResourceType": "VirtualMachine",
-        "Resources": [vm],
-        "NotBefore": "" if status == "Started" else not_before,
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
-
-
-class Follower(Program):
-    """A running ``events --follow``; its standard error is in the same output."""
-
-    def __init__(self, url: str, state: Path | str, output: Path, *flags: str) -> None:
-        command = [COMMAND, "events", "--follow", "--imds.endpoint", url, "--journal.path", str(state)]
-        super().__init__([*command, *FAST, *flags], output)
-
-    @property
-    def printed(self) -> list[Line]:
-        """The complete lines of JSON so far, without standard error."""
-        lines = self.log.splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
-
-    @property
-    def transitions(self) -> list[tuple[str, str]]:
-        """EventId and transition of each line."""
-        return [(line["event_id"], line["transition"]) for line in self.printed]
-
-    def wait_for(self, *expected: tuple[str, str]) -> None:
-        """Wait until the printed transitions are exactly ``expected``."""
-        eventually(lambda: self.transitions == list(expected) or len(self.transitions) > len(expected), f"{expected}")
-        assert self.transitions == list(expected)
 
 
 @pytest.fixture
@@ -99,24 +55,6 @@ def run(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporte
         return exporter
 
     return start
-
-
-def has_opened_the_journal(follower: Follower) -> bool:
-    """Return whether the follower has the journal's file open."""
-    folder = Path(f"/proc/{follower.process.pid}/fd")
-
-    def target(link: Path) -> str:
-        try:
-            return str(link.readlink())
-        except FileNotFoundError:  # closed meanwhile
-            return ""
-
-    return any("journal.sqlite" in target(link) for link in folder.iterdir())
-
-
-def settled(follower: Follower) -> None:
-    """Wait until the follower has opened the journal: it must print every later transition."""
-    eventually(lambda: has_opened_the_journal(follower), "the follower reads the journal")
 
 
 def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simulator) -> None:

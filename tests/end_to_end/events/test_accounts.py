@@ -15,8 +15,8 @@ import pytest
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from azure_scheduled_events_exporter.simulator.server import steady_clock
-from end_to_end.commands.test_follow import Follower, settled
 from support.events.booting_vm import BootingVm
+from support.events.follower import Follower, settled
 from support.events.gate import Gate
 from support.monitoring.collector import Collector
 from support.paths import DATA

@@ -7,78 +7,19 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.files import read_only
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from end_to_end.commands.test_follow import FAST, Follower, event, settled
-from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually
-from trials.clock import WallClock
-from trials.storage.disk import Foreign
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.follower import Follower, event, settled
+from support.events.journal_contents import counted, history, rows, vm
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.trial import polls_on
 
 NOBODY = 65534
-VM_IDS = ("11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222")
-
-
-def vm(number: int = 0) -> Scenario:
-    """Return a scenario in which nothing happens by itself, on a VM with the id of that number."""
-    return Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0", vm_id=VM_IDS[number]),), ())
-
-
-@pytest.fixture
-def simulator() -> Iterator[Simulator]:
-    """Return a simulator whose events are placed by hand."""
-    with Simulator(vm()) as simulator:
-        yield simulator
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Return the folder of the journal."""
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def run(state: Path, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> Callable[..., Exporter]:
-    """Start exporters that keep a journal, and wait until each has polled."""
-
-    def start(*flags: str, url: str = "", path: Path = state, **env: str) -> Exporter:
-        exporter = start_exporter(url or simulator.url, *FAST, "--journal.path", str(path), *flags, **env)
-        exporter.shows("a poll", lambda scrape: scrape.value("up"))
-        return exporter
-
-    return start
-
-
-@pytest.fixture
-def follow(simulator: Simulator, state: Path, tmp_path: Path) -> Iterator[Callable[..., Follower]]:
-    """Start followers, ``follow(*flags)``, that end with the test."""
-    with ExitStack() as stack:
-        count = 0
-
-        def start(*flags: str) -> Follower:
-            nonlocal count
-            count += 1
-            return stack.enter_context(Follower(simulator.url, state, tmp_path / f"follower-{count}", *flags))
-
-        yield start
-
-
-def rows(path: Path) -> list[tuple[str, str]]:
-    """Return EventId and transition of every row of a journal."""
-    with closing(read_only(path)) as store:
-        return [(str(record["event_id"]), str(record["transition"])) for _, record in store.transitions(0, -1)]
-
-
-def history(path: Path) -> set[str]:
-    """Return the EventIds of a journal."""
-    with closing(read_only(path)) as store:
-        return {life.event_id for life in store.history()}
 
 
 def refused(url: str, path: Path) -> bool:
@@ -93,78 +34,6 @@ def refused(url: str, path: Path) -> bool:
         timeout=PATIENCE,
     )
     return done.returncode == 1 and "another exporter writes the journal" in done.stderr
-
-
-def counted(exporter: Exporter, **transitions: int) -> Scrape:
-    """Return the metrics once exactly these transitions are counted."""
-
-    def look(scrape: Scrape) -> Scrape | None:
-        have = {name: count for name, count in scrape.transitions().items() if count}
-        assert Counter(have) <= Counter(transitions), have
-        return scrape if have == transitions else None
-
-    found = exporter.shows(f"{transitions}", look)
-    assert found
-    return found
-
-
-class TestDamage:
-    """The journal is set aside while followers read it."""
-
-    def test_a_follower_is_not_left_behind(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
-    ) -> None:
-        """A follower reads on in the new journal, which has the transition that met the damage, numbered on."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        follower = follow("--since", "0")
-        follower.wait_for(("A", "detected"))
-        Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own
-        simulator.set_document([event("A"), event("B")])
-        counted(exporter, detected=2)
-        simulator.set_document([event("A"), event("B"), event("C")])
-        counted(exporter, detected=3)
-        follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
-        assert [line["seq"] for line in follower.printed] == [1, 2, 3]
-        assert rows(state) == [("B", "detected"), ("C", "detected")]
-        again = follow("--since", follower.printed[1]["cursor"])
-        again.wait_for(("C", "detected"))
-        assert exporter.scrape().value("journal_up") == 1
-
-
-class TestPosition:
-    """What ``--since`` carries."""
-
-    def test_a_cursor_knows_its_journal(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
-    ) -> None:
-        """With the cursor of a journal that is gone, a follower begins with the first transition of the new one."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        follower = follow("--since", "0")
-        follower.wait_for(("A", "detected"))
-        cursor = follower.printed[0]["cursor"]
-        follower.kill()
-        exporter.kill()
-        shutil.rmtree(state)
-        simulator.set_document([event("A"), event("B"), event("C")])
-        counted(run(), detected=3)
-        follow("--since", cursor).wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
-
-    def test_a_number_of_this_journal(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
-    ) -> None:
-        """A cursor of the current journal continues directly after its line, as a number does."""
-        exporter = run()
-        simulator.set_document([event("A"), event("B")])
-        counted(exporter, detected=2)
-        whole = follow("--since", "0")
-        whole.wait_for(("A", "detected"), ("B", "detected"))
-        first = whole.printed[0]
-        for since in (first["cursor"], str(first["seq"])):
-            follow("--since", since).wait_for(("B", "detected"))
 
 
 class TestDiskIsBack:
@@ -368,85 +237,3 @@ class TestAnotherVm:
         exporter.kill()
         counted(run(), detected=1)
         assert not list(state.glob("*.set-aside-*"))
-
-
-class TestClock:
-    """The clock is wrong at the start."""
-
-    def test_history_is_not_removed(
-        self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
-    ) -> None:
-        """With a clock that is 100 days ahead nothing is pruned, since IMDS' own clock does not confirm it."""
-        exporter = run()
-        simulator.set_document([event("OLD")])
-        counted(exporter, detected=1)
-        simulator.set_document([])
-        counted(exporter, detected=1, cancelled=1)
-        exporter.kill()
-        clock = WallClock(tmp_path / "faketime")
-        clock.set(100 * 86_400)
-        exporter = run(**clock.environment)
-        polls_on(exporter, 4)
-        exporter.kill()
-        assert history(state) == {"OLD"}
-
-    def test_a_day_at_once(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
-        """With a correct clock, entries older than the retention are removed, at most one day of them at a time."""
-        exporter = run()
-        simulator.set_document([event("OLD"), event("NEWER")])
-        counted(exporter, detected=2)
-        simulator.set_document([])
-        counted(exporter, detected=2, cancelled=2)
-        exporter.kill()
-        with closing(sqlite3.connect(state / "journal.sqlite")) as connection, connection:
-            now = time.time()
-            for event_id, days in (("OLD", 200), ("NEWER", 150)):
-                connection.execute(
-                    "UPDATE transitions SET wall = ? WHERE event_id = ?", (now - days * 86_400, event_id)
-                )
-                connection.execute("UPDATE lives SET ended = ? WHERE event_id = ?", (now - days * 86_400, event_id))
-        exporter = run()
-        eventually(lambda: history(state) == {"NEWER"}, "the oldest day removed")
-        polls_on(exporter, 4)
-        assert history(state) == {"NEWER"}
-        counted(exporter, detected=2, cancelled=2)
-
-
-class TestFollowers:
-    """Followers across gaps of the exporter."""
-
-    def test_nothing_handled_comes_again(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
-    ) -> None:
-        """While the exporter is down, a follower with ``--since`` prints only new transitions, once each."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        first = follow("--since", "0")
-        first.wait_for(("A", "detected"))
-        cursor = first.printed[0]["cursor"]
-        first.kill()
-        follower = follow("--since", cursor)
-        settled(follower)
-        exporter.kill()
-        asked = len(simulator.requests)
-        eventually(lambda: len(simulator.requests) > asked + 8, "polls of the follower's own")
-        assert follower.printed == []
-        simulator.set_document([event("A"), event("B")])
-        follower.wait_for(("B", "detected"))
-        exporter = run()
-        counted(exporter, detected=2)
-        simulator.set_document([event("A"), event("B"), event("C")])
-        follower.wait_for(("B", "detected"), ("C", "detected"))
-
-    def test_there_and_back(self, follow: Callable[..., Follower], simulator: Simulator) -> None:
-        """A follower that polls by itself reports each of three reschedules, also the one that goes back."""
-        moments = ["Mon, 11 Apr 2072 22:26:58 GMT", "Mon, 11 Apr 2072 23:26:58 GMT"]
-        simulator.set_document([event("A", not_before=moments[0])])
-        follower = follow()
-        follower.wait_for(("A", "detected"))
-        expected = [("A", "detected")]
-        for number in (1, 0, 1):
-            simulator.set_document([event("A", not_before=moments[number])])
-            expected.append(("A", "rescheduled"))
-            follower.wait_for(*expected)

@@ -1,0 +1,110 @@
+"""Followers of a journal that is set aside or begun anew, and what ``--since`` carries across gaps of the exporter."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.follower import Follower, event, settled
+from support.events.journal_contents import counted, rows
+from support.programs import Exporter, eventually
+from trials.storage.disk import Foreign
+
+
+class TestDamage:
+    """The journal is set aside while followers read it."""
+
+    def test_a_follower_is_not_left_behind(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+    ) -> None:
+        """A follower reads on in the new journal, which has the transition that met the damage, numbered on."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        follower = follow("--since", "0")
+        follower.wait_for(("A", "detected"))
+        Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own
+        simulator.set_document([event("A"), event("B")])
+        counted(exporter, detected=2)
+        simulator.set_document([event("A"), event("B"), event("C")])
+        counted(exporter, detected=3)
+        follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
+        assert [line["seq"] for line in follower.printed] == [1, 2, 3]
+        assert rows(state) == [("B", "detected"), ("C", "detected")]
+        again = follow("--since", follower.printed[1]["cursor"])
+        again.wait_for(("C", "detected"))
+        assert exporter.scrape().value("journal_up") == 1
+
+
+class TestPosition:
+    """What ``--since`` carries."""
+
+    def test_a_cursor_knows_its_journal(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+    ) -> None:
+        """With the cursor of a journal that is gone, a follower begins with the first transition of the new one."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        follower = follow("--since", "0")
+        follower.wait_for(("A", "detected"))
+        cursor = follower.printed[0]["cursor"]
+        follower.kill()
+        exporter.kill()
+        shutil.rmtree(state)
+        simulator.set_document([event("A"), event("B"), event("C")])
+        counted(run(), detected=3)
+        follow("--since", cursor).wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
+
+    def test_a_number_of_this_journal(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
+    ) -> None:
+        """A cursor of the current journal continues directly after its line, as a number does."""
+        exporter = run()
+        simulator.set_document([event("A"), event("B")])
+        counted(exporter, detected=2)
+        whole = follow("--since", "0")
+        whole.wait_for(("A", "detected"), ("B", "detected"))
+        first = whole.printed[0]
+        for since in (first["cursor"], str(first["seq"])):
+            follow("--since", since).wait_for(("B", "detected"))
+
+
+class TestFollowers:
+    """Followers across gaps of the exporter."""
+
+    def test_nothing_handled_comes_again(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
+    ) -> None:
+        """While the exporter is down, a follower with ``--since`` prints only new transitions, once each."""
+        exporter = run()
+        simulator.set_document([event("A")])
+        counted(exporter, detected=1)
+        first = follow("--since", "0")
+        first.wait_for(("A", "detected"))
+        cursor = first.printed[0]["cursor"]
+        first.kill()
+        follower = follow("--since", cursor)
+        settled(follower)
+        exporter.kill()
+        asked = len(simulator.requests)
+        eventually(lambda: len(simulator.requests) > asked + 8, "polls of the follower's own")
+        assert follower.printed == []
+        simulator.set_document([event("A"), event("B")])
+        follower.wait_for(("B", "detected"))
+        exporter = run()
+        counted(exporter, detected=2)
+        simulator.set_document([event("A"), event("B"), event("C")])
+        follower.wait_for(("B", "detected"), ("C", "detected"))
+
+    def test_there_and_back(self, follow: Callable[..., Follower], simulator: Simulator) -> None:
+        """A follower that polls by itself reports each of three reschedules, also the one that goes back."""
+        moments = ["Mon, 11 Apr 2072 22:26:58 GMT", "Mon, 11 Apr 2072 23:26:58 GMT"]
+        simulator.set_document([event("A", not_before=moments[0])])
+        follower = follow()
+        follower.wait_for(("A", "detected"))
+        expected = [("A", "detected")]
+        for number in (1, 0, 1):
+            simulator.set_document([event("A", not_before=moments[number])])
+            expected.append(("A", "rescheduled"))
+            follower.wait_for(*expected)

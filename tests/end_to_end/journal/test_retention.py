@@ -1,0 +1,56 @@
+"""What a running exporter removes from its journal by age, with a right and a wrong clock."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.follower import event
+from support.events.journal_contents import counted, history
+from support.programs import Exporter, eventually
+from trials.clock import WallClock
+from trials.trial import polls_on
+
+
+class TestClock:
+    """The clock is wrong at the start."""
+
+    def test_history_is_not_removed(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
+    ) -> None:
+        """With a clock that is 100 days ahead nothing is pruned, since IMDS' own clock does not confirm it."""
+        exporter = run()
+        simulator.set_document([event("OLD")])
+        counted(exporter, detected=1)
+        simulator.set_document([])
+        counted(exporter, detected=1, cancelled=1)
+        exporter.kill()
+        clock = WallClock(tmp_path / "faketime")
+        clock.set(100 * 86_400)
+        exporter = run(**clock.environment)
+        polls_on(exporter, 4)
+        exporter.kill()
+        assert history(state) == {"OLD"}
+
+    def test_a_day_at_once(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+        """With a correct clock, entries older than the retention are removed, at most one day of them at a time."""
+        exporter = run()
+        simulator.set_document([event("OLD"), event("NEWER")])
+        counted(exporter, detected=2)
+        simulator.set_document([])
+        counted(exporter, detected=2, cancelled=2)
+        exporter.kill()
+        with closing(sqlite3.connect(state / "journal.sqlite")) as connection, connection:
+            now = time.time()
+            for event_id, days in (("OLD", 200), ("NEWER", 150)):
+                connection.execute(
+                    "UPDATE transitions SET wall = ? WHERE event_id = ?", (now - days * 86_400, event_id)
+                )
+                connection.execute("UPDATE lives SET ended = ? WHERE event_id = ?", (now - days * 86_400, event_id))
+        exporter = run()
+        eventually(lambda: history(state) == {"NEWER"}, "the oldest day removed")
+        polls_on(exporter, 4)
+        assert history(state) == {"NEWER"}
+        counted(exporter, detected=2, cancelled=2)
