@@ -1,0 +1,157 @@
+"""Where a setting comes from: flag, environment variable, file or default, and variables that are no settings."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.approval.policy import BUILT_IN
+from azure_scheduled_events_exporter.config import (
+    SETTINGS,
+    Config,
+    environment_name,
+    resolve,
+    unknown_variables,
+    written,
+)
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
+from support.setting_values import KNOWN, OTHER
+
+
+def of(config: Config, flag: str) -> object:
+    """Return the field of ``flag``."""
+    return getattr(config, flag.replace(".", "_").replace("-", "_"))
+
+
+_DEFAULTS = {"alertmanager.labels": "default=yes"}
+"""Another possible value of settings that have no default and take no address."""
+
+
+def test_defaults() -> None:
+    """With nothing set, the contract's defaults hold."""
+    config = resolve({"journal.path": "memory"}, {})
+    assert config == Config(
+        imds_endpoint="http://169.254.169.254",
+        imds_api_version="2020-07-01",
+        imds_timeout=10.0,
+        poll_interval=1.0,
+        instance_name=None,
+        web_listen_address=ListenAddress("", 10169),
+        web_telemetry_path="/metrics",
+        web_config_file=None,
+        journal_path="memory",
+        journal_retention=90 * 86400.0,
+        approval_policy=BUILT_IN["off"],
+        otlp_endpoint=None,
+        tracing_scope="self",
+        alertmanager_url=(),
+        alertmanager_labels={},
+        alertmanager_http_config_file=None,
+        alerts_values=None,
+        process_user="",
+        log_level="info",
+        log_format="logfmt",
+    )
+
+
+def test_every_setting_is_a_field() -> None:
+    """The table and the result have the same settings, in the contract's names, and the tests have a value for each."""
+    assert [setting.field for setting in SETTINGS] == [field.name for field in fields(Config)]
+    assert [setting.flag for setting in SETTINGS] == KNOWN.split(", ")
+    assert set(KNOWN.split(", ")) == set(OTHER)
+
+
+@pytest.mark.parametrize("flag", OTHER)
+def test_flag_environment_file_default(flag: str, file: Path) -> None:
+    """A flag wins over its environment variable, that over the file, that over the default; each alone is taken."""
+    text, value = OTHER[flag]
+    default = next(setting.default for setting in SETTINGS if setting.flag == flag) or _DEFAULTS.get(
+        flag, "http://default"
+    )
+    variable = environment_name(flag)
+    file.write_text(f"{flag}: '{text}'\n")
+    unset = of(resolve({}, {}), flag)
+    assert unset != value
+    assert of(resolve({flag: text}, {}), flag) == value
+    assert of(resolve({}, {variable: text}), flag) == value
+    assert of(resolve({"config.file": str(file)}, {}), flag) == value
+    assert of(resolve({flag: text}, {variable: default}), flag) == value
+    assert of(resolve({"config.file": str(file)}, {variable: default}), flag) != value
+    assert of(resolve({"config.file": str(file), flag: default}, {}), flag) != value
+    file.write_text(f"{flag}: '{default}'\n")
+    assert of(resolve({"config.file": str(file)}, {variable: text}), flag) == value
+
+
+def test_environment_names() -> None:
+    """A variable is named as its flag: dots and dashes are underscores."""
+    assert environment_name("imds.api-version") == "AZURE_SCHEDULED_EVENTS_IMDS_API_VERSION"
+    assert environment_name("web.config.file") == "AZURE_SCHEDULED_EVENTS_WEB_CONFIG_FILE"
+    assert len({environment_name(setting.flag) for setting in SETTINGS}) == len(SETTINGS)
+
+
+def test_file_named_by_the_environment(file: Path) -> None:
+    """The file can be named by a variable; one that a flag names wins."""
+    file.write_text("log.level: debug\n")
+    other = file.with_name("other.yaml")
+    other.write_text("log.level: error\n")
+    environment = {"AZURE_SCHEDULED_EVENTS_CONFIG_FILE": str(file)}
+    assert resolve({}, environment).log_level == "debug"
+    assert resolve({"config.file": str(other)}, environment).log_level == "error"
+
+
+def test_empty_value_is_none(file: Path) -> None:
+    """An optional setting with an empty value is unset, in every source."""
+    file.write_text("instance.name:\notlp.endpoint: ''\n")
+    config = resolve({"config.file": str(file), "web.config.file": ""}, {})
+    assert (config.instance_name, config.otlp_endpoint, config.web_config_file) == (None, None, None)
+    assert resolve({}, {"AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY": ""}).approval_policy == BUILT_IN["off"]
+
+
+def test_places(file: Path) -> None:
+    """For every setting, the place where it was set is known."""
+    file.write_text("\nimds.timeout: 5s\n")
+    flags = {"config.file": str(file), "log.level": "debug"}
+    environment = {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": "2s"}
+    places = {setting.flag: (text, place) for setting, text, place in written(flags, environment)}
+    assert places["imds.timeout"] == ("5s", f"{file}:2: imds.timeout")
+    assert places["log.level"] == ("debug", "--log.level")
+    assert places["poll.interval"] == ("2s", "environment variable AZURE_SCHEDULED_EVENTS_POLL_INTERVAL")
+    assert places["log.format"] == ("logfmt", "")
+    assert list(places) == KNOWN.split(", ")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("AZURE_SCHEDULED_EVENTS_POLL_INTERVALL", "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL"),
+        ("AZURE_SCHEDULED_EVENTS_IMDS_APIVERSION", "AZURE_SCHEDULED_EVENTS_IMDS_API_VERSION"),
+        ("AZURE_SCHEDULED_EVENTS_CONFIGFILE", "AZURE_SCHEDULED_EVENTS_CONFIG_FILE"),
+    ],
+)
+def test_unknown_variable(name: str, meant: str) -> None:
+    """A variable that looks like a setting but is none is found, with the one that was meant."""
+    assert list(unknown_variables({name: "x", "PATH": "/bin"})) == [(name, meant)]
+
+
+def test_variables_that_are_not_ours() -> None:
+    """Kubernetes' variables for a Service called as we are, other tools' variables, and our own are no mistakes."""
+    service = "AZURE_SCHEDULED_EVENTS_EXPORTER"
+    environment = {
+        f"{service}_SERVICE_HOST": "10.0.0.1",
+        f"{service}_SERVICE_PORT": "10169",
+        f"{service}_SERVICE_PORT_METRICS": "10169",
+        f"{service}_PORT": "tcp://10.0.0.1:10169",
+        f"{service}_PORT_10169_TCP": "tcp://10.0.0.1:10169",
+        f"{service}_PORT_10169_TCP_ADDR": "10.0.0.1",
+        "AZURE_CLIENT_ID": "x",
+        "OTEL_SERVICE_NAME": "x",
+        "AZURE_SCHEDULED_EVENTS_CONFIG_FILE": "x",
+        **{environment_name(setting.flag): "x" for setting in SETTINGS},
+    }
+    assert list(unknown_variables(environment)) == []
+
+
+def test_kubernetes_variables_set_nothing() -> None:
+    """A Service called as we are changes no setting."""
+    environment = {"AZURE_SCHEDULED_EVENTS_EXPORTER_PORT": "tcp://10.0.0.1:10169"}
+    assert resolve({}, environment) == resolve({}, {})

@@ -1,0 +1,116 @@
+"""Values of settings: which are valid, what they are read as, and how the others are refused."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from azure_scheduled_events_exporter.config import resolve, state_folder
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from support.setting_values import DURATION, OTHER
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "message"),
+    [
+        ({"log.level": "loud"}, {}, "--log.level: 'loud' is none of debug, info, warning, error"),
+        (
+            {},
+            {"AZURE_SCHEDULED_EVENTS_LOG_LEVEL": "loud"},
+            "environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL: 'loud' is none of debug, info, warning, error",
+        ),
+        (
+            {"approval.policy": "documentd"},
+            {},
+            "--approval.policy: 'documentd' is neither off, documented, documented-all nor a file in this folder",
+        ),
+        ({"poll.interval": "1"}, {}, f"--poll.interval: '1' {DURATION}"),
+        ({}, {"AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": ""}, None),
+    ],
+)
+def test_bad_value_elsewhere(flags: dict[str, str], environment: dict[str, str], message: str | None) -> None:
+    """A bad value in a flag or variable is refused with the name under which it was set."""
+    with pytest.raises(UsageError) as caught:
+        resolve(flags, environment)
+    assert message is None or str(caught.value) == message
+
+
+@pytest.mark.parametrize("text", ["http://127.0.0.1", "http://127.0.0.1:8080", "http://[::1]:80/", "http://imds.test"])
+def test_endpoints(text: str) -> None:
+    """A base address is taken without its last slash."""
+    assert resolve({"imds.endpoint": text}, {}).imds_endpoint == text.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["http://[v1.x]", "http://a%zz", "http://a%00b", "http://\u00fc%", "http://\u05d0\u00fc", "http://127.0.0.1\\x"],
+)
+def test_endpoints_that_no_request_could_be_sent_to(text: str) -> None:
+    """A host that the HTTP client cannot read, or reads otherwise, is refused by its flag, not by a traceback."""
+    with pytest.raises(UsageError, match=r"^--imds.endpoint: .* is not a base address"):
+        resolve({"imds.endpoint": text}, {})
+
+
+@given(st.text("az09.-_:@[]%/\\?#\u00fc\u00df\u05d0\u0663", max_size=12))
+@settings(deadline=None)
+def test_any_endpoint(text: str) -> None:
+    """Every endpoint is refused, or one that requests can be sent to."""
+    with suppress(UsageError):
+        endpoint = resolve({"imds.endpoint": f"http://{text}"}, {}).imds_endpoint
+        ImdsClient(endpoint, "2020-07-01", RateLimiter(), lambda _: True)
+
+
+def test_discover() -> None:
+    """The endpoint may be left to DHCP."""
+    assert resolve({"imds.endpoint": "discover"}, {}).imds_endpoint == "discover"
+
+
+@pytest.mark.parametrize("text", ["10ms", "1s", "12h"])
+def test_intervals(text: str) -> None:
+    """Both ends of the range of intervals are in it."""
+    assert resolve({"poll.interval": text}, {}).poll_interval > 0
+
+
+@pytest.mark.parametrize(
+    ("environment", "platform", "expected"),
+    [
+        ({"STATE_DIRECTORY": "/state/a"}, "linux", "/state/a"),
+        ({"STATE_DIRECTORY": "/state/a:/state/b"}, "linux", "/state/a"),
+        ({"PROGRAMDATA": "D:"}, "win32", str(Path("D:") / "azure-scheduled-events-exporter")),
+    ],
+)
+def test_state_folder(environment: dict[str, str], platform: str, expected: str) -> None:
+    """Without a path, the journal lies where the platform keeps a daemon's state; systemd's folder comes first."""
+    assert state_folder(environment, platform) == expected
+
+
+def test_state_folder_of_a_user() -> None:
+    """Root's state lies in /var/lib, a user's in the user's own state folder."""
+    own = state_folder({"XDG_STATE_HOME": "/home/me/state", "HOME": "/home/me"}, "linux")
+    expected = "/var/lib" if os.geteuid() == 0 else "/home/me/state"
+    assert own == f"{expected}/azure-scheduled-events-exporter"
+
+
+@given(st.sampled_from(list(OTHER)), st.text())
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_value(flag: str, text: str) -> None:
+    """Every text is a value of a setting, or refused in one line that names the flag."""
+    try:
+        resolve({flag: text}, {})
+    except UsageError as error:
+        message = str(error)
+        if flag != "approval.policy":  # that one names the file which the text would be
+            assert message.startswith(f"--{flag}: ")
+            assert message.isprintable()
+
+
+@pytest.mark.parametrize("text", ["collector:4318", "grpc://collector:4317", "http://", "http://[::1", "4318"])
+def test_a_collector_that_cannot_be_is_refused(text: str) -> None:
+    """A collector's address without http or https is a mistake to hear of at once, not a retry for ever."""
+    with pytest.raises(UsageError, match=r"^--otlp.endpoint: .* is not a collector: write http://HOST:4318"):
+        resolve({"otlp.endpoint": text}, {})
