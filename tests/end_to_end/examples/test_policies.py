@@ -1,0 +1,63 @@
+"""The example policies of docs/approvals.md and deploy/examples: the same in both, valid, careful with deletions."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.approval.policy import Action
+from azure_scheduled_events_exporter.approval.policy_file import load
+from support.example_scripts import EXAMPLES, PAGE, blocks
+from support.programs import COMMAND, PATIENCE, environment
+
+POLICIES = ("stateless-web-tier", "database-primary", "spot-batch-workers", "primary-and-secondary")
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policy_of_the_page(name: str) -> None:
+    """The page shows each example policy just as its file has it."""
+    assert (EXAMPLES / "policies" / f"{name}.yaml").read_text() in blocks("yaml")
+
+
+def test_every_policy_of_the_page_is_good(tmp_path: Path) -> None:
+    """Every policy on the page is taken, and no example lies about that the page does not show."""
+    shown = blocks("yaml")
+    assert len(shown) == len(POLICIES) == len(list((EXAMPLES / "policies").iterdir()))
+    for number, text in enumerate(shown):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text)
+        assert load(path).rules
+
+
+def test_keys_of_the_page(tmp_path: Path) -> None:
+    """The page names every key of a policy file, and none that is not there."""
+    path = tmp_path / "policy.yaml"
+    known = set()
+    for text in ("x: 1", "rules: [{action: hold, x: 1}]", "rules: [{action: hold, match: {x: 1}}]"):
+        path.write_text(text if text.startswith("rules") else f"rules: []\n{text}")
+        done = subprocess.run(
+            [COMMAND, "check-config", "--approval.policy", str(path)],
+            check=False,
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=PATIENCE,
+        )
+        assert done.returncode == 2
+        known |= set(done.stderr.strip().rpartition("known here: ")[2].split(", "))
+    page = PAGE.read_text().partition("## The policy file")[2].partition("**Several VMs.**")[0]
+    named = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    assert named == known - {"rules"}
+
+
+def test_example_policies_hold_what_is_deleted() -> None:
+    """No example policy approves the deletion of a VM that Azure takes back."""
+    for name in POLICIES:
+        for rule in load(EXAMPLES / "policies" / f"{name}.yaml").rules:
+            if rule.action is Action.HOLD and (rule.match.event_type is None or "Preempt" in rule.match.event_type):
+                break
+            if rule.match.event_source == frozenset({"User"}):
+                continue
+            assert rule.match.event_type is not None
+            assert "Preempt" not in rule.match.event_type, (name, rule.name)

@@ -1,0 +1,153 @@
+"""The runner ``prepare-and-recover``: kills, failures, events of several VMs, and what it tells a hook."""
+
+from pathlib import Path
+
+from support.example_scripts import EXAMPLES, Stage, reads_journal, scenario
+from support.programs import PATIENCE, eventually
+
+
+def test_killed_while_it_drains(stage: Stage) -> None:
+    """Killed during a drain, together with the exporter, the script drains again, then approves, and recovers."""
+    exporter = stage.exporter()
+    stage.slow(on=True)
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: len(stage.calls) == 1, "the drain")
+    script.kill()
+    exporter.kill()
+    assert not stage.approved
+    stage.slow(on=False)
+    stage.exporter()
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: stage.calls[-1] == "kubectl uncordon node", "recovery")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "drain", "uncordon"]
+    assert stage.approved == ["Reboot"]
+
+
+def test_killed_while_the_event_goes_on(stage: Stage) -> None:
+    """A script that is killed after its drain does not drain again, and recovers at the end."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot", started_for=5))
+    eventually(lambda: stage.handled >= 1, "the drain is noted as done")
+    script.kill()
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: stage.calls[-1] == "kubectl uncordon node", "recovery")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "uncordon"]
+
+
+def test_away_at_the_end(stage: Stage) -> None:
+    """A script that was killed while the event went on, as by the reboot itself, recovers when it is back, once."""
+    exporter = stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot", started_for=3))
+    eventually(lambda: stage.handled >= 1, "the drain is noted as done")
+    script.kill()
+    exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="completed") == 1)
+    script = stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: [call.split()[1] for call in stage.calls] == ["drain", "uncordon"], "recovery")
+    script.kill()
+    # Begun anew without its state, it takes what is over for history.
+    (stage.file.parent / "state.json").unlink()
+    stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Redeploy"))
+    eventually(lambda: len(stage.calls) == 4, "the next event")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "uncordon", "drain", "uncordon"]
+    assert stage.approved == ["Reboot", "Redeploy"]
+
+
+def test_drain_that_fails(stage: Stage) -> None:
+    """A drain that fails approves nothing, ends the script for systemd to start it again, and is then tried again."""
+    stage.exporter()
+    stage.broken(on=True)
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot"))
+    assert script.process.wait(PATIENCE) == 1
+    assert script.output.read_text().splitlines()[-1] == (
+        f"prepare-and-recover: {EXAMPLES / 'kubectl-drain'} prepare failed with 1; it is tried again after a restart"
+    )
+    assert not stage.approved
+    stage.broken(on=False)
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: stage.calls[-1] == "kubectl uncordon node", "recovery")
+    assert [call.split()[1] for call in stage.calls] == ["drain", "drain", "uncordon"]
+    assert stage.approved == ["Reboot"]
+
+
+def test_shared_event_is_not_approved(stage: Stage) -> None:
+    """One VM that is ready does not start an event of two VMs, except with `--approve=any`."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    both = ("vmss_0", "vmss_1")
+    stage.simulator.play(scenario("Reboot", resources=both))
+    eventually(lambda: "also affects other VMs: vmss_0, vmss_1" in script.output.read_text(), "the reason")
+    eventually(lambda: stage.handled >= 1, "the line is handled")
+    assert stage.calls[-1].startswith("kubectl drain")
+    assert not stage.approved
+    script.kill()
+    stage.run(str(EXAMPLES / "prepare-and-recover"), "--approve=any", str(EXAMPLES / "kubectl-drain"), NODE="node")
+    stage.simulator.play(scenario("Redeploy", resources=both))
+    eventually(lambda: stage.approved == ["Redeploy"], "the approval")
+
+
+def test_shared_event_waits_for_all(stage: Stage, tmp_path: Path) -> None:
+    """With a shared folder of marks, the last VM to be ready approves an event of two VMs."""
+    stage.exporter()
+    marks = tmp_path / "marks"
+    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve=all", "--marks", str(marks))
+    first = stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="first")
+    stage.simulator.play(scenario("Reboot", resources=("vmss_0", "vmss_1")))
+    eventually(lambda: "waits for vmss_1" in first.output.read_text(), "the first one waits")
+    assert not stage.approved
+    (tmp_path / "second").mkdir()
+    second = {
+        "STATE_DIRECTORY": str(tmp_path / "second"),
+        "AZURE_SCHEDULED_EVENTS_JOURNAL_PATH": str(tmp_path / "second"),
+        "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": stage.simulator.vm_url("vmss_1"),
+        "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL": "1s",  # its commands share the five requests a second of this VM
+    }
+    stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="second", **second)
+    eventually(lambda: stage.approved == ["Reboot"], "the last one approves")
+    eventually(lambda: "kubectl uncordon first" in stage.calls, "recovery")
+    eventually(lambda: not [mark for mark in marks.rglob("*") if mark.is_file()], "no mark is left")
+
+
+def test_deletion_is_not_approved(stage: Stage) -> None:
+    """A Terminate is prepared for, and keeps its whole notice."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Terminate"))
+    eventually(lambda: "deletes this VM" in script.output.read_text(), "the reason")
+    assert stage.calls[-1].startswith("kubectl drain")
+    assert not stage.approved
+
+
+def test_hook_knows_the_event(stage: Stage, tmp_path: Path) -> None:
+    """Every field of the event is in the environment of the hook."""
+    hook = tmp_path / "hook"
+    hook.write_text('#!/bin/sh\nenv | grep ^EVENT_ | sort > "$CALLS"\n')
+    hook.chmod(0o755)
+    stage.exporter()
+    stage.run(str(EXAMPLES / "prepare-and-recover"), str(hook))
+    stage.simulator.play(scenario("Freeze", duration=5, resources=("vmss_0", "vmss_1")))
+    told = dict(line.split("=", 1) for line in eventually(lambda: stage.calls, "the hook"))
+    assert told["EVENT_TYPE"] == "Freeze"
+    assert told["EVENT_SOURCE"] == "Platform"
+    assert told["EVENT_STATE"] == "Scheduled"
+    assert told["EVENT_SCOPE"] == "self"
+    assert told["EVENT_RESOURCES"] == "vmss_0,vmss_1"
+    assert float(told["EVENT_DURATION_SECONDS"]) == 5
+    assert float(told["EVENT_NOTICE_SECONDS"]) > 800
+    assert told["EVENT_NOT_BEFORE"].endswith("Z")
+    assert told["EVENT_OUTCOME"] == ""
+
+
+def test_stopped_runner_leaves_nothing_behind(stage: Stage) -> None:
+    """SIGTERM to the runner alone ends its follower too, quietly."""
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: reads_journal(script), "the follower")
+    script.process.terminate()
+    assert script.process.wait(PATIENCE) == 0
+    assert not reads_journal(script)
+    assert script.output.read_text() == ""

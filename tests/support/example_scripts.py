@@ -1,0 +1,174 @@
+"""Scripts of deploy/examples beside a simulator and an exporter, with substitutes of the programs that they call."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Self
+
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from support.paths import ROOT
+from support.programs import COMMAND, PATIENCE, Exporter, environment
+
+EXAMPLES = ROOT / "deploy" / "examples"
+PAGE = ROOT / "docs" / "approvals.md"
+LIBRARY = "/usr/local/lib/azure-scheduled-events"
+VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
+QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
+
+# What stands in for every program of somebody else: it writes down when it was called and how, and how it goes.
+STAND_IN = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+[ -e "$CALLS.slow" ] && while [ -e "$CALLS.slow" ]; do sleep 0.05; done
+[ ! -e "$CALLS.broken" ]
+"""
+
+
+def blocks(language: str) -> list[str]:
+    """Return the page's blocks of code in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+
+
+class Stage:
+    """A simulator, an exporter with a journal, and a folder where substitutes of programs record their calls."""
+
+    def __init__(self, stack: ExitStack, folder: Path, simulator: Simulator, exporter: Callable[..., Exporter]) -> None:
+        self._stack = stack
+        self._folder = folder
+        self._start_exporter = exporter
+        self._runs = 0
+        self.simulator = simulator
+        self.state = folder / "journal"
+        self.file = folder / "calls"
+        programs = folder / "bin"
+        programs.mkdir()
+        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "patronictl", "curl"):
+            (programs / name).write_text(STAND_IN)
+            (programs / name).chmod(0o755)
+        self.environment = environment(
+            PATH=f"{programs}:{Path(COMMAND).parent}:{os.environ['PATH']}",
+            CALLS=str(self.file),
+            STATE_DIRECTORY=str(folder),
+            AZURE_SCHEDULED_EVENTS_JOURNAL_PATH=str(self.state),
+            AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=simulator.url,
+            AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="250ms",
+        )
+
+    @property
+    def calls(self) -> list[str]:
+        """The calls of the substitutes so far."""
+        return self.file.read_text().splitlines() if self.file.exists() else []
+
+    @property
+    def handled(self) -> int:
+        """The number of the last line that a script has handled."""
+        file = self._folder / "state.json"
+        return int(json.loads(file.read_text())["cursor"].rpartition(":")[2]) if file.exists() else 0
+
+    @property
+    def approved(self) -> list[str]:
+        """The types of the events that were approved."""
+        return [h.event_type for h in self.simulator.record if h.what is What.APPROVED]
+
+    def exporter(self) -> Exporter:
+        """Start the exporter, and wait until it has seen IMDS."""
+        exporter = self._start_exporter(
+            self.simulator.url, "--poll.interval", "250ms", "--journal.path", str(self.state)
+        )
+        exporter.shows("IMDS", lambda scrape: scrape.value("up"))
+        return exporter
+
+    def run(self, *command: str, **settings: str) -> "Script":
+        """Start a script."""
+        self._runs += 1
+        output = self._folder / f"script-{self._runs}.log"
+        return self._stack.enter_context(Script(command, output, {**self.environment, **settings}))
+
+    def unit(self, hook: str, **settings: str) -> "Script":
+        """Start what the unit of ``hook`` starts, with its environment and these settings."""
+        text = (EXAMPLES / f"{hook}.service").read_text()
+        in_unit = dict(
+            pair.split("=", 1) for line in re.findall("^Environment=(.*)$", text, re.MULTILINE) for pair in line.split()
+        )
+        del in_unit["AZURE_SCHEDULED_EVENTS_JOURNAL_PATH"]
+        (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
+        return self.run(*command.replace(LIBRARY, str(EXAMPLES)).split(), **{**in_unit, **settings})
+
+    def slow(self, *, on: bool) -> None:
+        """Make the substitutes wait, or end."""
+        marker = Path(f"{self.file}.slow")
+        marker.touch() if on else marker.unlink()
+
+    def broken(self, *, on: bool) -> None:
+        """Make the substitutes fail or succeed."""
+        marker = Path(f"{self.file}.broken")
+        marker.touch() if on else marker.unlink()
+
+
+class Script:
+    """A script in a session of its own, so that all its processes end together, as under systemd."""
+
+    def __init__(self, command: tuple[str, ...], output: Path, env: dict[str, str]) -> None:
+        self.output = output
+        with output.open("wb") as file:
+            self.process = subprocess.Popen(
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=env,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End all its processes at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+
+def scenario(
+    kind: str,
+    *,
+    started_for: float = 2.0,
+    cancelled_at: float | None = None,
+    notice: float = 900,
+    duration: int = -1,
+    resources: tuple[str, ...] = ("vmss_0",),
+) -> Scenario:
+    """Return a scenario with one event of the first VM, which begins half a second after its approval."""
+    event = PlannedEvent(
+        kind,
+        resources,
+        duration=duration,
+        announced_at=0.2,
+        notice=notice,
+        started_for=started_for,
+        approval_delay=0.5,
+        cancelled_at=cancelled_at,
+    )
+    return Scenario(kind, "One event.", VMS, (event,))
+
+
+def reads_journal(script: Script) -> bool:
+    """Whether a process of the script's session has the journal open."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.getpgid(int(process.name)) == script.process.pid:
+                links = [str(link.readlink()) for link in (process / "fd").iterdir()]
+                if any("journal.sqlite" in link for link in links):
+                    return True
+        except OSError:  # it has just ended
+            continue
+    return False
