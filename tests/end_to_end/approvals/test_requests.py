@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
-from end_to_end.approvals.test_operator import VMS, approve, nothing_was_sent, queued, stopped
+from support.events.approve_command import VMS, approve, nothing_was_sent, queued, stopped
 from support.events.gate import Gate
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.clock import WallClock
@@ -28,12 +28,6 @@ def simulator() -> Iterator[Simulator]:
     """Return a simulator whose events are placed by hand."""
     with Simulator(Scenario("quiet", "Nothing happens.", VMS, ())) as simulator:
         yield simulator
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Return the folder of the journal."""
-    return tmp_path / "state"
 
 
 def event(minutes: float = 60, **more: object) -> dict[str, object]:

@@ -1,0 +1,123 @@
+"""The command ``approve`` with and without a terminal, events that it can approve, and its requests in the journal."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
+
+VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
+SHOWN = "Approving lets this begin now, for every VM in Resources: "
+PROGRAM = "azure-scheduled-events-exporter"
+
+
+def group(approval_delay: float = 3600.0) -> Scenario:
+    """Return a scenario with a freeze of the first two VMs, a reboot of the first and one of the third."""
+    events = [
+        PlannedEvent("Freeze", ("vmss_0", "vmss_1"), announced_at=0.0, approval_delay=approval_delay),
+        PlannedEvent("Reboot", ("vmss_0",), announced_at=0.0, approval_delay=approval_delay),
+        PlannedEvent("Redeploy", ("vmss_2",), announced_at=0.0, approval_delay=approval_delay),
+    ]
+    return Scenario("group", "Three events.", VMS, tuple(events))
+
+
+def event_ids(simulator: Simulator) -> dict[str, str]:
+    """Return the EventIds by type."""
+    happened = eventually(lambda: [h for h in simulator.record if h.what is What.ANNOUNCED], "the announcements")
+    return {happening.event_type: happening.event_id for happening in happened}
+
+
+def approved(simulator: Simulator) -> list[tuple[str, str]]:
+    """Return the type of each event that was approved, and the VM that did it."""
+    return [(h.event_type, h.vm) for h in simulator.record if h.what is What.APPROVED]
+
+
+def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command without a terminal."""
+    return subprocess.run(
+        [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=environment(LOGNAME="ada"),
+        timeout=2 * PATIENCE,
+    )
+
+
+def a_second_later(simulator: Simulator) -> None:
+    """Wait until IMDS has forgotten the requests so far: it would throttle two commands together."""
+    asked = simulator.now()
+    eventually(lambda: simulator.now() > asked + 1, "a second later")
+
+
+def start(start_exporter: Callable[..., Exporter], url: str, state: Path, *flags: str) -> Exporter:
+    """Return an exporter that has seen the events."""
+    exporter = start_exporter(url, "--poll.interval", "250ms", "--journal.path", str(state), *flags)
+    exporter.shows("the events", lambda scrape: scrape.total("event_info") == 3)
+    return exporter
+
+
+def on_terminal(
+    url: str, state: Path, answer: bytes, meanwhile: Callable[[], object] = lambda: None
+) -> tuple[int, bytes]:
+    """Run ``approve --all-mine`` on a terminal, type ``answer``; return its status and output."""
+    master, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), "--all-mine"],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        env=environment(TERM="dumb"),
+    )
+    os.close(terminal)
+    said = b""
+    try:
+        while b"[y/N] " not in said:
+            assert select.select([master], [], [], PATIENCE)[0], said
+            said += os.read(master, 4096)
+        meanwhile()
+        os.write(master, answer)
+        return process.wait(PATIENCE), said + _rest(master)
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        os.close(master)
+
+
+def _rest(master: int) -> bytes:
+    """What a terminal still holds once its program has ended."""
+    try:
+        return os.read(master, 65536)
+    except OSError:
+        return b""
+
+
+def queued(state: Path) -> list[str]:
+    """Return the EventIds of the approval requests that have no result."""
+    with closing(read_only(state)) as store:
+        return [request.event_id for request in store.requests.open()]
+
+
+@contextmanager
+def stopped(exporter: Exporter) -> Iterator[None]:
+    """Stop the exporter's process during the block."""
+    exporter.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        exporter.process.send_signal(signal.SIGCONT)
+
+
+def nothing_was_sent(simulator: Simulator, exporter: Exporter) -> None:
+    """Let the exporter poll a while, and see that it has asked for nothing."""
+    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > polls + 4)
+    assert [seen for seen in simulator.requests if seen.method == "POST"] == []
