@@ -8,7 +8,9 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.doctor.doctor_chain import Chain, doctor, healthy_chain
-from support.doctor.doctor_faults import FAULTS, Fault
+from support.doctor.doctor_faults import Fault
+from support.doctor.local_faults import LOCAL_FAULTS
+from support.doctor.monitoring_faults import MONITORING_FAULTS
 from support.programs import COMMAND, environment
 
 
@@ -36,7 +38,7 @@ def test_lines_for_people(chain: Chain) -> None:
     assert done.stdout.endswith("warnings.\n")
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", [*LOCAL_FAULTS, *MONITORING_FAULTS], ids=lambda fault: fault.name)
 def test_fault(chain: Chain, fault: Fault) -> None:
     """Each planted fault is found by its check, with a hint what to do."""
     with chain.extra:

@@ -1,0 +1,173 @@
+"""Faults of the VM that ``doctor`` has to find: settings, metadata service, journal, exporter and collector."""
+
+import time
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+
+from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.journal.files import on_disk
+from azure_scheduled_events_exporter.journal.store import Entry
+from support.certificates import Authority
+from support.doctor.doctor_chain import VM, Chain, imds
+from support.doctor.doctor_faults import Fault, Flags, beyond, by, flags, variables
+from support.monitoring.collector import Collector, Reply
+from support.programs import free_port
+
+
+def imds_answers(**canned: Any) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:  # noqa: ANN401 - of imds()
+    """Plant a metadata service of its own."""
+    return by(lambda chain: {"imds.endpoint": chain.serve(imds(**canned)).url})
+
+
+def imds_says(status: int, body: bytes = b"", **headers: str) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+    """Plant a metadata service that answers everything alike."""
+    reply = (status, headers, body)
+    replies = {"/metadata/instance": reply, "/metadata/scheduledevents": reply}
+    return by(lambda chain: {"imds.endpoint": chain.serve(replies).url})
+
+
+def _file(chain: Chain, name: str, content: bytes) -> str:
+    path = chain.new_folder() / name
+    path.write_bytes(content)
+    return str(path)
+
+
+def _throttled(chain: Chain) -> Flags:
+    chain.simulator.inject("throttle", 4)
+    return {}
+
+
+def _old_span(chain: Chain) -> Flags:
+    path = Path(_file(chain, "journal.sqlite", b""))
+    store = on_disk(path)
+    begun = time.time() - 7200
+    span = SpanFacts("0" * 31 + "1", "0" * 15 + "1", "", "detected", begun, begun + 1, {})
+    store.record(Entry(spans=[span]))
+    store.close()
+    return {"journal.path": str(path)}
+
+
+def _expired(chain: Chain) -> Flags:
+    folder = chain.new_folder()
+    pair = Authority(folder).ending("server", time.time() - 86_400)
+    web = folder / "web.yaml"
+    web.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
+    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}", "web.config.file": str(web)}
+
+
+def _plain_instead_of_tls(chain: Chain) -> Flags:
+    folder = chain.new_folder()
+    pair = Authority(folder).server()
+    web = folder / "web.yaml"
+    web.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
+    return {"web.config.file": str(web)}
+
+
+def _password(chain: Chain) -> Flags:
+    folder = chain.new_folder()
+    web = folder / "web.yaml"
+    web.write_text(f"basic_auth_users: {{me: {bcrypt.hashpw(b'sesame', bcrypt.gensalt(4)).decode()}}}")
+    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}", "web.config.file": str(web)}
+
+
+def _blind_exporter(chain: Chain) -> Flags:
+    exporter = chain.run_exporter(f"http://127.0.0.1:{free_port()}")
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+
+
+def _exporter_elsewhere(chain: Chain) -> Flags:
+    exporter = chain.run_exporter(chain.serve(imds()).url)
+    exporter.shows("a poll", lambda scrape: scrape.value("up"))
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+
+
+def _journal_fails(chain: Chain) -> Flags:
+    blocked = Path(_file(chain, "file", b"no folder")) / "state"
+    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--journal.path", str(blocked))
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+
+
+def _other_program(chain: Chain) -> Flags:
+    return {"web.listen-address": f"127.0.0.1:{chain.serve({}).port}"}
+
+
+def _collector(*replies: Reply) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+    return beyond(lambda chain: {"otlp.endpoint": chain.extra.enter_context(Collector(*replies)).url})
+
+
+_EVENTS_OF_HOST = {"name": "issue_0", "host_name": "issue000000", "resources": ("issue000000",)}
+_AN_HOUR_AGO = formatdate(time.time() - 3600, usegmt=True)
+
+LOCAL_FAULTS = (
+    # This machine
+    Fault("misspelled variable", "variables", "Correct or remove", variables(AZURE_SCHEDULED_EVENTS_POL_INTERVAL="2s")),
+    Fault("impossible variable", "settings", "check-config", variables(AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="never")),
+    Fault("no such user", "user", "--process.user", flags(**{"process.user": "nobody-of-this-name"})),
+    Fault("bad web configuration", "web-config", "Correct the file", flags(**{"web.config.file": "/nowhere.yaml"})),
+    Fault("proxy", "proxy", "NO_PROXY", variables(HTTP_PROXY="http://me:sesame@proxy:3128"), "warning"),
+    # Metadata service
+    Fault(
+        "nobody at IMDS' address",
+        "imds-reachable",
+        "firewall",
+        by(lambda _: {"imds.endpoint": f"http://127.0.0.1:{free_port()}"}),
+    ),
+    Fault("guest proxy agent refuses", "imds-reachable", "azure-proxy-agent", imds_says(403, b"not allowed")),
+    Fault("guest proxy agent fails", "imds-reachable", "Restart the agent", imds_says(502)),
+    Fault("redirect", "imds-reachable", "Correct --imds.endpoint", imds_says(302, Location="http://login.example/")),
+    Fault("clock an hour off", "clock", "time synchronisation", imds_answers(Date=_AN_HOUR_AGO)),
+    Fault("another name", "vm-name", "Remove --instance.name", flags(**{"instance.name": "web-5"})),
+    Fault("no name", "vm-name", "--instance.name", imds_answers(name="")),
+    Fault("host name in Resources", "resources", "--instance.name issue000000", imds_answers(**_EVENTS_OF_HOST)),
+    Fault("old api-version", "api-version", "2020-07-01", flags(**{"imds.api-version": "2019-01-01"}), "warning"),
+    Fault("throttled", "scheduled-events", "5 requests a second", by(_throttled)),
+    Fault("X-Forwarded-For", "scheduled-events", "X-Forwarded-For", imds_says(400, b'{"error":"Bad request"}')),
+    Fault("no document", "document", "report it", imds_says(200, b"<html>")),
+    # Journal
+    Fault("journal in memory", "journal-kept", "--journal.path", flags(journal="memory"), "warning"),
+    Fault("journal on tmpfs", "journal-disk", "OS disk", flags(journal="/dev/shm/state")),  # noqa: S108 - only looked at,
+    Fault("no journal", "journal-readable", "as root", beyond(lambda chain: {"journal.path": str(chain.new_folder())})),
+    Fault(
+        "damaged journal",
+        "journal-readable",
+        "Restart",
+        beyond(lambda chain: {"journal.path": _file(chain, "journal.sqlite", b"no database" * 999)}),
+    ),
+    Fault("old span", "spans", "collector", beyond(_old_span)),
+    # Exporter
+    Fault(
+        "no exporter",
+        "served",
+        "systemctl status",
+        beyond(lambda _: {"web.listen-address": f"127.0.0.1:{free_port()}"}),
+    ),
+    Fault("another program's port", "served", "End that program", beyond(_other_program)),
+    Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
+    Fault("expired certificate", "certificate", "Renew", beyond(_expired)),
+    Fault("password asked", "exporter", "--exporter https://USER:PASSWORD", beyond(_password), "warning"),
+    Fault("blind exporter", "exporter-polls", "metadata service above", beyond(_blind_exporter)),
+    Fault("other settings", "exporter-settings", "Restart", flags(**{"poll.interval": "2s"}), "warning"),
+    Fault("exporter elsewhere", "exporter-events", "--imds.endpoint of both", by(_exporter_elsewhere)),
+    Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
+    # Collector
+    Fault(
+        "no collector",
+        "otlp",
+        "Start the collector",
+        beyond(lambda _: {"otlp.endpoint": f"http://127.0.0.1:{free_port()}"}),
+    ),
+    Fault("collector wants a token", "otlp", "OTEL_EXPORTER_OTLP_HEADERS", _collector(Reply(401))),
+    Fault("collector elsewhere", "otlp", "base address", _collector(Reply(404))),
+    Fault(
+        "collector without HTTP",
+        "otlp",
+        "OTEL_*",
+        variables(OTEL_EXPORTER_OTLP_ENDPOINT="http://h:1", OTEL_EXPORTER_OTLP_PROTOCOL="grpc"),
+    ),
+)

@@ -1,0 +1,239 @@
+"""Faults of the monitoring that ``doctor`` has to find: Prometheus, Alertmanager and Grafana."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from azure_scheduled_events_exporter import assets
+from support.doctor.doctor_chain import Chain, as_json, grafana
+from support.doctor.doctor_faults import Fault, Flags, beyond, by
+from support.programs import eventually, fetch
+
+
+def prometheus(
+    *arguments: str, rules: Callable[[str], str] | None = None, **config: object
+) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+    """Plant a Prometheus with other flags, rules or configuration."""
+    return beyond(
+        lambda chain: {
+            "prometheus": chain.run_prometheus(*arguments, rules=rules(chain.rules) if rules else None, **config)
+        }
+    )
+
+
+def scraping(**changed: object) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+    """Plant a Prometheus that scrapes in another way."""
+    return beyond(lambda chain: {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(**changed))})
+
+
+def alertmanager(edit: Callable[[dict[str, Any]], None]) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+    """Plant an Alertmanager whose configuration ``edit`` has changed."""
+    return beyond(lambda chain: {"alertmanager": chain.run_alertmanager(edit)})
+
+
+def grafana_answers(
+    **changed: tuple[int, Mapping[str, str], bytes],
+) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:
+    """Plant a Grafana; names of paths are written with ``__`` for a slash and ``_`` for a dash."""
+    paths = {"/" + name.replace("__", "/").replace("_", "-"): reply for name, reply in changed.items()}
+    return beyond(lambda chain: {"grafana": chain.serve(grafana(**paths)).url})
+
+
+def _scraped_twice(chain: Chain) -> Flags:
+    return {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(), chain.scrape_config(job_name="again"))}
+
+
+def _labelled_target(chain: Chain) -> Flags:
+    (target,) = chain.scrape_config()["static_configs"]
+    labels = {"zone": "rack-7", "vm_name": "web-four", "team": "search"}
+    return {
+        "prometheus": chain.run_scraping_prometheus(chain.scrape_config(static_configs=[{**target, "labels": labels}]))
+    }
+
+
+def _failing_rule(text: str) -> str:
+    rules = yaml.safe_load(text)
+    bad = "azure_scheduled_events_up * on () group_left () azure_scheduled_events_polls_total"
+    rules["groups"][0]["rules"].append({"record": "azure_scheduled_events:bad", "expr": bad})
+    return yaml.safe_dump(rules)
+
+
+def _rule_fails(chain: Chain) -> Flags:
+    url = chain.run_prometheus(rules=_failing_rule(chain.rules))
+    eventually(lambda: b"many-to-many" in fetch(f"{url}/api/v1/rules").body, "a rule fails")
+    return {"prometheus": url}
+
+
+def _without_first_rule(text: str) -> str:
+    rules = yaml.safe_load(text)
+    del rules["groups"][0]["rules"][0]
+    return yaml.safe_dump(rules)
+
+
+def _other_expression(text: str) -> str:
+    rules = yaml.safe_load(text)
+    rule = rules["groups"][0]["rules"][0]
+    rule["expr"] = f"({rule['expr']}) or azure_scheduled_events_up"
+    return yaml.safe_dump(rules)
+
+
+def _seldom(text: str) -> str:
+    rules = yaml.safe_load(text)
+    for group in rules["groups"]:
+        group["interval"] = "1m"
+    return yaml.safe_dump(rules)
+
+
+def _nobody(config: dict[str, Any]) -> None:
+    for receiver in config["receivers"]:
+        for key in [key for key in receiver if key.endswith("_configs")]:
+            del receiver[key]
+
+
+def _no_routes(config: dict[str, Any]) -> None:
+    del config["route"]["routes"]
+
+
+def _placeholder(config: dict[str, Any]) -> None:
+    for receiver in config["receivers"]:
+        receiver["email_configs"] = [{"to": "on-call@example.com", "from": "me@example.org", "smarthost": "smtp:25"}]
+
+
+def _patient(config: dict[str, Any]) -> None:
+    for route in config["route"]["routes"]:
+        route.pop("group_wait", None)
+
+
+def _no_inhibitions(config: dict[str, Any]) -> None:
+    config["inhibit_rules"] = []
+
+
+def _broad_inhibition(config: dict[str, Any]) -> None:
+    rule = {"source_matchers": ['alertname="ClusterDown"'], "target_matchers": ['severity=~".+"']}
+    config["inhibit_rules"].append(rule)
+
+
+def _muted(config: dict[str, Any]) -> None:
+    config["time_intervals"] = [
+        {"name": "nights", "time_intervals": [{"times": [{"start_time": "22:00", "end_time": "24:00"}]}]}
+    ]
+    for route in config["route"]["routes"]:
+        route["mute_time_intervals"] = ["nights"]
+
+
+def _silence(chain: Chain) -> Flags:
+    url = chain.run_alertmanager(lambda _: None)
+    matcher = {"name": "alertname", "value": "AzureScheduled.*", "isRegex": True, "isEqual": True}
+    status, _, body = as_json(
+        {
+            "matchers": [matcher],
+            "startsAt": formatdate_iso(time.time() - 60),
+            "endsAt": formatdate_iso(time.time() + 3600),
+            "createdBy": "me",
+            "comment": "too loud",
+        }
+    )
+    answer = fetch(f"{url}/api/v2/silences", "POST", body, Content_Type="application/json")
+    assert answer.status == status, answer.body
+    return {"alertmanager": url}
+
+
+def formatdate_iso(seconds: float) -> str:
+    """Return a moment as Alertmanager takes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+_BOARD = next(assets.folder("dashboards").glob("*vm.json")).stem
+_FAULTY_BOARD = {"dashboard": {"uid": _BOARD, "panels": []}, "meta": {}}
+
+MONITORING_FAULTS = (
+    # Prometheus
+    Fault("no Prometheus", "prometheus-reachable", "Start it", beyond(lambda _: {"prometheus": "http://127.0.0.1:1"})),
+    Fault(
+        "Prometheus wants a password",
+        "prometheus-reachable",
+        "--prometheus.http-config.file",
+        beyond(lambda chain: {"prometheus": chain.serve({"/api/v1/status/buildinfo": as_json({}, 401)}).url}),
+    ),
+    Fault("not scraped", "target", "scrape_configs", prometheus(scrape_configs=[])),
+    Fault("scraped at another path", "target", "metrics_path", scraping(metrics_path="/elsewhere")),
+    Fault("scraped by https", "target", "tls_config", scraping(scheme="https")),
+    Fault(
+        "target labels with our names",
+        "target-labels",
+        "exported_vm_name, exported_zone",
+        beyond(_labelled_target),
+        "warning",
+    ),
+    Fault("scraped seldom", "scrape-interval", "5s", scraping(scrape_interval="6s"), "warning"),
+    Fault(
+        "scraped twice",
+        "target",
+        "Keep one",
+        beyond(_scraped_twice),
+        "warning",
+    ),
+    Fault("no rules", "rules-loaded", "rule_files", prometheus(rule_files=[])),
+    Fault("a rule is missing", "rules-version", "assets export", prometheus(rules=_without_first_rule), "warning"),
+    Fault("another expression", "rules-version", "assets export", prometheus(rules=_other_expression), "warning"),
+    Fault("rules seldom evaluated", "rules-interval", "evaluation.interval", prometheus(rules=_seldom)),
+    Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
+    Fault("short retention", "rules-history", "retention.time", prometheus("--storage.tsdb.retention.time=10m")),
+    Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),
+    # Alertmanager
+    Fault(
+        "no Alertmanager",
+        "alertmanager-reachable",
+        "Start it",
+        beyond(lambda _: {"alertmanager": "http://127.0.0.1:1"}),
+    ),
+    Fault("nobody is notified", "routes", "Route critical alerts", alertmanager(_nobody)),
+    Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
+    Fault("no grouping by event", "grouping", "event_id", alertmanager(_no_routes), "warning"),
+    Fault("pages wait", "group-wait", "group_wait: 0s", alertmanager(_patient), "warning"),
+    Fault("no inhibitions", "inhibitions", "inhibit_rules", alertmanager(_no_inhibitions), "warning"),
+    Fault("broad inhibition", "inhibitions", "equal", alertmanager(_broad_inhibition), "warning"),
+    Fault("muted at night", "mute-times", "mute_time_intervals", alertmanager(_muted), "warning"),
+    Fault("silence", "silences", "amtool silence expire", beyond(_silence)),
+    # Grafana
+    Fault(
+        "Grafana wants a token",
+        "grafana-reachable",
+        "--grafana.http-config.file",
+        grafana_answers(api__datasources=as_json({}, 401)),
+    ),
+    Fault(
+        "no dashboard",
+        "dashboards",
+        "assets export",
+        by(
+            lambda chain: {
+                "grafana": chain.serve(
+                    {path: reply for path, reply in grafana().items() if "dashboards" not in path}
+                ).url
+            }
+        ),
+    ),
+    Fault(
+        "old dashboard",
+        "dashboards",
+        "assets export",
+        by(
+            lambda chain: {
+                "grafana": chain.serve(grafana(**{f"/api/dashboards/uid/{_BOARD}": as_json(_FAULTY_BOARD)})).url
+            }
+        ),
+        "warning",
+    ),
+    Fault("no data source", "data-source", "Add", grafana_answers(api__datasources=as_json([]))),
+    Fault(
+        "data source fails",
+        "data-source",
+        "Correct its address",
+        grafana_answers(
+            api__datasources__uid__p__health=as_json({"message": "connection refused", "status": "ERROR"}, 400)
+        ),
+    ),
+)
