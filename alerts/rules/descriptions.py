@@ -20,8 +20,8 @@ def _ask(query: str, then: str, otherwise: str = "") -> str:
     return f'{ask}{{{{ with . | sortByLabel "resources" | first }}}}{then}{{{{ end }}}}{other}{{{{ end }}}}'
 
 
-# Each alert asks at each evaluation. What is recorded is one series for an event, so it is asked for first; what
-# exporters show is one for each of them, and is asked for only until there is a recording.
+# Each alert asks at each evaluation, and vmalert sends a request for each question. So a description asks one question
+# for all that is recorded about the event, and asks what exporters show only if nothing is recorded yet.
 _RESOURCES = "{{ .Labels.resources }}"
 _SCALE_SET = " (scale set {{ .Labels.scale_set }})"
 _PLACE = f"{{{{ if .Labels.scale_set }}}}{_SCALE_SET}{{{{ end }}}}"
@@ -29,41 +29,45 @@ _PLACE_OF_EXPORTER = (
     f"{{{{ with printf `{INSTANCE}{{job=%q,instance=%q,scale_set!=''}}` .Labels.job .Labels.instance | query }}}}"
     f"{{{{ with . | first }}}}{_SCALE_SET}{{{{ end }}}}{{{{ end }}}}"
 )
-_VMS = _ask(
-    f"{EVENT}{_ONE}",
-    _RESOURCES + _PLACE,
-    _ask(
-        f"{INFO}{_ONE}",
-        _RESOURCES + _PLACE_OF_EXPORTER,
-        _ask(f"last_over_time({VM_EVENT}{_ONE}[1d])", "{{ .Labels.vm_name }}" + _PLACE, "A VM"),
-    ),
+_SHOWN_VMS = _ask(
+    f"{INFO}{_ONE}",
+    _RESOURCES + _PLACE_OF_EXPORTER,
+    _ask(f"last_over_time({VM_EVENT}{_ONE}[1d])", "{{ .Labels.vm_name }}" + _PLACE, "A VM"),
 )
+_VMS = f"{{{{ if $vms }}}}{{{{ $vms }}}}{{{{ else }}}}{_SHOWN_VMS}{{{{ end }}}}"
+VMS_ANNOTATION = _ask(f"{EVENT}{_ONE}", _RESOURCES + _PLACE, _SHOWN_VMS)
+
+_MOMENT = '.Value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" ""'
 _LEFT = (
-    '{{ with printf "round(vector(%.0f) - time()) > 0" .Value | query }}'
+    '{{ with printf "round(vector(%f) - time()) > 0" .Value | query }}'
     " (in {{ . | first | value | humanizeDuration }}){{ end }}"
 )
 _HAS_STARTED = "It has started."
-_STARTS = (
-    'It starts at {{ .Value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC'
-    f"{_LEFT}, or earlier if approved."
+_OR_EARLIER = ", or earlier if approved."
+_SHOWN_TIME = _ask(
+    f"min by (event_id) ({NOT_BEFORE}{_ONE}) unless on (event_id) {INFO}{_STARTED_ONE}"
+    f" or on (event_id) group by (event_id) ({INFO}{_STARTED_ONE}) * 0",
+    f"{{{{ if eq .Value 0.0 }}}}{_HAS_STARTED}{{{{ else }}}}"
+    f"It starts at {{{{ {_MOMENT} }}}} UTC{_LEFT}{_OR_EARLIER}{{{{ end }}}}",
+    "It may start at any moment, or has started.",
 )
-_TIME = _ask(
-    f"{PLANNED}{_ONE}",
-    _STARTS,
-    _ask(
-        f"{STARTED}{_ONE}",
-        _HAS_STARTED,
-        _ask(
-            f"min by (event_id) ({NOT_BEFORE}{_ONE}) unless on (event_id) {INFO}{_STARTED_ONE}"
-            f" or on (event_id) group by (event_id) ({INFO}{_STARTED_ONE}) * 0",
-            f"{{{{ if eq .Value 0.0 }}}}{_HAS_STARTED}{{{{ else }}}}{_STARTS}{{{{ end }}}}",
-            "It may start at any moment, or has started.",
-        ),
-    ),
+_TIME = (
+    f"{{{{ if $time }}}}It starts at {{{{ $time }}}} UTC{{{{ $left }}}}{_OR_EARLIER}"
+    f"{{{{ else if $started }}}}{_HAS_STARTED}{{{{ else }}}}{_SHOWN_TIME}{{{{ end }}}}"
+)
+_SET_RECORDED = (
+    '{{ $vms := "" }}{{ $time := "" }}{{ $left := "" }}{{ $started := false }}'
+    f'{{{{ range printf "{EVENT}{_ONE} or {PLANNED}{_ONE} or {STARTED}{_ONE}'
+    f" or label_replace(round({PLANNED}{_ONE} - time()) > 0, 'left', 'yes', '', '')\" $labels.event_id | query }}}}"
+    '{{ if .Labels.left }}{{ $left = printf " (in %s)" (.Value | humanizeDuration) }}'
+    f'{{{{ else if eq .Labels.__name__ "{PLANNED}" }}}}'
+    f"{{{{ $time = {_MOMENT} }}}}"
+    f'{{{{ else if eq .Labels.__name__ "{STARTED}" }}}}{{{{ $started = true }}}}'
+    "{{ else }}{{ $vms = .Labels.resources }}"
+    '{{ if .Labels.scale_set }}{{ $vms = printf "%s (scale set %s)" $vms .Labels.scale_set }}{{ end }}'
+    "{{ end }}{{ end }}"
 )
 _IMPACT = _ask(f"min by (event_id) ({DURATION}{_ONE}) == 0", f"{NO_INTERRUPTION} ")
-
-VMS_ANNOTATION = _VMS
 
 _FIRST_VM = '{{ .Labels.resources | reReplaceAll ",.*" "" }}'
 _PARAMETERS = {
@@ -85,8 +89,9 @@ def with_first_vm(text: str) -> str:
 
 
 def asking(text: str) -> str:
-    """Return ``text`` for Prometheus and vmalert."""
-    return text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
+    """Return ``text`` for Prometheus and vmalert: a template that asks for VMs and times."""
+    asks = VMS in text or TIME in text
+    return (_SET_RECORDED if asks else "") + text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
 
 
 def plain(text: str) -> str:

@@ -59,7 +59,7 @@ def _time(life: Lifecycle, now: float) -> str:
         return "It has started."
     if life.not_before is None:
         return "It may start at any moment, or has started."
-    left = _rounded(round(life.not_before) - now)  # the rules' query takes whole seconds
+    left = _rounded(life.not_before - now)
     remaining = f" (in {humanize_duration(left)})" if left > 0 else ""
     return f"It starts at {humanize_timestamp(life.not_before)} UTC{remaining}, or earlier if approved."
 
