@@ -57,7 +57,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups. Prometheus evaluates the rules of a group one after another, so costly rules are spread.
 
     States and approvals of events are recorded often, since a Freeze takes seconds. Places of exporters, polls,
-    processes and delivery are evaluated half as often as the exporters' state: boards show them over hours.
+    processes, spans and requests are evaluated half as often as the exporters' state: boards show them over hours.
     """
     fast, events = settings.duration("evaluation.interval"), slow_interval(settings)
     watcher = settings.duration("evaluation.watcher-interval")
@@ -78,7 +78,8 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
         "answers": (slow, tuple(_answer_ages().values())),
         "memory": (slow, tuple(_memory(job).values())),
         **{f"cpu-{share}": (slow, (each,)) for share, each in _cpu(job, window).items()},
-        "delivery": (slow, _delivery(window)),
+        "spans": (slow, _spans(window)),
+        "requests": (slow, _requests(window)),
     }
     return tuple(
         Group(f"azure-scheduled-events-board-{name}", interval, rules) for name, (interval, rules) in groups.items()
@@ -304,11 +305,16 @@ def _cpu(job: str, window: str) -> dict[str, Recording]:
     return _quantiles(CPU, f"rate(process_cpu_seconds_total{job}[{window}])", "CPU time, over the exporters")
 
 
-def _delivery(window: str) -> tuple[Recording, ...]:
+def _spans(window: str) -> tuple[Recording, ...]:
     return (
         Recording(JOURNAL_OFF, f"{METRIC}journal_up == 0", "exporters whose journal is not on disk"),
         Recording(SPANS_QUEUED, f"sum by (job) ({METRIC}spans_queued)", "trace spans that wait for the collector"),
         Recording(SPANS, f"sum by (job, outcome) (rate({METRIC}spans_total[{window}]))", "trace spans by outcome"),
+    )
+
+
+def _requests(window: str) -> tuple[Recording, ...]:
+    return (
         Recording(
             PUSHED_ALERTS,
             f"sum by (job, outcome) (rate({METRIC}alertmanager_alerts_total[{window}]))",

@@ -64,22 +64,22 @@ def memory_groups(settings: Settings) -> tuple[Group, ...]:
 
 def event_recordings(settings: Settings) -> tuple[Group, ...]:
     """Return the groups of what is recorded about events: what is shown and announced, and the current events."""
-    interval = slow_interval(settings)
-    shown = Recording(
-        SHOWN, _shown(settings), "how many exporters show the event, by what they show and their scale set"
-    )
-    announced, *times = _announcements(settings)
-    return (
-        Group("azure-scheduled-events-shown", interval, (shown,)),
-        Group("azure-scheduled-events-announcements", interval, (announced,)),
-        Group("azure-scheduled-events-times", interval, tuple(times)),
-        Group("azure-scheduled-events-recordings", interval, _current(settings)),
+    rules = {
+        "shown": Recording(
+            SHOWN, _shown(settings), "how many exporters show the event, by what they show and their scale set"
+        ),
+        **_announcements(settings),
+        "recordings": Recording(EVENT, _event(settings), "1 for each current event, also while no exporter answers"),
+        "started": _started(settings),
+    }
+    return tuple(
+        Group(f"azure-scheduled-events-{name}", slow_interval(settings), (rule,)) for name, rule in rules.items()
     )
 
 
-def _announcements(settings: Settings) -> tuple[Recording, ...]:
-    return (
-        Recording(
+def _announcements(settings: Settings) -> dict[str, Recording]:
+    return {
+        "announcements": Recording(
             WARNED,
             expression(f"""
                 group by (event_id, event_type) (
@@ -92,7 +92,7 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
             """),
             "events that somebody saw, or approved, before they started",
         ),
-        Recording(
+        "times": Recording(
             PLANNED,
             expression(f"""
                 (
@@ -104,33 +104,29 @@ def _announcements(settings: Settings) -> tuple[Recording, ...]:
             """),
             "NotBefore of events that have not started",
         ),
-        Recording(
+        "lengths": Recording(
             LENGTH,
             f"max by (event_id, event_type) ({lately(DURATION, settings)})",
             "the announced length of the impact; absent when unknown",
         ),
-    )
+    }
 
 
-def _current(settings: Settings) -> tuple[Recording, ...]:
-    """Return the recordings of current events."""
-    return (
-        Recording(EVENT, _event(settings), "1 for each current event, also while no exporter answers"),
-        Recording(
-            STARTED,
-            expression(f"""
-                group by (event_id, event_type) (
-                  {lately(f'{INFO}{{event_status="Started"}}', settings)} unless on (event_id) {OVER}
-                  or on (event_id)
-                  (
-                    last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("longest")}])
-                    and on (event_id) last_over_time({SHOWN}[{settings.duration("memory")}])
-                    unless on (event_id) {OVER}
-                  )
-                )
-            """),
-            "1 for each current event that has started",
-        ),
+def _started(settings: Settings) -> Recording:
+    return Recording(
+        STARTED,
+        expression(f"""
+            group by (event_id, event_type) (
+              {lately(f'{INFO}{{event_status="Started"}}', settings)} unless on (event_id) {OVER}
+              or on (event_id)
+              (
+                last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("longest")}])
+                and on (event_id) last_over_time({SHOWN}[{settings.duration("memory")}])
+                unless on (event_id) {OVER}
+              )
+            )
+        """),
+        "1 for each current event that has started",
     )
 
 

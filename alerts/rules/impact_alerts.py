@@ -45,6 +45,7 @@ def impact_groups(settings: Settings) -> tuple[Group, ...]:
     )
     slow, slowest = slow_interval(settings), settings.duration("evaluation.watcher-interval")
     return (
+        Group("azure-scheduled-events-targets", slowest, (_known_targets(settings),)),
         Group("azure-scheduled-events-places", slowest, _places(settings)),
         Group("azure-scheduled-events-vms-hit", slow, (hit,)),
         Group("azure-scheduled-events-impact", slow, (_scale_set_hit(settings),)),
@@ -57,13 +58,16 @@ def _places(settings: Settings) -> tuple[Recording, ...]:
         _labels(SCALE_SET_LABELS, SCALE_SET, "scale set", settings),
         _labels(ZONE_LABELS, ZONE, "zone", settings),
     )
+    return (*_sizes(settings), *(place_labels if kept(settings) else ()))
+
+
+def _known_targets(settings: Settings) -> Recording:
     targets = "".join(f", {label}" for label in ("node", *kept(settings, *_TARGET.split(", "), "node")))
-    known = Recording(
+    return Recording(
         VM_TARGET,
         f"group by ({_TARGET}{targets}) ({identified()})",
         "the target of each VM that answers, so that its labels are known while it is away",
     )
-    return (known, *_sizes(settings), *(place_labels if kept(settings) else ()))
 
 
 def _labels(name: str, place: str, what: str, settings: Settings) -> Recording:

@@ -10,8 +10,18 @@ from support.monitoring.random_fleets.fleet_tests import findings
 FLEETS, TOGETHER = 30, 10
 
 
+SEED_MESSAGE = "the seed is in the event_id, E<seed>-0, or in the subscription, sub-<seed>"
+
+
 @pytest.mark.parametrize("first", range(0, FLEETS, TOGETHER))
 def test_each_event_is_one_page(first: int, tmp_path: Path) -> None:
     """One page for each event and each place that deserve one, for as long as they do, and none else."""
     found = findings(range(first, first + TOGETHER), tmp_path, SLOW_EVALUATION)
-    assert not found, f"the seed is in the event_id, E<seed>-0, or in the subscription, sub-<seed>\n{found}"
+    assert not found, f"{SEED_MESSAGE}\n{found}"
+
+
+@pytest.mark.parametrize("first", range(0, FLEETS, TOGETHER))
+def test_groups_have_no_order(first: int, tmp_path: Path) -> None:
+    """The same, except that pages may come and go an evaluation later, if groups are evaluated in a random order."""
+    found = findings(range(first, first + TOGETHER), tmp_path, SLOW_EVALUATION, shuffled=True)
+    assert not found, f"{SEED_MESSAGE}\n{found}"
