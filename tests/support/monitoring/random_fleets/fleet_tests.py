@@ -67,7 +67,7 @@ def one_late(pages: dict[int, Page]) -> dict[int, Page]:
     At the first evaluation it may be missing, such as which exporters have no IMDS access.
     """
     late = {now: pages[now] if pages[now] is pages[before] else Page.MAY for before, now in pairwise(pages)}
-    return {first: Page.MAY for first in list(pages)[:1]} | late
+    return dict.fromkeys(list(pages)[:1], Page.MAY) | late
 
 
 def checks(
