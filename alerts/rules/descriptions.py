@@ -58,12 +58,13 @@ _TIME = (
 _SET_RECORDED = (
     '{{ $vms := "" }}{{ $time := "" }}{{ $left := "" }}{{ $started := false }}'
     f'{{{{ range printf "{EVENT}{_ONE} or {PLANNED}{_ONE} or {STARTED}{_ONE}'
-    f" or label_replace(round({PLANNED}{_ONE} - time()) > 0, 'left', 'yes', '', '')\" $labels.event_id | query }}}}"
+    f" or label_replace(round({PLANNED}{_ONE} - time()) > 0, 'left', 'yes', '', '')\" $labels.event_id"
+    ' | query | sortByLabel "resources" }}'
     '{{ if .Labels.left }}{{ $left = printf " (in %s)" (.Value | humanizeDuration) }}'
     f'{{{{ else if eq .Labels.__name__ "{PLANNED}" }}}}'
     f"{{{{ $time = {_MOMENT} }}}}"
     f'{{{{ else if eq .Labels.__name__ "{STARTED}" }}}}{{{{ $started = true }}}}'
-    "{{ else }}{{ $vms = .Labels.resources }}"
+    "{{ else if not $vms }}{{ $vms = .Labels.resources }}"
     '{{ if .Labels.scale_set }}{{ $vms = printf "%s (scale set %s)" $vms .Labels.scale_set }}{{ end }}'
     "{{ end }}{{ end }}"
 )
