@@ -10,9 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.machine import START, Machine, MachineClock
-
-ID = "602D9444-D2CD-49C7-8624-8643E7171297"
+from support.events.machine import ID, START, Machine, MachineClock, event
 
 
 @pytest.fixture
@@ -20,22 +18,6 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     """A VM that has not started its exporter yet."""
     with ExitStack() as stack:
         yield Machine(stack.enter_context(Simulator(requests_per_second=1000)), tmp_path / "state", stack)
-
-
-def event(kind: str = "Reboot", status: str = "Scheduled", **more: object) -> dict[str, object]:
-    """Return an event of the first VM, with 900 s of notice from START."""
-    return {
-        "EventId": ID,
-        "EventStatus": status,
-        "EventType": kind,
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vmss_0"],
-        "NotBefore": formatdate(START + 900, usegmt=True) if status == "Scheduled" else "",
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-        **more,
-    }
 
 
 def test_a_degraded_host_whose_owner_moved_the_vm(machine: Machine) -> None:

@@ -12,8 +12,8 @@ import pytest
 from azure_scheduled_events_exporter.core.spans import span_id, trace_id
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.machine import START
-from support.events.restarted_machine import ID, Machine, event
+from support.events.machine import ID, START, event
+from support.events.restarted_machine import Machine
 from support.monitoring.collector import Collector
 
 
@@ -246,7 +246,7 @@ class TestRestart:
         """An event that came in between is first seen now."""
         machine.polls(0, event())
         machine.dies()
-        machine.polls(300, event(), event(event_id="NEW"))
+        machine.polls(300, event(), event(EventId="NEW"))
         assert machine.transitions == {"detected": 2}
         assert machine.journalled() == [(ID, "detected"), ("NEW", "detected")]
 
@@ -278,10 +278,10 @@ class TestRestart:
         """Over many restarts at every stage each transition is counted once, and no counter is ever less."""
         story = [
             [event()],
-            [event(), event(event_id="B")],
-            [event(status="Started"), event(event_id="B")],
-            [event(event_id="B", status="Started")],
-            [event(event_id="C", status="Started")],
+            [event(), event(EventId="B")],
+            [event(status="Started"), event(EventId="B")],
+            [event(EventId="B", status="Started")],
+            [event(EventId="C", status="Started")],
             [],
         ]
         before: dict[str, int] = {}

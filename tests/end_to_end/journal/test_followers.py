@@ -11,6 +11,18 @@ from support.programs import Exporter, eventually
 from trials.storage.disk import Foreign
 
 
+def one_detected(
+    run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
+) -> tuple[Exporter, Follower]:
+    """Return an exporter that has counted event A, and a follower that has printed it."""
+    exporter = run()
+    simulator.set_document([event("A")])
+    counted(exporter, detected=1)
+    follower = follow("--since", "0")
+    follower.wait_for(("A", "detected"))
+    return exporter, follower
+
+
 class TestDamage:
     """The journal is set aside while followers read it."""
 
@@ -18,11 +30,7 @@ class TestDamage:
         self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
     ) -> None:
         """A follower reads on in the new journal, which has the transition that met the damage, numbered on."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        follower = follow("--since", "0")
-        follower.wait_for(("A", "detected"))
+        exporter, follower = one_detected(run, follow, simulator)
         Foreign(None, state / "journal.sqlite").begins()  # type: ignore[arg-type] # it needs no disk of its own
         simulator.set_document([event("A"), event("B")])
         counted(exporter, detected=2)
@@ -43,11 +51,7 @@ class TestPosition:
         self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
     ) -> None:
         """With the cursor of a journal that is gone, a follower begins with the first transition of the new one."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        follower = follow("--since", "0")
-        follower.wait_for(("A", "detected"))
+        exporter, follower = one_detected(run, follow, simulator)
         cursor = follower.printed[0]["cursor"]
         follower.kill()
         exporter.kill()
@@ -77,11 +81,7 @@ class TestFollowers:
         self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator
     ) -> None:
         """While the exporter is down, a follower with ``--since`` prints only new transitions, once each."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        first = follow("--since", "0")
-        first.wait_for(("A", "detected"))
+        exporter, first = one_detected(run, follow, simulator)
         cursor = first.printed[0]["cursor"]
         first.kill()
         follower = follow("--since", cursor)

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve
@@ -16,6 +17,7 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import eventually
 
 START = 1_700_000_000.0
+ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 LOG = logging.getLogger("tests.machine")
 
 
@@ -101,12 +103,7 @@ class Machine:
     @property
     def transitions(self) -> dict[str, int]:
         """Every transition counted so far, without those that are 0."""
-        assert self.exporter
-        counted: dict[str, int] = {}
-        for (*_, transition), count in self.exporter.poller.snapshot.statistics.transitions.items():
-            if count:
-                counted[transition] = counted.get(transition, 0) + count
-        return counted
+        return counted_transitions(self.exporter)
 
     @property
     def account(self) -> Counter[tuple[str, str]]:
@@ -114,3 +111,29 @@ class Machine:
         assert self.exporter
         records = [record for _, record in self.exporter.journal.transitions(0, 10_000)]
         return Counter((str(record["event_id"]), str(record["transition"])) for record in records)
+
+
+def counted_transitions(exporter: Exporter | None) -> dict[str, int]:
+    """Return every transition that the exporter has counted so far, without those that are 0."""
+    assert exporter
+    counted: dict[str, int] = {}
+    for (*_, transition), count in exporter.poller.snapshot.statistics.transitions.items():
+        if count:
+            counted[transition] = counted.get(transition, 0) + count
+    return counted
+
+
+def event(kind: str = "Reboot", status: str = "Scheduled", **more: object) -> dict[str, object]:
+    """Return an event of the first VM, with 900 s of notice from START; ``more`` are keys of the document."""
+    return {
+        "EventId": ID,
+        "EventStatus": status,
+        "EventType": kind,
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vmss_0"],
+        "NotBefore": formatdate(START + 900, usegmt=True) if status == "Scheduled" else "",
+        "Description": "",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+        **more,
+    }

@@ -3,7 +3,6 @@
 import logging
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from email.utils import formatdate
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve
@@ -13,11 +12,10 @@ from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.machine import START, MachineClock
+from support.events.machine import START, MachineClock, counted_transitions
 from support.monitoring.collector import Collector
 from support.programs import eventually
 
-ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 LOG = logging.getLogger("tests.resume")
 
 
@@ -64,12 +62,7 @@ class Machine:
     @property
     def transitions(self) -> dict[str, int]:
         """Every transition counted so far, without those that are 0."""
-        assert self.exporter
-        counted: dict[str, int] = {}
-        for (*_, transition), count in self.exporter.poller.snapshot.statistics.transitions.items():
-            if count:
-                counted[transition] = counted.get(transition, 0) + count
-        return counted
+        return counted_transitions(self.exporter)
 
     @property
     def phases(self) -> dict[tuple[str, str], Histogram]:
@@ -92,18 +85,3 @@ class Machine:
     def journalled(self) -> list[tuple[str, str]]:
         """EventId and transition of every row of the journal, as another process reads it."""
         return [(str(r["event_id"]), str(r["transition"])) for _, r in read_only(self.folder).transitions(0, -1)]
-
-
-def event(kind: str = "Reboot", status: str = "Scheduled", *, event_id: str = ID) -> dict[str, object]:
-    """Return an event of the first VM, with 900 s of notice from START."""
-    return {
-        "EventId": event_id,
-        "EventStatus": status,
-        "EventType": kind,
-        "ResourceType": "VirtualMachine",
-        "Resources": ["vmss_0"],
-        "NotBefore": formatdate(START + 900, usegmt=True) if status == "Scheduled" else "",
-        "Description": "",
-        "EventSource": "Platform",
-        "DurationInSeconds": -1,
-    }
