@@ -20,8 +20,8 @@ def _ask(query: str, then: str, otherwise: str = "") -> str:
     return f'{ask}{{{{ with . | sortByLabel "resources" | first }}}}{then}{{{{ end }}}}{other}{{{{ end }}}}'
 
 
-# Each alert asks at each evaluation, and vmalert sends a request for each question. So a description asks one question
-# for all that is recorded about the event, and asks what exporters show only if nothing is recorded yet.
+# The texts of an alert are written at each evaluation, and vmalert sends a request for each query in them. So a
+# description has one query for all that is recorded about the event, and others only if nothing is recorded yet.
 _RESOURCES = "{{ .Labels.resources }}"
 _SCALE_SET = " (scale set {{ .Labels.scale_set }})"
 _PLACE = f"{{{{ if .Labels.scale_set }}}}{_SCALE_SET}{{{{ end }}}}"

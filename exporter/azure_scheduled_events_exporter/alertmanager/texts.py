@@ -32,7 +32,7 @@ def render(
     known = {
         VMS: _vms(life, scale_set),
         FIRST_VM: next(iter(life.event.resources), ""),
-        TIME: _time(life, now),
+        TIME: _time(life, left),
         IMPACT: f"{NO_INTERRUPTION} " if life.event.duration_seconds == 0 else "",
         _VALUE_AS_DURATION: humanize_duration(left),
     }
@@ -54,12 +54,11 @@ def _vms(life: Lifecycle, scale_set: str) -> str:
     return f"{names} (scale set {scale_set})" if scale_set else names
 
 
-def _time(life: Lifecycle, now: float) -> str:
+def _time(life: Lifecycle, left: float) -> str:
     if life.state is State.STARTED:
         return "It has started."
     if life.not_before is None:
         return "It may start at any moment, or has started."
-    left = _rounded(life.not_before - now)
     remaining = f" (in {humanize_duration(left)})" if left > 0 else ""
     return f"It starts at {humanize_timestamp(life.not_before)} UTC{remaining}, or earlier if approved."
 

@@ -22,7 +22,8 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, identity, is_written, read_only
-from azure_scheduled_events_exporter.journal.journal import RETRY_SECONDS, Journal
+from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.storage import RETRY_SECONDS
 from azure_scheduled_events_exporter.journal.store import PAGE, Restored, Store
 from azure_scheduled_events_exporter.service import daemon
 

@@ -80,7 +80,7 @@ def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
 
 
 def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
-    """Return the state folder for daemons: ``$STATE_DIRECTORY`` of systemd, else the usual one of the platform."""
+    """Return where a service keeps its state: ``$STATE_DIRECTORY`` if systemd sets it, else the platform's default."""
     name = "azure-scheduled-events-exporter"
     if environment.get("STATE_DIRECTORY"):
         return environment["STATE_DIRECTORY"].split(":")[0]

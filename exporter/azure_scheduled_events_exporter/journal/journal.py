@@ -22,10 +22,8 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from .approval_requests import ApprovalRequest
-from .storage import FAILURES, RETRY_SECONDS, Storage
+from .storage import FAILURES, Storage
 from .store import PAGE, Entry, QueuedSpan, Restored
-
-__all__ = ["RETRY_SECONDS", "Journal", "JournalState"]
 
 _PRUNE_SECONDS = 3600.0
 _PRUNE_MEMORY_SECONDS = 60.0

@@ -11,7 +11,7 @@ Failures of the file, and their handling:
 - the disk accepts no writes: entries are kept in memory and merged when it works again;
 - it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
 
-The journal stays locked all the time, so that no second exporter can write it.
+The exporter holds a lock on the journal, so that no second exporter can write it.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ _NOTHING = Entry()
 
 
 class Storage:
-    """The store in use: the journal's file, or memory while there is none or it fails. Not thread-safe.
+    """Keeps the journal in its file, or in memory if there is no file or the file fails. Not thread-safe.
 
     Args:
         path: of the file, or of a folder to put it in; None keeps everything in memory.
@@ -147,7 +147,7 @@ class Storage:
             self._memory.record(entry)
 
     def check_file(self) -> None:
-        """Put a copy of the open file at its path if the file or one of its logs was removed or replaced."""
+        """Write the journal's file again from the open one if it, or one of its logs, was removed or replaced."""
         if self.disk is None or self.path is None:
             return
         try:
@@ -243,7 +243,7 @@ class Storage:
         return self.path
 
     def _use(self, disk: Store) -> None:
-        """Use ``disk`` as the open journal."""
+        """Make ``disk`` the store in use, and take note of the files that it has open."""
         assert self.path is not None  # noqa: S101 - there is a file
         self.disk = disk
         disk.spans_queued()  # opens the logs, so that they can be identified
@@ -300,7 +300,7 @@ class Storage:
         return disk.epoch() == self._epoch and disk.last_number() >= self._last_number
 
     def _put_back(self, *, linked: bool) -> None:
-        """Put a copy of the open file at the journal's path; a file there is set aside."""
+        """Copy the open file to the journal's path. A file that is there is renamed and kept."""
         assert self.disk is not None  # noqa: S101 - callers have looked
         path = self._take_lock()
         copy = path.with_name(path.name + ".new")
@@ -349,7 +349,7 @@ class Storage:
         return disk
 
     def _begin_own(self, owner: str) -> Store:
-        """Begin a new journal for this VM. The file with the history of the image's VM is set aside."""
+        """Begin a new journal for this VM. The file that came with the VM's image is renamed and kept."""
         assert self.path is not None  # noqa: S101 - there is a file
         self._drop_disk()
         aside = set_aside(self.path)
