@@ -22,6 +22,6 @@ def test_each_event_is_one_page(first: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", range(0, FLEETS, TOGETHER))
 def test_groups_have_no_order(first: int, tmp_path: Path) -> None:
-    """In a random order of groups, pages may come and go one evaluation later, and the first evaluation may be wrong."""
+    """In a random order of groups, pages may come and go one evaluation later, and the first one may be wrong."""
     found = findings(range(first, first + TOGETHER), tmp_path, SLOW_EVALUATION, shuffled=True)
     assert not found, f"{SEED_MESSAGE}\n{found}"
