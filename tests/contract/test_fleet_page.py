@@ -14,8 +14,9 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
-from support.monitoring.alert_scenarios import Story, promtool
+from support.monitoring.alert_scenarios import Story
 from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
+from support.monitoring.promtool import promtool
 from support.monitoring.stories.event_lives import FIRING_LIVES
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
@@ -280,6 +281,11 @@ class Kept:
     def evaluation(self) -> int:
         """The seconds between evaluations."""
         return self.story.evaluation
+
+    @property
+    def checked(self) -> frozenset[str]:
+        """The names of the alerts that are checked."""
+        return self.story.checked
 
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""

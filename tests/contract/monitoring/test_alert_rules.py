@@ -10,14 +10,12 @@ from alerts import Settings, resolve
 from alerts.prometheus import prometheus_rules
 from alerts.rules import groups
 from support.monitoring.alert_scenarios import (
-    ALERTING,
     ALL,
     EVERY,
     FREEZE,
     PREEMPT,
     REBOOT,
     REDEPLOY,
-    RULES,
     SHORT_FREEZE,
     TERMINATE,
     WITHOUT_NOTICE,
@@ -25,8 +23,8 @@ from support.monitoring.alert_scenarios import (
     Seen,
     Story,
     one,
-    promtool,
 )
+from support.monitoring.promtool import ALERTING, RULES, promtool
 from support.monitoring.stories.blind_exporters import BLIND
 from support.monitoring.stories.event_lives import FIRING_LIVES, LIVES
 from support.monitoring.stories.events import FIRING_EVENTS

@@ -15,8 +15,8 @@ from support.monitoring.alert_scenarios import (
     Seen,
     Story,
     one,
-    promtool,
 )
+from support.monitoring.promtool import promtool
 from support.monitoring.stories.expected_alerts import LOST_REBOOT, SCALE_SET_HIT, at, row
 from support.monitoring.stories.fleets import vms
 

@@ -9,7 +9,8 @@ import yaml
 
 from alerts import Settings, load, render, resolve
 from azure_scheduled_events_exporter.errors import UsageError
-from support.monitoring.alert_scenarios import MAINTENANCE, Seen, Story, one, promtool
+from support.monitoring.alert_scenarios import MAINTENANCE, Seen, Story, one
+from support.monitoring.promtool import promtool
 from support.monitoring.stories.maintenance import MAINTAINED, working
 from support.paths import ROOT
 

@@ -4,28 +4,18 @@ Times are seconds since the beginning of the story, which is also the value of `
 """
 
 import json
-import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import Protocol
-
-import yaml
 
 from alerts import Settings
-from alerts.rules import alerts, groups
-from azure_scheduled_events_exporter.times import parse_duration
-from support.paths import ROOT
-from support.programs import PREFIX, debian
+from alerts.rules import alerts
+from support.programs import PREFIX
 
 STEP = 5  # seconds between scrapes, as shipped
 EVALUATION = 10  # seconds between evaluations, fewer than shipped to save time
 SLOW_EVALUATION, SLOW_FROM = 30, 1200  # the same in stories that last so long
 JOB = "azure-scheduled-events-exporter"
-RULES = ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml"
 RUNBOOKS = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
 DASHBOARDS = "https://grafana.example.com/d/azure-scheduled-events"
 OUTCOMES = ("ok", "timeout", "connection_error", "throttled", "http_error", "invalid_document")
@@ -234,6 +224,11 @@ class Story:
         """The seconds between evaluations."""
         return self.every or (SLOW_EVALUATION if self.end >= SLOW_FROM and not self.exact else EVALUATION)
 
+    @property
+    def checked(self) -> frozenset[str]:
+        """The names of the alerts that are checked."""
+        return frozenset({name for name, _ in self.fires} | {*self.quiet, *self.steady})
+
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""
         checks = [_check(name, at, firing) for (name, at), firing in self.fires.items()]
@@ -309,62 +304,6 @@ def _steady(name: str, begin: int, end: int, evaluation: int) -> Iterator[dict[s
     held = f'count_over_time(ALERTS{{alertname="{name}",alertstate="firing"}}[{end - begin}s])'
     for expression, value in ((f"count({held})", 1), (f"min({held})", (end - begin) // evaluation + 1)):
         yield {"expr": expression, "eval_time": f"{end}s", "exp_samples": [{"labels": "{}", "value": value}]}
-
-
-class Told(Protocol):
-    """Whatever promtool can test."""
-
-    @property
-    def evaluation(self) -> int:
-        """The seconds between evaluations."""
-
-    def to_test(self) -> dict[str, object]:
-        """Return the test as promtool reads it."""
-
-
-ALERTING = tuple(group.name for group in groups(Settings()) if "-board-" not in group.name)
-"""The groups that alerts need, in their order. What only dashboards read would triple the time of a story."""
-
-
-@cache
-def _of_groups(rules: Path, names: tuple[str, ...], evaluation: int) -> str:
-    """Return the groups as JSON, recordings at the interval of their group.
-
-    promtool evaluates every group at each step. Between two evaluations of a group, a recording keeps its last result,
-    as it does in Prometheus. Alerts, and what is recorded together with them, are evaluated at each step.
-    """
-    chosen = [group for group in yaml.safe_load(rules.read_text())["groups"] if group["name"] in names]
-    for group in chosen:
-        due = f"vector(time()) % {parse_duration(group['interval']):g}"
-        for rule in group["rules"] if all("record" in rule for rule in group["rules"]) else ():
-            rule["expr"] = (
-                f"(\n{rule['expr']}\n) and on () ({due} < {evaluation})"
-                f"\nor\n{rule['record']} offset {evaluation}s and on () ({due} >= {evaluation})"
-            )
-    return json.dumps({"groups": chosen})
-
-
-def promtool(
-    folder: Path, story: Told, rules: Path = RULES, names: tuple[str, ...] = ALERTING
-) -> subprocess.CompletedProcess[str]:
-    """Run the story as ``promtool test rules`` with the groups ``names``; return its output."""
-    file, needed = folder / "stories.json", folder / "rules.json"  # JSON is YAML
-    needed.write_text(_of_groups(rules, names, story.evaluation))
-    suite = {
-        "rule_files": [str(needed)],
-        "evaluation_interval": f"{story.evaluation}s",
-        "group_eval_order": names,
-        "tests": [story.to_test()],
-    }
-    file.write_text(json.dumps(suite))
-    return subprocess.run(
-        [debian("promtool"), "test", "rules", str(file)],
-        env={**os.environ, "GOGC": "400"},  # a fifth less processor time
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def one(event: Seen, **more: object) -> tuple[Exporter, ...]:

@@ -9,7 +9,8 @@ from random import Random
 
 from alerts import Settings
 from alerts.rules import groups
-from support.monitoring.alert_scenarios import EVALUATION, STEP, promtool
+from support.monitoring.alert_scenarios import EVALUATION, STEP
+from support.monitoring.promtool import promtool
 from support.monitoring.random_fleets.generator import DAY, HORIZON, Fleet, Life, Watcher, fleet, twin
 from support.monitoring.random_fleets.oracle import Page, event_pages, page_name, place_pages
 from support.programs import PREFIX
@@ -34,6 +35,7 @@ class Fleets:
     fleets: tuple[Fleet, ...]
     evaluation: int = EVALUATION
     shuffled: bool = False
+    checked: None = None  # every alert about an event or a place, most of them that they do not fire
 
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""
