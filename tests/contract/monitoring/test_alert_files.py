@@ -313,7 +313,7 @@ def test_runbooks_name_what_exists() -> None:
     assert set(re.findall(r"azure_scheduled_events[:_][a-z_:]+", text)) - known == set()
     settings = set(re.findall(r"`([a-z][a-z-]*\.[a-z-]+)`", text))
     assert settings - {name for name, _ in Settings()} == set()
-    for command in set(re.findall(r"^\$ azure-scheduled-events-exporter ([a-z-]+)", text, flags=re.MULTILINE)):
+    for command in set(re.findall(r"^\$ (?:sudo )?azure-scheduled-events-exporter ([a-z-]+)", text, re.MULTILINE)):
         with pytest.raises(SystemExit) as ended:
             main([command, "--help"])
         assert ended.value.code == 0
