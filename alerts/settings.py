@@ -196,7 +196,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 1,
                 _DAY,
             ),
-            _length("longest", "1h", "How long a VM may be away for an event that has started.", 60, _DAY),
+            _length("longest", "1h", "How long alerts of a started event last while its VM does not answer.", 60, _DAY),
             *(_event_severity(each) for each in reversed(EventType)),
             Setting(
                 "spot.severity",
@@ -206,7 +206,11 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 form_text="by-type, critical, warning, info",
             ),
             _severity("requested.severity", "warning", "Terminate, Redeploy or Reboot that a user asked for."),
-            _severity("not-back.severity", "critical", "A VM has not come back from an event within longest."),
+            _severity(
+                "not-back.severity",
+                "critical",
+                "A VM has not come back within maintenance.longest of its type.",
+            ),
             _severity("short-notice.severity", "info", "Less notice than documented."),
             _length("freeze.short", "9s", "Shorter announced freezes only show.", 1, 600),
             *(_least_notice(each, each.facts.documented_notice) for each in EventType if each.facts.documented_notice),

@@ -137,7 +137,7 @@ def _not_approved(settings: Settings) -> Alert:
         "The approval policy is late: an event has not been approved.",
         f"{_THE} {VMS} should have been approved at "
         '{{ $value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC by the policy of its exporter. '
-        "It starts at its NotBefore all the same.",
+        "Without an approval it starts at its NotBefore or later.",
         status="Scheduled",
     )
 

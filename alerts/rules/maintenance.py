@@ -253,7 +253,7 @@ def _vm_not_back(settings: Settings) -> Alert:
         """),
         settings.text("not-back.severity"),
         "A VM has not come back from an event.",
-        f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and the VM does not answer: it has not come back "
+        f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and a VM does not answer: it has not come back "
         "within {{ $value | humanizeDuration }}. Event {{ $labels.event_id }}.",
         Dashboard.VM,
         labels=MappingProxyType({"event_status": "Started"}),

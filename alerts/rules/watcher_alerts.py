@@ -140,7 +140,7 @@ def _approval_refused() -> Alert:
         """),
         "The metadata service refused an approval.",
         "IMDS refused an approval from {{ $labels.instance }}, or did not answer it. "
-        "The event starts at its NotBefore instead.",
+        "A policy asks again; without an approval the event starts at its NotBefore or later.",
         "",
     )
 
@@ -161,8 +161,8 @@ def _alertmanager(settings: Settings) -> Alert:
         "AlertsNotPushed",
         "azure_scheduled_events_alertmanager_up == 0",
         "Alertmanager does not accept alerts of an exporter.",
-        "{{ $labels.instance }} cannot push alerts to every Alertmanager that it is to push to: "
-        "its events page only by scrapes and rules.",
+        "{{ $labels.instance }} cannot push alerts to at least one of its Alertmanagers: "
+        "what that one does not get pages only by scrapes and rules.",
         settings.duration("alertmanager.for"),
     )
 

@@ -13,8 +13,8 @@ from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient, Posted, PushResult
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
-from support.http_peer import Peer
 from support.programs import Exporter, eventually, free_port
+from support.servers.http_peer import Peer
 
 ALERT = EventAlert({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, hold=900.0)
 

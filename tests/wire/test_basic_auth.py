@@ -8,7 +8,7 @@ import bcrypt
 import pytest
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
-from support.serving import PAGE, Running, basic, header, request, serving, status
+from support.servers.serving import PAGE, Running, basic, header, request, serving, status
 
 REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
 ASKED = "user name and password required"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support import dhcp_server
-from support.dhcp_server import DhcpServer, silent
+from support.servers import dhcp_server
+from support.servers.dhcp_server import DhcpServer, silent
 
 _UNPRIVILEGED = """
 import os, sys, threading

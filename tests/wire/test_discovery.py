@@ -14,7 +14,7 @@ import pytest
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
-from support.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
+from support.servers.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
 
 
 def test_the_address_that_the_dhcp_server_names_becomes_the_endpoint() -> None:

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.http_server.connection import Limits
 from azure_scheduled_events_exporter.http_server.messages import Request
 from azure_scheduled_events_exporter.http_server.tls import Tls
 from support.programs import eventually
-from support.serving import LIMITS, PATIENCE, Running, basic, header, read_all, request, serving, status
+from support.servers.serving import LIMITS, PATIENCE, Running, basic, header, read_all, request, serving, status
 
 
 def asking(user: str, password: str, path: str = "/metrics", *headers: str) -> bytes:

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from azure_scheduled_events_exporter.http_server.messages import Request, Response
 from azure_scheduled_events_exporter.http_server.server import Server
-from support.serving import (
+from support.servers.serving import (
     BIG,
     PAGE,
     PATIENCE,

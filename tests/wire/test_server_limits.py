@@ -11,7 +11,7 @@ import pytest
 
 from azure_scheduled_events_exporter.http_server.connection import Limits
 from azure_scheduled_events_exporter.http_server.messages import Request, Response
-from support.serving import (
+from support.servers.serving import (
     HUGE,
     PAGE,
     PATIENCE,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,7 +24,7 @@ import requests
 
 from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
 from azure_scheduled_events_exporter.http_failures import failure_reason
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, find
@@ -120,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.listen is None:
         labels = labels_of(event, alert)
-        _print(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.url}")
+        _print(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.shown}")
         begun = time.monotonic()
         team.raise_alert(labels, alert, ends_in=300)
         try:
@@ -144,7 +145,9 @@ def _push(
     team: "Alertmanager", event: PlannedEvent, alert: DrillAlert, before: Sent, timeout: float, *, keep: bool
 ) -> None:
     """Let a simulated VM's exporter push the alert of ``event``, and resolve it unless ``keep``."""
-    with _staged(event, "127.0.0.1:0", "--alertmanager.url", team.url) as (announce, call_off):
+    # By the environment: others on this machine see the flags of a process, and the address may have a password.
+    alertmanager = {f"{ENVIRONMENT_PREFIX}ALERTMANAGER_URL": team.url}
+    with _staged(event, "127.0.0.1:0", alertmanager) as (announce, call_off):
         begun, event_id = announce()
         _print(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; its exporter pushes {alert.name}")
         matcher = f'event_id="{event_id.upper()}"'
@@ -186,17 +189,23 @@ def labels_of(event: PlannedEvent, alert: DrillAlert) -> dict[str, str]:
 
 
 class Alertmanager:
-    """The team's Alertmanager, over its API and its metrics."""
+    """The team's Alertmanager, over its API and its metrics.
+
+    Attributes:
+        url: its address, which may have a password.
+        shown: the same to print.
+    """
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
+        self.shown = without_password(self.url)
         try:
             address = urlsplit(self.url)
             usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0
         except ValueError:
             usable = False
         if not usable:
-            raise UsageError(f"--alertmanager: '{url}' is not an address: write http://HOST:PORT")
+            raise UsageError(f"--alertmanager: '{without_password(url)}' is not an address: write http://HOST:PORT")
         self._session = requests.Session()
 
     def sent(self) -> Sent:
@@ -227,16 +236,21 @@ class Alertmanager:
     def holding(self, matcher: str, name: str) -> dict[str, Any] | None:
         """Return the alert ``name`` that ``matcher`` selects; None if Alertmanager has none."""
         answer = self._ask("GET", "/api/v2/alerts", params={"filter": [matcher, f'alertname="{name}"']})
-        found: list[dict[str, Any]] = answer.json()
+        try:
+            found = answer.json()
+        except ValueError:
+            found = None
+        if not isinstance(found, list):
+            raise ExporterError(f"{self.shown}: answers, but not with a list of alerts: is it an Alertmanager?")
         return found[0] if found else None
 
     def _ask(self, method: str, path: str, **more: Any) -> requests.Response:  # noqa: ANN401 - what requests takes
         try:
             answer = self._session.request(method, f"{self.url}{path}", timeout=_REQUEST_SECONDS, **more)
         except requests.RequestException as error:
-            raise ExporterError(f"{self.url}: Alertmanager cannot be reached: {failure_reason(error)}") from None
+            raise ExporterError(f"{self.shown}: Alertmanager cannot be reached: {failure_reason(error)}") from None
         if not answer.ok:
-            raise ExporterError(f"{self.url}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
+            raise ExporterError(f"{self.shown}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
         return answer
 
 
@@ -246,14 +260,14 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
     held = _until(lambda: team.holding(matcher, alert.name), end)
     if held is None:
         raise ExporterError(
-            f"{alert.name} has not reached {team.url} within {format_duration(timeout)}: run doctor "
+            f"{alert.name} has not reached {team.shown} within {format_duration(timeout)}: run doctor "
             "with --prometheus and --alertmanager, which checks targets, rules and routes"
         )
     receivers = ", ".join(receiver["name"] for receiver in held["receivers"])
     _print(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {receivers}")
     if held["status"]["state"] == "suppressed":
         raise ExporterError(
-            f"{alert.name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.url}"
+            f"{alert.name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.shown}"
         )
     notified = _until(lambda: _more(before.delivered, team.sent().delivered), end)
     failed = _more(before.failed, team.sent().failed)
@@ -266,7 +280,7 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
         hint = (
             "severity info notifies nobody"
             if alert.severity == "info"
-            else f"run doctor --alertmanager {team.url}, which checks receivers and group_wait"
+            else f"run doctor --alertmanager {team.shown}, which checks receivers and group_wait"
         )
         raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
     _print("Alertmanager has done its part. Did the page arrive?")
@@ -283,7 +297,7 @@ def _maintenance(team: Alertmanager, text: str, timeout: float) -> int:
     try:
         team.post(marked, summary, description, ends_in=300)
         if not _until(lambda: team.holding('drill="true"', _MAINTENANCE), time.monotonic() + timeout):
-            raise ExporterError(f"{_MAINTENANCE} has not reached {team.url} within {format_duration(timeout)}")
+            raise ExporterError(f"{_MAINTENANCE} has not reached {team.shown} within {format_duration(timeout)}")
         team.post(labels, summary, description, ends_in=300)
         found = _until(lambda: _decided(team, name), time.monotonic() + timeout)
     finally:
@@ -318,9 +332,12 @@ def _until(look: Callable[[], _Found], end: float) -> _Found:
 
 @contextmanager
 def _staged(
-    event: PlannedEvent, listen: str, *flags: str
+    event: PlannedEvent, listen: str, settings: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[tuple[Callable[[], tuple[float, str]], Callable[[], None]]]:
-    """Run a simulated VM and its exporter; yield what announces the event, returning its id, and what calls it off."""
+    """Run a simulated VM and its exporter; yield what announces the event, returning its id, and what calls it off.
+
+    ``settings`` are further ones of the exporter, by their names in the environment.
+    """
     names = tuple(f"{DRILL}-{name}" for name in event.resources)
     vms = tuple(VirtualMachine(name, scale_set=DRILL) for name in names)
     story = Scenario("drill", "", vms, (replace(event, resources=names, announced_at=0.0),))
@@ -330,8 +347,8 @@ def _staged(
         command += ["--imds.endpoint", simulator.url, "--instance.name", names[0], "--journal.path", "memory"]
         # Settings of the VM's own exporter (collector, users, policy) do not apply to this one.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", ENVIRONMENT_PREFIX))}
-        command += ["--web.listen-address", listen, *flags]
-        with subprocess.Popen(command, env=env) as exporter:  # noqa: S603 - this program
+        command += ["--web.listen-address", listen]
+        with subprocess.Popen(command, env={**env, **settings}) as exporter:  # noqa: S603 - this program
             try:
 
                 def announce() -> tuple[float, str]:

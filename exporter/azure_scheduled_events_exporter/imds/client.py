@@ -236,17 +236,18 @@ class _DeadlineSocket(socket.socket):
 
 
 class _DeadlineAdapter(requests.adapters.HTTPAdapter):
-    """A requests transport adapter whose connections enforce the deadline for the whole request."""
+    """A requests transport adapter to one endpoint, whose connections enforce the deadline for the whole request."""
 
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1)
         self._deadline = deadline
+        self._pool: Any = None
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
-        pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
-        if pool.num_connections == 0:
-            pool.ConnectionCls = _with_deadline(pool.ConnectionCls, self._deadline)
-        return pool
+        if self._pool is None:
+            self._pool = super().get_connection_with_tls_context(*args, **kwargs)
+            self._pool.ConnectionCls = _with_deadline(self._pool.ConnectionCls, self._deadline)
+        return self._pool
 
 
 def _with_deadline(connection_class: Any, deadline: _Deadline) -> Any:  # noqa: ANN401 - a class that requests chose

@@ -55,14 +55,14 @@ def file_path(path: Path) -> Path:
     return Path(os.path.realpath(path / FILE_NAME if is_folder else path))
 
 
-def identity(path: Path) -> FileIdentity | None:
+def identity(path: Path | str) -> FileIdentity | None:
     """Return the identity of the file at ``path`` now; None if there is none.
 
     Raises:
         OSError: it cannot be reached.
     """
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - at every poll, where making a Path costs more than asking the system
     except (FileNotFoundError, NotADirectoryError):
         return None
     return FileIdentity(found.st_dev, found.st_ino, found.st_nlink)
@@ -74,7 +74,7 @@ def identities(path: Path) -> Identities:
     Raises:
         OSError: they cannot be reached.
     """
-    return tuple(identity(Path(f"{path}{suffix}")) for suffix in ("", *_LOGS))
+    return tuple(identity(f"{path}{suffix}") for suffix in ("", *_LOGS))
 
 
 def read_only(path: Path, *, immutable: bool = False) -> Store:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.certificates import Authority
 from support.paths import ROOT
 from support.programs import Exporter, environment, free_port
+from support.servers.certificates import Authority
 
 PROGRAM = ROOT / "deploy/container/healthcheck.py"
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.http_peer import Peer
 from support.monitoring.collector import Collector, Reply
 from support.programs import COMMAND, Exporter, Program, eventually, fetch, free_port
+from support.servers.http_peer import Peer
 
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of nobody
 TOKEN = "wgqK7sXo2vTzJ9dLbN4a"  # noqa: S105 - of nobody
@@ -140,6 +140,17 @@ class TestCommandLine:
         )
         assert "grpc://***@collector.example.org:4317" in said
         assert_no_secret("complaint", said)
+
+    @pytest.mark.parametrize("flags", [(), ("--push",)])
+    def test_drill(self, flags: tuple[str, ...], tmp_path: Path) -> None:
+        """A drill shows neither the password of an Alertmanager that is away, nor that of one that answers oddly."""
+        with Peer(200) as team:
+            for url, reason in ((team.url, "is it an Alertmanager?"), ("http://127.0.0.1:1", "cannot be reached")):
+                said = self.said(tmp_path, "drill", *flags, "--alertmanager", with_password(url))
+                assert f"//***@{url.removeprefix('http://')}: " in said
+                assert reason in said
+                assert "Traceback" not in said
+                assert_no_secret("drill", said)
 
     def test_wrong_headers(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
         """Invalid headers are not repeated in the log."""

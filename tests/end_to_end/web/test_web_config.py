@@ -21,10 +21,10 @@ from playwright.sync_api import Error, expect, sync_playwright
 
 from azure_scheduled_events_exporter.http_server.web_config import HEADERS, load
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.certificates import Authority
 from support.documented import Block, blocks
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, Prometheus, environment, eventually
+from support.servers.certificates import Authority
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 PAGE = ROOT / "docs" / "web-config.md"

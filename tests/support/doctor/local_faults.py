@@ -11,11 +11,11 @@ import bcrypt
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.journal.files import on_disk
 from azure_scheduled_events_exporter.journal.store import Entry
-from support.certificates import Authority
 from support.doctor.doctor_chain import VM, Chain, imds
 from support.doctor.doctor_faults import Fault, Flags, beyond, by, flags, variables
 from support.monitoring.collector import Collector, Reply
 from support.programs import free_port
+from support.servers.certificates import Authority
 
 
 def imds_answers(**canned: Any) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:  # noqa: ANN401 - of imds()

@@ -21,9 +21,9 @@ from statistics import quantiles
 import bcrypt
 
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.certificates import Authority
 from support.paths import TESTS
 from support.programs import PATIENCE, Exporter, environment, eventually
+from support.servers.certificates import Authority
 from trials.trial import POLL, POLL_SECONDS, QUIET, Crew, Order, Row, lives
 
 FULL = {"idle": 500, "slow": 300, "pipelining": 500, "unread": 300, "aborting": 50, "malformed": 50}

@@ -4,7 +4,7 @@ import bcrypt
 import pytest
 
 from azure_scheduled_events_exporter.http_server.basic_auth import credentials, network, unguessable_hash
-from support.serving import basic
+from support.servers.serving import basic
 
 
 class TestCredentials:

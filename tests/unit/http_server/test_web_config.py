@@ -21,8 +21,8 @@ from azure_scheduled_events_exporter.http_server.web_config import (
     WebConfig,
     load,
 )
-from support.certificates import RSA, Authority, openssl
 from support.paths import DATA
+from support.servers.certificates import RSA, Authority, openssl
 
 BAD = DATA / "bad_web_config"
 HASHED = "$2y$04$9wpNWv7t5cQpUWkWVkSVSe1YcSyfVbqcL2cwFDxc46b8wqjYDbV2m"

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.imds_peer import Peer, Serve
+from support.servers.imds_peer import Peer, Serve
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 

@@ -6,7 +6,18 @@ import socket
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
-from support.imds_peer import BODY, LONG, MIB, Serve, always, answer, assert_one_line, client_of, failure, little_memory
+from support.servers.imds_peer import (
+    BODY,
+    LONG,
+    MIB,
+    Serve,
+    always,
+    answer,
+    assert_one_line,
+    client_of,
+    failure,
+    little_memory,
+)
 
 
 class TestBodies:

@@ -10,8 +10,8 @@ from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.imds_peer import BODY, LONG, SHORT, SLACK, Serve, always, answer, client_of, failure
 from support.programs import eventually
+from support.servers.imds_peer import BODY, LONG, SHORT, SLACK, Serve, always, answer, client_of, failure
 
 
 class TestDeadline:

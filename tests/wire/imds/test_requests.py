@@ -12,8 +12,19 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.imds_peer import BODY, LONG, MIB, Serve, always, answer, assert_one_line, client_of, failure, little_memory
 from support.programs import eventually
+from support.servers.imds_peer import (
+    BODY,
+    LONG,
+    MIB,
+    Serve,
+    always,
+    answer,
+    assert_one_line,
+    client_of,
+    failure,
+    little_memory,
+)
 
 
 class TestRequest:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.certificates import Authority
-from support.tls_serving import PLAIN
+from support.servers.certificates import Authority
+from support.servers.tls_serving import PLAIN
 
 
 @pytest.fixture(name="authority", scope="session")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.certificates import Authority
 from support.programs import eventually
-from support.tls_serving import PLAIN, REQUIRED, encrypted, install, replace, said
+from support.servers.certificates import Authority
+from support.servers.tls_serving import PLAIN, REQUIRED, encrypted, install, replace, said
 
 SOON = "the TLS certificate expires soon"
 EXPIRED = "the TLS certificate has expired: clients refuse it"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.certificates import Authority, Pair
-from support.serving import read_all, request, status
-from support.tls_serving import ASKING, NAMES, REQUIRED, ask, encrypted, let_in, said, trusting, wrapped
+from support.servers.certificates import Authority, Pair
+from support.servers.serving import read_all, request, status
+from support.servers.tls_serving import ASKING, NAMES, REQUIRED, ask, encrypted, let_in, said, trusting, wrapped
 
 
 class TestClientCertificates:

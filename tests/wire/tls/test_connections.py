@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.http_server.connection import Limits
-from support.certificates import Authority
 from support.programs import eventually
-from support.serving import BIG, PAGE, read_all, read_answer, request, status
-from support.tls_serving import PLAIN, ask, encrypted, said, trusting, wrapped
+from support.servers.certificates import Authority
+from support.servers.serving import BIG, PAGE, read_all, read_answer, request, status
+from support.servers.tls_serving import PLAIN, ask, encrypted, said, trusting, wrapped
 
 
 @contextmanager

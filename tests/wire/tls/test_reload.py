@@ -11,10 +11,21 @@ import bcrypt
 import pytest
 
 from azure_scheduled_events_exporter.http_server.connection import Limits
-from support.certificates import Authority, Pair
 from support.programs import eventually
-from support.serving import PAGE, Running, read_all, read_answer, request, status
-from support.tls_serving import PLAIN, REQUIRED, SECRET, ask, encrypted, let_in, replace, said, trusting, wrapped
+from support.servers.certificates import Authority, Pair
+from support.servers.serving import PAGE, Running, read_all, read_answer, request, status
+from support.servers.tls_serving import (
+    PLAIN,
+    REQUIRED,
+    SECRET,
+    ask,
+    encrypted,
+    let_in,
+    replace,
+    said,
+    trusting,
+    wrapped,
+)
 
 
 def resumes(running: Running, context: ssl.SSLContext, session: ssl.SSLSession | None) -> bool:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.certificates import Authority, Pair
-from support.tls_serving import PLAIN, encrypted, let_in, trusting, wrapped
+from support.servers.certificates import Authority, Pair
+from support.servers.tls_serving import PLAIN, encrypted, let_in, trusting, wrapped
 
 
 class TestVersions:

@@ -15,7 +15,7 @@ FIRING_LIVES = (
                     row("Reboot", "warning", event_status="Scheduled"),
                     "The approval policy is late: an event has not been approved.",
                     f"The Reboot of {WHO} should have been approved at 1970-01-01 00:05:00 UTC "
-                    "by the policy of its exporter. It starts at its NotBefore all the same. Event E1.",
+                    "by the policy of its exporter. Without an approval it starts at its NotBefore or later. Event E1.",
                 ),
             )
         },
@@ -93,7 +93,7 @@ LIVES = (
                 Firing(
                     row("Redeploy", "critical", event_status="Started"),
                     "A VM has not come back from an event.",
-                    f"The Redeploy of {WHO} should be over, and the VM does not answer: it has not come back "
+                    f"The Redeploy of {WHO} should be over, and a VM does not answer: it has not come back "
                     "within 30m 0s. Event E1.",
                 ),
             ),

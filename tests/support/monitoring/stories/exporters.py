@@ -13,7 +13,7 @@ FIRING_EXPORTERS = (
                     watcher(),
                     "The metadata service refused an approval.",
                     "IMDS refused an approval from vmss_0:10169, or did not answer it. "
-                    "The event starts at its NotBefore instead.",
+                    "A policy asks again; without an approval the event starts at its NotBefore or later.",
                     "exporter",
                 ),
             )
@@ -137,8 +137,8 @@ FIRING_EXPORTERS = (
                 Firing(
                     watcher(),
                     "Alertmanager does not accept alerts of an exporter.",
-                    "vmss_0:10169 cannot push alerts to every Alertmanager that it is to push to: "
-                    "its events page only by scrapes and rules.",
+                    "vmss_0:10169 cannot push alerts to at least one of its Alertmanagers: "
+                    "what that one does not get pages only by scrapes and rules.",
                     "exporter",
                 ),
             )

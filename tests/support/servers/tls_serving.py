@@ -9,8 +9,8 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
 from azure_scheduled_events_exporter.http_server.connection import Limits
-from support.certificates import Authority, Pair
-from support.serving import LIMITS, Running, serving
+from support.servers.certificates import Authority, Pair
+from support.servers.serving import LIMITS, Running, serving
 
 PLAIN = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n"
 ASKING = "tls_server_config: {cert_file: server.pem, key_file: server.key, client_ca_file: ca.pem, client_auth_type: "

@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Peer:
-    """An HTTP server that answers every POST with ``status`` and ``headers``, and keeps it; a context manager."""
+    """An HTTP server that answers and keeps every GET and POST, with ``status`` and ``headers``; a context manager."""
 
     def __init__(self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
         self.status = status
@@ -25,6 +25,8 @@ class Peer:
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
+
+            do_GET = do_POST  # noqa: N815 - the name of the base class
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
                 """Say nothing."""
