@@ -100,7 +100,7 @@ OUTCOMES = ("current", "completed", "cancelled", "lost")
 """The numbers of :data:`PAST_OUTCOME` from 0 on; lost: it was gone by its NotBefore, and nobody saw it start."""
 
 # ---- What its own exporter counted ----------------------------------------------------------------------------------
-# The journal keeps histograms over restarts, so that their last value is all that it knows, 90 days by default.
+# The journal keeps histograms over restarts and beyond its retention: their last value counts since it began.
 
 
 def _known(name: str, *matchers: str) -> str:

@@ -139,7 +139,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     events.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     events.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
     events.add_argument(
-        "--since", metavar="SEQ", help="With --follow: start after the line whose 'seq' has this value."
+        "--since", metavar="CURSOR", help="With --follow: start after the line with this 'cursor' (or 'seq')."
     )
     events.add_argument("--mine", action="store_true", help="With --follow: only events of this VM.")
     approve = command(

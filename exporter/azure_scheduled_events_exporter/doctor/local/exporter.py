@@ -136,7 +136,7 @@ def _polls(state: Mapping[str, Any]) -> Finding:
 
 
 def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Finding:
-    """Compare the settings that the running exporter shows with those that it would start with now."""
+    """Compare the poll interval and policy that the running exporter shows with those that it would start with now."""
     different = []
     interval = next((value for _, value in metrics.get("poll_interval_seconds", ())), config.poll_interval)
     if abs(interval - config.poll_interval) > 1e-6:  # noqa: PLR2004 - of floats
@@ -148,7 +148,7 @@ def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, st
     if policy is not None and policy != name:
         different.append(f"--approval.policy is {policy} there, {name} here")
     if not different:
-        return ok("exporter-settings", "The running exporter has these settings.")
+        return ok("exporter-settings", "The running exporter has this poll interval and approval policy.")
     return warning(
         "exporter-settings",
         f"The running exporter has other settings: {'; '.join(different)}.",
