@@ -25,7 +25,7 @@ bench: setup  ## figures beside their budgets into docs/performance.md, time to 
 soak: setup  ## run at fifty polls a second for MINUTES=60 and report what grows
 	@PYTHONPATH=tests $(BIN)/python -m trials.load.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)
 
-torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: an hour; TORTURE='--only kills --seed 7'
+torture: setup  ## kills, power cuts, failing disks, collectors, IMDS, clocks, clients: up to an hour; TORTURE='--only kills --seed 7'
 	@scripts/torture --write docs/reliability.md $(TORTURE)
 
 fuzz: setup  ## break parsers, files, pages and the HTTP server with made-up input for SECONDS=300

@@ -259,7 +259,7 @@ SAFE = re.compile(
 
 def runnable(block: Block) -> bool:
     """Whether each line is a command that needs no network, no root and no file of a machine, and ends by itself."""
-    lines = [line.strip() for line in typed(block).splitlines() if line.strip()]
+    lines = [line.strip() for line in typed(block).replace("\\\n", " ").splitlines() if line.strip()]
     return all(SAFE.fullmatch(line) and "/etc/" not in line for line in lines)
 
 

@@ -112,7 +112,7 @@ def in_prose(page: Path, *programs: str) -> Iterator[Command]:
     """Yield the commands of ``programs`` that are inline code in the text of a page."""
     text = re.sub(r"(?ms)^ *```.*?^ *```$", lambda found: "\n" * found[0].count("\n"), page.read_text())
     for found in re.finditer(r"`([^`\n]+)`", text):
-        if found[1].split()[0] in programs and "…" not in found[1]:
+        if found[1].removeprefix("sudo ").split()[0] in programs and "…" not in found[1]:
             line = text.count("\n", 0, found.start()) + 1
             yield from _commands_of(found[1], f"{page.relative_to(ROOT)}:{line}")
 
