@@ -5,7 +5,6 @@ sends byte by byte cannot block a poll, and every body has a size limit.
 """
 
 import contextlib
-import http.cookiejar
 import json
 import socket
 import time
@@ -57,7 +56,8 @@ class ImdsClient:
         self._rate_limiter = rate_limiter
         self._wait = wait
         self._deadline = _Deadline()
-        self._session = _ImdsSession(self._deadline)
+        # Not a requests.Session, so that there are no proxies of the environment, no redirects, and no cookies.
+        self._adapter = _DeadlineAdapter(self._deadline)
         self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
         self._date_at = 0.0
         self.headers: Mapping[str, str] = {}  # of the last answer
@@ -113,9 +113,7 @@ class ImdsClient:
             raise Stopped
         self._deadline.set(timeout)
         try:
-            with self._session.send(
-                request, timeout=timeout, stream=True, allow_redirects=False, proxies={}
-            ) as response:
+            with self._adapter.send(request, timeout=timeout, stream=True) as response:
                 body = self._read(response)
                 self.headers = response.headers
         except (OSError, ValueError) as error:  # requests raises subclasses of both of them
@@ -259,16 +257,3 @@ def _with_deadline(connection_class: Any, deadline: _Deadline) -> Any:  # noqa: 
             self.sock: socket.socket = _DeadlineSocket(self.sock, deadline)
 
     return Connection
-
-
-class _ImdsSession(requests.Session):
-    """A session without environment, cookies and redirects."""
-
-    def __init__(self, deadline: _Deadline) -> None:
-        super().__init__()
-        self.trust_env = False
-        self.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-        self.mount("http://", _DeadlineAdapter(deadline))
-
-    def get_redirect_target(self, resp: requests.Response) -> None:
-        """Return None: otherwise the session would read the whole body of a redirect, even if it does not follow it."""
