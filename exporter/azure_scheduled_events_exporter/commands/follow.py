@@ -283,9 +283,9 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
 def _polled(config: Config, path: Path | None, known: Restored | None) -> Generator[_Look, None, Restored]:
     """Poll and yield transitions that are new after ``known``, until an exporter runs; return the known events."""
     log = logs.set_up("warning", config.log_format)
-    alone = replace(config, journal_path=MEMORY, approval_policy=OFF, otlp_endpoint=None)
+    alone = replace(config, journal_path=MEMORY, approval_policy=OFF)
     journal = Journal(None, config.journal_retention, log, known)
-    exporter = daemon.Exporter(daemon.found(alone, log), log, journal=journal)
+    exporter = daemon.Exporter(daemon.found(alone, log), log, journal=journal, reports=False)
     exporter.start()
     last = 0
     looked = time.monotonic()

@@ -109,8 +109,8 @@ class Exposition:
         self._shared: dict[tuple[bool, bool], tuple[Snapshot, float, Rendering]] = {}
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Rendering:
-        """Return the body for a scraper with these request headers: OpenMetrics if it is named, gzip if accepted."""
-        wanted = ("application/openmetrics-text" in accept, _accepts_gzip(accept_encoding))
+        """Return the body for a scraper with these request headers: OpenMetrics if preferred, gzip if accepted."""
+        wanted = (_prefers_openmetrics(accept), _accepts_gzip(accept_encoding))
         snapshot, now = self._read(), self._wall()
         shared = self._shared.get(wanted)
         if shared is None or shared[0] is not snapshot or not 0 <= now - shared[1] < SHARED_SECONDS:
@@ -134,9 +134,27 @@ def _openmetrics_text(families: Iterable[Metric]) -> bytes:
     return body.removesuffix(_OPENMETRICS_END)
 
 
+def _prefers_openmetrics(accept: str) -> bool:
+    weights = _weights(accept)
+    return weights.get("application/openmetrics-text", 0) > 0 and (
+        weights["application/openmetrics-text"] >= weights.get("text/plain", 0)
+    )
+
+
 def _accepts_gzip(accept_encoding: str) -> bool:
-    for coding in accept_encoding.lower().split(","):
-        name, _, parameters = coding.partition(";")
-        if name.strip() in {"gzip", "*"}:
-            return parameters.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
-    return False
+    weights = _weights(accept_encoding)
+    return weights.get("gzip", weights.get("*", 0)) > 0
+
+
+def _weights(header: str) -> dict[str, float]:
+    """Return the largest quality of each name in a header such as Accept (RFC 9110, 12.4.2); 0 if it is no number."""
+    weights: dict[str, float] = {}
+    for part in header.lower().split(","):
+        name, *parameters = (each.strip() for each in part.split(";"))
+        quality = next((each.removeprefix("q=") for each in parameters if each.startswith("q=")), "1")
+        try:
+            weight = float(quality)
+        except ValueError:
+            weight = 0.0
+        weights[name] = max(weight, weights.get(name, 0.0))
+    return weights

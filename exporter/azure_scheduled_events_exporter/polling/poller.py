@@ -122,6 +122,7 @@ class Poller:
         self._empty_bodies = EmptyBodies()
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
         self._documented: Timestamp | None = None  # when the last document arrived, believed or not
+        self._documented_since_boot = 0.0  # the same by the clock that counts suspended time, in seconds
         self._missed = True  # whether more time than allowed lay between two documents since the last one observed
         self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
@@ -139,6 +140,8 @@ class Poller:
             recent=restored.recent,
             approval_policy=approvals.policy,
             journal=journal.state,
+            deliveries=self._deliveries(),
+            pushes=Pushes() if alerts is None else alerts.pushes,
         )
 
     def learn(self, identity: Instance) -> None:
@@ -262,12 +265,20 @@ class Poller:
             return True
         if self._empty_bodies.count == 1:
             self._log.warning("empty body while events are current: not believed yet")
-        self._missed, self._documented = self._has_missed(now), now
+        self._missed = self._has_missed(now)
+        self._document_came(now)
         return False
 
     def _has_missed(self, now: Timestamp) -> bool:
         """Return whether an event can have started unseen since the last observed document."""
-        return self._missed or self._documented is None or now.since(self._documented) > WATCHED_WITHIN_SECONDS
+        if self._missed or self._documented is None:
+            return True
+        # The clock since boot too, because the monotonic clock stands still while the VM is suspended.
+        since_boot = self._clock.reading().since_boot - self._documented_since_boot
+        return max(now.since(self._documented), since_boot) > WATCHED_WITHIN_SECONDS
+
+    def _document_came(self, now: Timestamp) -> None:
+        self._documented, self._documented_since_boot = now, self._clock.reading().since_boot
 
     def _keep_document(self, body: bytes | None, refused: str) -> None:
         """Store a body that differs from the previous one, after its transitions."""
@@ -281,15 +292,16 @@ class Poller:
     def _take_in(self, document: Document) -> None:
         """Derive transitions from ``document``, write them to the journal, and log them."""
         now = self._clock.now()
+        pause = self._pauses.pause(now, self._documented, WATCHED_WITHIN_SECONDS)
         watched = not self._has_missed(now)
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
-        pause = self._pauses.pause(now, self._documented, WATCHED_WITHIN_SECONDS)
         # Compare identity: an unchanged body is not parsed again.
         held = self._journal.awaits_vm_id and now.since(self._began) < OWNER_WAIT_SECONDS
         # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
-        shown = {event.event_id for event in document.events} if held else set(self._known.current)
+        is_whole = not held and not document.unreadable
+        shown = set(self._known.current) if is_whole else {event.event_id for event in document.events}
         self._missed = not watched and not shown.issuperset(self._known.current)
-        self._documented = now
+        self._document_came(now)
         is_same = document is self._document and held == self._held
         if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
             known = record_pause(self._known, pause) if self._pauses.concern_us else self._known
@@ -461,13 +473,19 @@ class Poller:
         )
         if self._identity is not self.snapshot.identity:  # known, though no document has come yet
             self.snapshot = replace(self.snapshot, identity=self._identity)
-        deliveries = Deliveries()
-        if self._delivery is not None:
-            deliveries = Deliveries(self._delivery.exported, self._delivery.failed, self._journal.spans_queued())
-        state = self._journal.state
         self.snapshot = replace(
-            self.snapshot, polls=polls, journal=state, deliveries=deliveries, pushes=self._pushes(polls)
+            self.snapshot,
+            polls=polls,
+            journal=self._journal.state,
+            deliveries=self._deliveries(),
+            pushes=self._pushes(polls),
         )
+
+    def _deliveries(self) -> Deliveries:
+        """Return how many spans the collector has, refused, and still has to get."""
+        if self._delivery is None:
+            return Deliveries()
+        return Deliveries(self._delivery.exported, self._delivery.failed, self._journal.spans_queued())
 
     def _pushes(self, polls: Polls) -> Pushes:
         """Let pushing know whether IMDS answers; return how it fares, the same object while nothing has changed."""

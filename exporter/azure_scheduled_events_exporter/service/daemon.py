@@ -59,7 +59,10 @@ _FINAL_DELIVERY_SECONDS = 1.2  # limit for a collector that hangs; the whole shu
 
 
 class Exporter:
-    """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`."""
+    """The polling side: construct, :meth:`start`, read :attr:`poller`'s snapshot, :meth:`stop`.
+
+    Without ``reports``, it sends neither spans nor alerts, whatever the settings are.
+    """
 
     def __init__(
         self,
@@ -68,6 +71,8 @@ class Exporter:
         clock: Clock | None = None,
         budget: RateLimiter | None = None,
         journal: Journal | None = None,
+        *,
+        reports: bool = True,
     ) -> None:
         self._log = log
         self._ending = threading.Event()
@@ -81,10 +86,10 @@ class Exporter:
         self._polling_client, self._identity_client = clients
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
-        self._delivery = _delivery(config, self.journal, log)
+        self._delivery = _delivery(config, self.journal, log) if reports else None
         self._clock = clock or system_clock()
         self._scrapes: Scrapes | None = None
-        self._alerts = self._alert_push(config) if config.alertmanager_url else None
+        self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
         self.poller = Poller(

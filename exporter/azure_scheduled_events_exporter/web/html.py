@@ -3,10 +3,8 @@
 Must not depend on the content of a page.
 """
 
+import html
 from dataclasses import dataclass
-
-_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
-"""As ``html.escape`` does. That module has a table of all named characters: 0.3 MiB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +24,7 @@ def tag(name: str, *children: Child, **attributes: str | float | bool | None) ->
     value.
     """
     head = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_escaped(str(value))}"')
+        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{html.escape(str(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -35,9 +33,5 @@ def tag(name: str, *children: Child, **attributes: str | float | bool | None) ->
 
 def joined(*children: Child, between: str = "") -> Markup:
     """Return ``children`` one after another, with ``between`` between them."""
-    texts = (child.text if isinstance(child, Markup) else _escaped(child) for child in children if child is not None)
-    return Markup(_escaped(between).join(texts))
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_ESCAPES)
+    texts = (child.text if isinstance(child, Markup) else html.escape(child) for child in children if child is not None)
+    return Markup(html.escape(between).join(texts))

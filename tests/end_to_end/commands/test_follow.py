@@ -11,7 +11,9 @@ import pytest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import FAST, Follower, event, has_opened_the_journal, settled
 from support.events.gate import Gate, Treatment
+from support.monitoring.collector import Collector
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
+from support.servers.http_peer import Peer
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
@@ -63,6 +65,18 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
     follower = follow()
     follower.wait_for_line("IMDS poll failed")
     assert follower.printed == []
+
+
+def test_a_follower_reports_to_nobody(simulator: Simulator, state: Path, tmp_path: Path) -> None:
+    """A follower that asks IMDS itself prints, and neither pushes alerts nor sends spans, whatever is configured."""
+    with Peer() as team, Collector() as collector:
+        settings = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": team.url, "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
+        with Follower(simulator.url, state, tmp_path / "follower", "--instance.name", "vmss_0", **settings) as follower:
+            simulator.set_document([event("NEW")])
+            follower.wait_for(("NEW", "detected"))
+            simulator.set_document([])
+            follower.wait_for(("NEW", "detected"), ("NEW", "cancelled"))
+        assert (team.requests, collector.received) == ([], [])
 
 
 def test_every_transition(simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]) -> None:

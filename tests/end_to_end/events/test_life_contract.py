@@ -78,6 +78,38 @@ def test_slow_polling(machine: Machine, gap: float, end: str) -> None:
     assert machine.transitions == {"detected": 1, end: 1}
 
 
+def test_a_suspended_vm_watches_nothing(machine: Machine) -> None:
+    """An event that left while its VM was suspended is lost, although the monotonic clock counts no second of that."""
+    machine.polls(0, None, event())
+    machine.clock.suspended += 120
+    machine.polls(121)
+    assert machine.transitions == {"detected": 1, "lost": 1}
+
+
+UNREADABLE = b'{"DocumentIncarnation": 2, "Events": [null]}'
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_unreadable_watches_no_event(machine: Machine, restarts: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
+    """A document that cannot be read whole says nothing of the gap before it: what is missing next is lost."""
+    machine.polls(0, None, event())
+    if restarts:
+        machine.restarts()
+    machine.polls(90, UNREADABLE)
+    machine.polls(91)
+    assert machine.transitions == {"detected": 1, "lost": 1}
+
+
+def test_a_boot_is_not_forgotten_over_what_is_unreadable(machine: Machine) -> None:
+    """An approved reboot is completed by the boot, although the first document after it could not be read whole."""
+    machine.policy = "documented"
+    machine.polls(0, None, event(EventSource="User"))
+    machine.restarts(boots_at=30)
+    machine.polls(60, UNREADABLE)
+    machine.polls(61)
+    assert machine.transitions == {"detected": 1, "approved": 1, "completed": 1}
+
+
 def test_an_unreadable_entry_blocks_no_approval(machine: Machine) -> None:
     """What is readable of a document is approved, whatever else is in it; an event without EventId never is."""
     machine.policy = "documented"

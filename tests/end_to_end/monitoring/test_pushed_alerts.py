@@ -159,3 +159,21 @@ def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) ->
         url = f"{alertmanager.url}/api/v2/alerts?filter=cluster%3Done"
         (alert,) = eventually(lambda: json.loads(fetch(url).body), "an alert with the label")
     assert alert["labels"]["region"] == "west"
+
+
+def test_figures_before_the_first_answer(tmp_path: Path) -> None:
+    """While IMDS is being enabled, which takes up to two minutes, the figures of pushing are there already."""
+    with (
+        Simulator(
+            Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0"),), ()), first_answer_delay=60
+        ) as imds,
+        Exporter(imds.url, tmp_path / "early.log", "--alertmanager.url", "http://127.0.0.1:1") as exporter,
+    ):
+        scrape = exporter.scrape()
+    assert scrape.value("up") == 0
+    assert scrape.value("alertmanager_up") == 0
+    assert {labels["outcome"] for labels, _ in scrape.series("alertmanager_alerts_total")} == {
+        "accepted",
+        "rejected",
+        "error",
+    }

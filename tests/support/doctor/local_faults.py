@@ -110,6 +110,12 @@ LOCAL_FAULTS = (
     Fault("impossible variable", "settings", "check-config", variables(AZURE_SCHEDULED_EVENTS_POLL_INTERVAL="never")),
     Fault("no such user", "user", "--process.user", flags(**{"process.user": "nobody-of-this-name"})),
     Fault("bad web configuration", "web-config", "Correct the file", flags(**{"web.config.file": "/nowhere.yaml"})),
+    Fault(
+        "bad values of alerts",
+        "pushed-alerts",
+        "Correct the file",
+        flags(**{"alertmanager.url": "http://127.0.0.1:1", "alerts.values": "/nowhere.yaml"}),
+    ),
     Fault("proxy", "proxy", "NO_PROXY", variables(HTTP_PROXY="http://me:sesame@proxy:3128"), "warning"),
     # Metadata service
     Fault(

@@ -31,9 +31,9 @@ def event(
 class Follower(Program):
     """A running ``events --follow``; its standard error is in the same output."""
 
-    def __init__(self, url: str, state: Path | str, output: Path, *flags: str) -> None:
+    def __init__(self, url: str, state: Path | str, output: Path, *flags: str, **env: str) -> None:
         command = [COMMAND, "events", "--follow", "--imds.endpoint", url, "--journal.path", str(state)]
-        super().__init__([*command, *FAST, *flags], output)
+        super().__init__([*command, *FAST, *flags], output, **env)
 
     @property
     def printed(self) -> list[Line]:

@@ -60,9 +60,12 @@ class LifeOracle:
             return
         for name, shown in (events or {}).items():
             self._present(name, shown, at)
-        for name in current - set(events or {}):
-            if not partly_unreadable:
-                self._absent(self.lives[name], at, watched=not self._gap)
+        missing = current - set(events or {})
+        if partly_unreadable:  # an event that is missing may have left unseen, and may as well be what is unreadable
+            self._gap &= bool(missing)
+            return
+        for name in missing:
+            self._absent(self.lives[name], at, watched=not self._gap)
         self._gap = False
 
     def _present(self, name: str, shown: Shown, at: float) -> None:

@@ -23,15 +23,16 @@ LOG = logging.getLogger("tests.machine")
 
 @dataclass
 class MachineClock:
-    """The clocks of a machine that boots on command."""
+    """The clocks of a machine that boots on command, and was suspended for some of its time, in seconds."""
 
     wall: float = START
     booted: float = START - 100_000
     boot: int = 1
+    suspended: float = 0.0
 
     def now(self) -> Timestamp:
         """Return this moment."""
-        return Timestamp(self.wall, self.wall - self.booted, f"boot-{self.boot}")
+        return Timestamp(self.wall, self.wall - self.booted - self.suspended, f"boot-{self.boot}")
 
     def booted_at(self) -> Timestamp | None:
         """Return when this machine booted."""
@@ -40,7 +41,7 @@ class MachineClock:
     def reading(self) -> ClockSample:
         """Return the current values of all clocks."""
         since_boot = self.wall - self.booted
-        return ClockSample(self.wall, since_boot, since_boot, f"boot-{self.boot}")
+        return ClockSample(self.wall, since_boot - self.suspended, since_boot, f"boot-{self.boot}")
 
     def reboots(self, at: float) -> None:
         """Boot again, ``at`` seconds after START."""

@@ -110,6 +110,23 @@ def test_openmetrics_parses_strictly() -> None:
     assert {spec.full_name.removesuffix("_total") for spec in SPECS.values()} <= set(names)
 
 
+@pytest.mark.parametrize(
+    ("accept", "is_openmetrics"),
+    [
+        ("application/openmetrics-text; version=1.0.0", True),
+        ("Application/OpenMetrics-Text;q=0.5,text/plain;q=0.3,*/*;q=0.1", True),
+        ("text/plain;q=0.5,application/openmetrics-text;q=0.5", True),
+        ("application/openmetrics-text;q=0, text/plain", False),
+        ("text/plain, application/openmetrics-text;version=1.0.0;q=0.9", False),
+        ("application/openmetrics-text;q=high", False),
+        ("*/*", False),
+    ],
+)
+def test_the_scraper_chooses_the_format(accept: str, is_openmetrics: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
+    """OpenMetrics is sent to who asks for it and does not prefer plain text, in any spelling."""
+    assert ("openmetrics" in exposition(full_life()).render(accept).content_type) is is_openmetrics
+
+
 @pytest.mark.parametrize("accept", ["", OPENMETRICS])
 def test_gzip_carries_the_same_text(accept: str) -> None:
     """A scraper that accepts gzip reads exactly what another one reads in plain text, again and again."""

@@ -11,6 +11,7 @@ from azure_scheduled_events_exporter.config import unknown_variables
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
+from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.service.privileges import account
 
 
@@ -18,7 +19,7 @@ def examine(subject: Subject) -> Findings:
     """Yield the findings about configuration, user and environment."""
     read = f", with the environment of {', '.join(subject.files)}" if subject.files else ""
     yield ok("settings", f"Version {__version__}; the settings are valid{read}.")
-    for check in (_unknown_variables, _user, _web_config, _proxy):
+    for check in (_unknown_variables, _user, _web_config, _pushed_alerts, _proxy):
         yield check(subject)
 
 
@@ -61,6 +62,21 @@ def _web_config(subject: Subject) -> Finding:
             "web-config.md",
         )
     return ok("web-config", f"The web configuration {subject.config.web_config_file} is valid.")
+
+
+def _pushed_alerts(subject: Subject) -> Finding:
+    if not subject.config.alertmanager_url:
+        return ok("pushed-alerts", "The exporter pushes no alerts, as configured.")
+    try:
+        alert_push.check(subject.config)
+    except ExporterError as error:
+        return wrong(
+            "pushed-alerts",
+            f"The exporter cannot start, because it is to push alerts: {error}.",
+            "Correct the file; if only the exporter's user may read it, run doctor as root.",
+            "push-alerts.md#settings",
+        )
+    return ok("pushed-alerts", "The alerts that the exporter pushes, and its credentials for Alertmanager, are valid.")
 
 
 def _proxy(subject: Subject) -> Finding:
