@@ -1,7 +1,6 @@
 """Pushed alerts are those of the rules: promtool evaluates the rules on the metrics of the same event."""
 
 import json
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, 
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.collector import METRICS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
-from support.programs import debian
+from support.monitoring.promtool import run_tests
 
 NOW, SEEN, STEP = 30, Timestamp(0.0), 5
 CHANGED = {
@@ -127,8 +126,7 @@ def test_pushed_alerts_are_the_rules(values: dict[str, str], instance: Instance,
     ]
     content = {"rule_files": ["rules.yml"], "evaluation_interval": f"{STEP}s", "tests": tests}
     (tmp_path / "test.yml").write_text(json.dumps(content))
-    command = [debian("promtool"), "test", "rules", str(tmp_path / "test.yml")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_tests(tmp_path / "test.yml")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
