@@ -7,7 +7,9 @@ import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Self
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
@@ -26,6 +28,17 @@ STAND_IN = """\
 echo "$(basename "$0") $*" >> "$CALLS"
 [ -e "$CALLS.slow" ] && while [ -e "$CALLS.slow" ]; do sleep 0.05; done
 [ ! -e "$CALLS.broken" ]
+"""
+
+# Stands in for patronictl, which exits with 0 also when Patroni refuses.
+PATRONICTL = """\
+#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+if [ -e "$CALLS.broken" ]; then
+    echo "Switchover failed, details: 412, switchover is not possible: no good candidates have been found"
+else
+    rm "$CALLS.leader"
+fi
 """
 
 
@@ -47,8 +60,8 @@ class Stage:
         self.file = folder / "calls"
         programs = folder / "bin"
         programs.mkdir()
-        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "patronictl", "curl"):
-            (programs / name).write_text(STAND_IN)
+        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "patronictl"):
+            (programs / name).write_text(PATRONICTL if name == "patronictl" else STAND_IN)
             (programs / name).chmod(0o755)
         self.environment = environment(
             PATH=f"{programs}:{Path(COMMAND).parent}:{os.environ['PATH']}",
@@ -98,6 +111,25 @@ class Stage:
         del in_unit["AZURE_SCHEDULED_EVENTS_JOURNAL_PATH"]
         (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
         return self.run(*command.replace(LIBRARY, str(EXAMPLES)).split(), **{**in_unit, **settings})
+
+    def patroni(self, *, leader: bool) -> str:
+        """Start Patroni's API, in which this VM is the leader until patronictl moves the role; return its address."""
+        marker = Path(f"{self.file}.leader")
+        if leader:
+            marker.touch()
+
+        class Member(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200 if self.path == "/primary" and marker.exists() else 503)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Print nothing."""
+
+        server = self._stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Member))
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        self._stack.callback(server.shutdown)
+        return f"http://127.0.0.1:{server.server_port}"
 
     def slow(self, *, on: bool) -> None:
         """Make the substitutes wait, or end."""

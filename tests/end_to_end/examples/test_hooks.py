@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from support.example_scripts import EXAMPLES, Stage, blocks, reads_journal, scenario
-from support.programs import eventually
+from support.programs import PATIENCE, eventually, free_port
 
 
 def az(what: str) -> str:
@@ -83,41 +83,66 @@ def test_shortest_drain(stage: Stage) -> None:
 
 
 SWITCHOVER = "patronictl -c /etc/patroni/config.yml switchover main --leader db-0 --force"
-ASKED = "curl --silent --fail --output /dev/null http://127.0.0.1:8008/primary"
 
 
 def test_patroni_switches_over(stage: Stage) -> None:
     """Before a Reboot the leader role is moved to another VM, and then the event is approved."""
     stage.exporter()
-    stage.unit("patroni-switchover")
+    stage.unit("patroni-switchover", PATRONI_API=stage.patroni(leader=True))
     stage.simulator.play(scenario("Reboot"))
     eventually(lambda: stage.approved == ["Reboot"], "the approval")
-    assert stage.calls == [ASKED, SWITCHOVER]
+    assert stage.calls == [SWITCHOVER]
 
 
-@pytest.mark.parametrize(("duration", "calls"), [(5, []), (30, [ASKED, SWITCHOVER]), (-1, [ASKED, SWITCHOVER])])
+@pytest.mark.parametrize(("duration", "calls"), [(5, []), (30, [SWITCHOVER]), (-1, [SWITCHOVER])])
 def test_patroni_and_a_freeze(duration: int, calls: list[str], stage: Stage) -> None:
     """A short Freeze is left alone; a long one, or one of unknown length, is preceded by a switchover."""
     stage.exporter()
-    stage.unit("patroni-switchover")
+    stage.unit("patroni-switchover", PATRONI_API=stage.patroni(leader=True))
     stage.simulator.play(scenario("Freeze", duration=duration))
     eventually(lambda: stage.approved == ["Freeze"], "the approval")
     assert stage.calls == calls
 
 
-def test_patroni_switchover_that_fails(stage: Stage) -> None:
-    """Without a switchover, nothing is approved on the leader; a replica needs no switchover."""
-    hook = str(EXAMPLES / "patroni-switchover")
-    stage.broken(on=True)  # curl fails as well: this VM is not the leader
-    settings = {
-        **stage.environment,
-        "EVENT_TYPE": "Reboot",
-        "EVENT_DURATION_SECONDS": "",
-        "CLUSTER": "c",
-        "MEMBER": "m",
-    }
-    done = subprocess.run([hook, "prepare"], env=settings, check=False, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "this VM is not the leader: no switchover\n")
-    (stage.file.parent / "bin" / "curl").write_text("#!/bin/sh\n")
-    done = subprocess.run([hook, "prepare"], env=settings, check=False, capture_output=True, text=True)
-    assert done.returncode == 1
+def test_patroni_refuses_the_switchover(stage: Stage) -> None:
+    """If Patroni refuses, which patronictl does not show in its exit status, nothing is approved."""
+    stage.exporter()
+    stage.broken(on=True)
+    script = stage.unit("patroni-switchover", PATRONI_API=stage.patroni(leader=True), SWITCHOVER_TIMEOUT="1")
+    stage.simulator.play(scenario("Reboot"))
+    assert script.process.wait(PATIENCE) == 1
+    assert "this VM is still the leader 1 s after the switchover" in script.output.read_text()
+    assert stage.calls == [SWITCHOVER]
+    assert not stage.approved
+
+
+def prepare(stage: Stage, api: str) -> tuple[int, str]:
+    """Return the exit status and the output of the hook before a Reboot."""
+    about = {"EVENT_TYPE": "Reboot", "EVENT_DURATION_SECONDS": "", "CLUSTER": "main", "MEMBER": "db-0"}
+    hook = [str(EXAMPLES / "patroni-switchover"), "prepare"]
+    env = {**stage.environment, **about, "PATRONI_API": api}
+    done = subprocess.run(hook, env=env, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    return done.returncode, done.stdout
+
+
+def test_patroni_replica(stage: Stage) -> None:
+    """A replica needs no switchover."""
+    assert prepare(stage, stage.patroni(leader=False)) == (0, "this VM is not the leader: no switchover\n")
+    assert not stage.calls
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:{port}", "https://127.0.0.1:{port}"])
+def test_patroni_does_not_answer(address: str, stage: Stage) -> None:
+    """Without an answer of Patroni's API, it is not known whether this VM is the leader, and the hook fails."""
+    status, output = prepare(stage, address.format(port=free_port()))
+    assert status == 1
+    assert "answered 000 to /primary (000: no answer)" in output
+    assert not stage.calls
+
+
+def test_patroni_answers_something_else(stage: Stage) -> None:
+    """An answer that is neither that of a leader nor that of a replica fails the hook, too."""
+    status, output = prepare(stage, stage.simulator.url)
+    assert status == 1
+    assert "Patroni's API answered 4" in output
+    assert not stage.calls
