@@ -121,7 +121,8 @@ def _matchers(target: str) -> list[str]:
     if target in MAINTENANCE_TARGETS:
         return [f'alertname=~"{MAINTENANCE_TARGETS[target]}"']
     found = [each.groups() for each in MATCHER.finditer(target)]
-    return [f'{label}{sign}"{quoted or plain}"' for label, sign, quoted, plain in found] or [f'alertname="{target}"']
+    matchers = [f'{label}{sign}"{plain if quoted is None else quoted}"' for label, sign, quoted, plain in found]
+    return matchers or [f'alertname="{target}"']
 
 
 def _slack(settings: Settings) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Knows no rule. A value outside its range is refused by name, so that no generate
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -37,6 +37,7 @@ class Setting:
 
     ``least`` and ``most`` bound durations (seconds) and numbers. ``form`` is the regular expression of a text, and
     ``form_text`` the same for people. The value of a list is a text with a line for each item, each of that form.
+    ``regexps`` returns the regular expressions that stand in a text, or in an item of a list.
     """
 
     name: str
@@ -48,30 +49,42 @@ class Setting:
     form: str = ""
     form_text: str = "text"
     is_list: bool = False
+    regexps: Callable[[str], Iterable[str]] = lambda _: ()
 
     def check(self, text: str) -> str:
         """Return ``text`` if it is a possible value; UsageError: it is not."""
         if self.is_list:
             return self._check_list(text)
+        if any(character in text for character in '"\\\n{}'):
+            raise UsageError(f"{self.name}: must not contain quotes, backslashes, braces or line breaks")
         if self.form:
             self._check_form(text)
+        self._check_regexps(text)
         if self.kind is Kind.SEVERITY and text not in SEVERITIES:
             raise UsageError(f"{self.name}: '{text}' is none of {', '.join(SEVERITIES)}")
         if self.kind in {Kind.DURATION, Kind.NUMBER}:
             self._check_range(text)
-        if any(character in text for character in '"\\\n{}'):
-            raise UsageError(f"{self.name}: must not contain quotes, backslashes, braces or line breaks")
         return text
 
     def _check_form(self, text: str) -> None:
         if not re.fullmatch(self.form, text):
             raise UsageError(f"{self.name}: '{text}' is not possible: {self.form_text}")
 
+    def _check_regexps(self, text: str) -> None:
+        for each in self.regexps(text):
+            try:
+                re.compile(each)
+            except re.error as error:
+                raise UsageError(f"{self.name}: '{each}' is no regular expression: {error}") from None
+
     def _check_list(self, text: str) -> str:
-        items = [item.strip() for item in (text.split("\n") if "\n" in text else text.split(","))]
+        # Several matchers with commas are one item: taken apart, each of them would select more alerts.
+        is_one = re.fullmatch(self.form, text.strip()) is not None
+        items = [item.strip() for item in (text.split("\n") if is_one or "\n" in text else text.split(","))]
         found = list(dict.fromkeys(item for item in items if item))
         for item in found:
             self._check_form(item)
+            self._check_regexps(item)
         return "".join(f"{item}\n" for item in found)
 
     def _check_range(self, text: str) -> None:
@@ -109,9 +122,22 @@ def _severity(name: str, default: str, help_: str) -> Setting:
     return Setting(name, default, help_, Kind.SEVERITY)
 
 
-def _list(name: str, default: tuple[str, ...], help_: str, form: str, form_text: str) -> Setting:
+def _url(name: str, default: str, help_: str) -> Setting:
+    return Setting(
+        name, default, help_, form=r"(https?://\S+)?", form_text="an address that begins with http:// or https://"
+    )
+
+
+def _list(
+    name: str,
+    default: tuple[str, ...],
+    help_: str,
+    form: str,
+    form_text: str,
+    regexps: Callable[[str], Iterable[str]] = lambda _: (),
+) -> Setting:
     lines = "".join(f"{each}\n" for each in default)
-    return Setting(name, lines, help_, form=form, form_text=form_text, is_list=True)
+    return Setting(name, lines, help_, form=form, form_text=form_text, is_list=True, regexps=regexps)
 
 
 def _event_severity(event_type: EventType) -> Setting:
@@ -155,12 +181,17 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {
         each.name: each
         for each in (
-            Setting("job", ".*azure-scheduled-events.*", "The scrape jobs of the exporters, a regular expression."),
+            Setting(
+                "job",
+                ".*azure-scheduled-events.*",
+                "The scrape jobs of the exporters, a regular expression.",
+                regexps=lambda text: (text,),
+            ),
             _list(
                 "labels.keep",
                 (),
                 "Labels of targets, or of instance_info, that alerts about events, scale sets and zones carry.",
-                rf"(?!(?:{_RESERVED})$|event_)[a-zA-Z_][a-zA-Z0-9_]*",
+                rf"(?!(?:{_RESERVED}|(?i:inf|nan))$|event_)[a-zA-Z_][a-zA-Z0-9_]*",
                 "a list of names of labels, but none of those that the rules set themselves",
             ),
             Setting("runbooks.url", _BASE, "Address of the runbooks; an alert's page is URL/NAME.md."),
@@ -258,19 +289,26 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 "The team's own alerts that are inhibited while their VM is in maintenance.",
                 _TARGET,
                 f"a list of {', '.join(MAINTENANCE_TARGETS)}, names of alerts, or matchers",
+                lambda item: [quoted or plain for _, sign, quoted, plain in MATCHER.findall(item) if "~" in sign],
             ),
             _length("group.wait", "30s", "Before the first word about a warning that is not Started.", 0, 3600),
             _length("group.interval", "30s", "Between words about one event, such as its end.", 1, _DAY),
             _length("group.repeat", "4h", "Time before a notification is repeated.", 60, 30 * _DAY),
             Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
             Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),
-            Setting("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages."),
-            Setting("chat.slack-url", "https://hooks.slack.com/services/REPLACE/WITH/YOURS", "Empty: no Slack."),
+            _url("pager.webhook-url", "https://pager.example.com/webhook", "Empty: no webhook for pages."),
+            _url("chat.slack-url", "https://hooks.slack.com/services/REPLACE/WITH/YOURS", "Empty: no Slack."),
             Setting("chat.slack-channel", "#azure-maintenance", "Channel for pages and tickets."),
-            Setting("tickets.webhook-url", "https://tickets.example.com/webhook", "Empty: no webhook for tickets."),
+            _url("tickets.webhook-url", "https://tickets.example.com/webhook", "Empty: no webhook for tickets."),
             Setting("tickets.email-to", "on-call@example.com", "Empty: no e-mail."),
             Setting("tickets.email-from", "alertmanager@example.com", "The sender."),
-            Setting("tickets.email-smarthost", "smtp.example.com:587", "The mail server."),
+            Setting(
+                "tickets.email-smarthost",
+                "smtp.example.com:587",
+                "The mail server.",
+                form=r"\S+:\d+",
+                form_text="HOST:PORT",
+            ),
         )
     }
 )

@@ -28,10 +28,7 @@ class ExporterError(Exception):
 
     def __str__(self) -> str:
         """Return the message; line breaks and control characters in quoted text are escaped."""
-        text = super().__str__()
-        if text.isprintable():
-            return text
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+        return printable(super().__str__())
 
 
 class UsageError(ExporterError):
@@ -89,6 +86,13 @@ class NotUsableError(sqlite3.DatabaseError):
 
 class Stopped(Exception):  # noqa: N818 - not an error
     """The work was given up because the process is to end."""
+
+
+def printable(text: str) -> str:
+    """Return ``text`` from outside for a terminal: line breaks and control characters are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def one_line(text: str, length: int = 160) -> str:

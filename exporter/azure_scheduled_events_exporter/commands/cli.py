@@ -1,6 +1,7 @@
 """The command line: parses flags and dispatches to the command's module. A module is loaded when its command runs."""
 
 import argparse
+import io
 import os
 import sqlite3
 import sys
@@ -61,6 +62,9 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that ``arguments`` name; return the exit status: 0, 1 for failure, 2 for usage."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a text that the terminal cannot show must not end the command
+            stream.reconfigure(errors="backslashreplace")
     try:
         arguments = sys.argv[1:] if arguments is None else arguments
         parsed = _parse(arguments)

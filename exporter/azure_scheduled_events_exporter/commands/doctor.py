@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
 from azure_scheduled_events_exporter.doctor.local.exporter import url_of
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, printable
 
 DESCRIPTION: Final = """\
 Check the whole chain, from the metadata service to the dashboards, and print what is wrong and what to do.
@@ -127,9 +127,9 @@ def _report(parts: "Iterator[tuple[str, Findings]] | list[tuple[str, Findings]]"
 
 
 def _lines(finding: Finding) -> list[str]:
-    lines = [f"{_sign(finding.mark)} {finding.sentence}"]
+    lines = [f"{_sign(finding.mark)} {printable(finding.sentence)}"]
     if finding.hint:
-        lines.append(f"    {finding.hint}")
+        lines.append(f"    {printable(finding.hint)}")
     if finding.link:
         lines.append(f"    See {finding.link}")
     return lines

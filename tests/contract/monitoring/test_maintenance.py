@@ -122,6 +122,12 @@ def test_the_documented_example_is_what_is_rendered(tmp_path: Path) -> None:
     assert [each for each in config["inhibit_rules"] if MAINTENANCE in str(each)] == shown["inhibit_rules"]
 
 
+def test_matchers_with_commas_are_one_target() -> None:
+    """A target of several matchers selects what has all of them, however it is written; "" is a value too."""
+    (found,) = inhibitions(maintenance__targets='alertname="InstanceDown",env="prod",team=""')
+    assert found["target_matchers"][:3] == ['alertname="InstanceDown"', 'env="prod"', 'team=""']
+
+
 def test_inhibition_needs_a_label_that_both_have() -> None:
     """A rule inhibits alerts of the same VM only: none that lacks the label, and no alert about an event."""
     found = inhibitions(

@@ -31,6 +31,12 @@ def test_defaults_are_possible() -> None:
         ("labels.keep", "team,event_id", "labels.keep: 'event_id' is not possible: a list of names of labels"),
         ("labels.keep", "cost-center", "labels.keep: 'cost-center' is not possible"),
         ("job", 'a"} or up{job="b', "job: must not contain quotes, backslashes, braces or line breaks"),
+        ("labels.keep", "team,Inf", "labels.keep: 'Inf' is not possible"),
+        ("job", "(", "job: '(' is no regular expression: "),
+        ("maintenance.targets", 'alertname=~"("', "maintenance.targets: '(' is no regular expression: "),
+        ("pager.webhook-url", "pager", "pager.webhook-url: 'pager' is not possible: an address that begins with http"),
+        ("chat.slack-url", "hooks.slack.com", "chat.slack-url: 'hooks.slack.com' is not possible: an address that"),
+        ("tickets.email-smarthost", "mail", "tickets.email-smarthost: 'mail' is not possible: HOST:PORT"),
         ("pager.webhook-url", "http://a\nb", "pager.webhook-url: must not contain quotes"),
     ],
 )
@@ -96,7 +102,7 @@ def test_every_setting_changes_something(name: str) -> None:
     """No setting is without effect."""
     setting = SETTINGS[name]
     other = {"DURATION": "2m1s", "NUMBER": "0.5", "SEVERITY": "info", "TEXT": "another"}[setting.kind.name]
-    candidates = [other, "1", "warning", "7s", "critical", "http://VM:10169/"]
+    candidates = [other, "1", "warning", "7s", "critical", "http://VM:10169/", "mail:25"]
     for value in candidates:
         if value == setting.default:
             continue
