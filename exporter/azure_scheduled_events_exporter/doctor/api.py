@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import requests
 
@@ -74,10 +75,19 @@ class Api:
         url: its base address.
         http: credentials and trust.
         proxies: whether the environment's proxies, .netrc and CA bundles apply.
+
+    Raises:
+        UsageError: ``url`` is not an address.
     """
 
     def __init__(self, flag: str, url: str, http: HttpConfig | None = None, *, proxies: bool = True) -> None:
-        if not url.startswith(("http://", "https://")) or not url.isprintable() or " " in url:
+        try:
+            address = urlsplit(url)
+            _ = address.port  # raises ValueError if it is none
+            usable = address.scheme in {"http", "https"} and address.hostname
+        except ValueError:
+            usable = False
+        if not usable or not url.isprintable() or " " in url:
             raise UsageError(f"{flag}: '{without_password(url)}' is no address: write http://HOST:PORT")
         self._url = url.rstrip("/")
         self.shown = without_password(self._url)

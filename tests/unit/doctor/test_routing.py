@@ -57,16 +57,18 @@ def test_routes_as_amtool(config: dict[str, object], tmp_path: Path) -> None:
 
 
 def test_what_routes_hand_down() -> None:
-    """A route has group_by and group_wait of its nearest ancestor that sets them; mute times are its own."""
+    """A route has group_by and group_wait of its nearest ancestor that sets them; time intervals are its own."""
+    own = {"mute_time_intervals": ["nights"], "active_time_intervals": ["office"]}
     tree = {
         "receiver": "a",
         "group_by": ["job"],
         "group_wait": "1m",
         "mute_time_intervals": [],
-        "routes": [{"matchers": ["x=1"], "group_wait": "0s", "routes": [{"mute_time_intervals": ["nights"]}]}],
+        "routes": [{"matchers": ["x=1"], "group_wait": "0s", "routes": [own]}],
     }
     [route] = routes(tree, {"x": "1"})
-    assert (route.receiver, route.group_by, route.group_wait, route.muted_by) == ("a", ("job",), "0s", ("nights",))
+    assert (route.receiver, route.group_by, route.group_wait) == ("a", ("job",), "0s")
+    assert (route.muted_by, route.active_in) == (("nights",), ("office",))
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,11 @@ def _same_events(subject: Subject, api: Api) -> Finding:
     for look in range(_LOOKS):
         if look:
             time.sleep(min(subject.config.poll_interval, 1.0))
-        shown = {str(event["event_id"]).upper() for event in api.data("/api/v1/events")["events"]}
+        try:
+            events = api.data("/api/v1/events")["events"]
+        except ExporterError as error:  # it answered before, so it may have been restarted
+            return _closed(error)
+        shown = {str(event["event_id"]).upper() for event in events}
         if shown == wanted:
             return ok("exporter-events", "The exporter shows the events of the metadata service.")
     differing = ", ".join(sorted(wanted ^ shown)[:3])

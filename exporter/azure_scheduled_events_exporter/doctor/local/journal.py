@@ -63,15 +63,22 @@ def examine(subject: Subject) -> Findings:
 
 
 def _existing(folder: Path) -> Path:
-    """Return the folder, or its nearest existing parent."""
-    return next(each for each in (folder, *folder.parents) if each.exists())
+    """Return the folder, or its nearest parent that exists and that this user can see."""
+    return next(each for each in (folder, *folder.parents) if _exists(each))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # this user may not search the folder; _readable reports it
+        return False
 
 
 def _disk(folder: Path, path: Path) -> Finding:
     mount = mount_of(folder.resolve(), mounts(_MOUNTS.read_text("utf-8"))) if _MOUNTS.exists() else None
     drive = folder.resolve().drive.upper()
     point = mount.point if mount else Path(f"{drive}\\")
-    temporary = any((point / name).exists() for name in _TEMPORARY_DISK)
+    temporary = any(_exists(point / name) for name in _TEMPORARY_DISK)
     return judge_disk(path, mount, temporary=temporary)
 
 
@@ -103,10 +110,11 @@ def mounts(mountinfo: str) -> list[Mount]:
     found = []
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()[:1]
-        if len(fields) > 5 and kind:  # noqa: PLR2004 - the sixth field has the options
+        fields, system = before.split(), after.split()
+        if len(fields) > 5 and system:  # noqa: PLR2004 - the sixth field has the options
+            options = f"{fields[5]},{system[-1]}".split(",")  # of the mount, and of the disk, which an error makes ro
             point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-            found.append(Mount(Path(point), kind[0], "ro" in fields[5].split(",")))
+            found.append(Mount(Path(point), system[0], "ro" in options))
     return found
 
 

@@ -41,7 +41,7 @@ def examine(subject: Subject, api: Api) -> Findings:
         yield _muted(config["route"], alerts)
         yield _inhibitions(config.get("inhibit_rules") or (), alerts)
         yield _silences(api.data("/api/v2/silences"), alerts)
-    except (ExporterError, KeyError, TypeError, AttributeError, yaml.YAMLError) as error:
+    except ExporterError as error:
         yield unreachable("alertmanager-reachable", "Alertmanager", api, error)
 
 
@@ -138,13 +138,22 @@ def _waiting(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
 
 def _muted(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
     pages = [(name, route) for name, labels in _pages(alerts) for route in routes(tree, labels)]
-    muted = {interval: name for name, route in pages for interval in route.muted_by}
+    muted = [
+        ("mute_time_intervals", f"The time interval '{interval}' mutes pages", name)
+        for name, route in pages
+        for interval in route.muted_by
+    ]
+    muted += [
+        ("active_time_intervals", f"Pages are sent only in the time interval '{' or '.join(route.active_in)}'", name)
+        for name, route in pages
+        if route.active_in
+    ]
     if muted:
-        interval, name = next(iter(muted.items()))
+        setting, sentence, name = muted[0]
         return warning(
             "mute-times",
-            f"The time interval '{interval}' mutes pages, such as {name}.",
-            "Remove mute_time_intervals from their route, or accept that evictions then page nobody.",
+            f"{sentence}, such as {name}.",
+            f"Remove {setting} from their route, or accept that evictions then page nobody.",
             _SET_UP,
         )
     return ok("mute-times", "No time interval mutes pages.")
@@ -167,14 +176,16 @@ def _inhibitions(inhibitions: Sequence[Mapping[str, Any]], alerts: _Alerts) -> F
         for _, labels in _pages(alerts)
         if "event_id" in labels
         and all(matcher.matches(labels) for matcher in matchers_of(rule, "target_"))
-        and not rule.get("equal")
+        and not any(labels.get(label) for label in rule.get("equal") or ())  # absent from both is equal
     ]
     if broad:
         sources = " and ".join(f"{m.name}{m.operator}{m.value}" for m in matchers_of(broad[0], "source_"))
+        equal = broad[0].get("equal")
+        how = f"whose 'equal' has no label of ours ({', '.join(equal)})" if equal else "without 'equal'"
         return warning(
             "inhibitions",
-            f"While an alert with {sources} fires, an inhibition without 'equal' keeps our pages silent.",
-            "Give that inhibition labels in 'equal', or exempt alertname=~\"AzureScheduledEvent.+\".",
+            f"While an alert with {sources} fires, an inhibition {how} keeps our pages silent.",
+            "Give that inhibition labels of our alerts in 'equal', or exempt alertname=~\"AzureScheduledEvent.+\".",
             _SET_UP,
         )
     if not any(inhibits(rule, page, ticket) for rule in ours):

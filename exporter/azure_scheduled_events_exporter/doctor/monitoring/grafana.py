@@ -19,11 +19,11 @@ _PAGE: Final = "dashboards.md"
 def examine(api: Api) -> Findings:
     """Yield the findings about the Grafana at ``api``."""
     try:
-        version = api.data("/api/health")["version"]
-        yield ok("grafana-reachable", f"Grafana {version} answers at {api.shown}.")
+        version = api.data("/api/health").get("version")  # left out with hide_version
+        yield ok("grafana-reachable", f"Grafana{f' {version}' if version else ''} answers at {api.shown}.")
         yield from _dashboards(api)
         yield _data_source(api)
-    except (ExporterError, KeyError, TypeError) as error:
+    except ExporterError as error:
         yield unreachable("grafana-reachable", "Grafana", api, error)
 
 
@@ -50,17 +50,22 @@ def _dashboards(api: Api) -> Findings:
 
 
 def _data_source(api: Api) -> Finding:
-    sources: list[dict[str, Any]] = [each for each in api.data("/api/datasources") if each.get("type") == "prometheus"]
+    # The types of Azure's and AWS' managed Prometheus have other names.
+    sources: list[dict[str, Any]] = [each for each in api.data("/api/datasources") if "prometheus" in each["type"]]
     if not sources:
         return wrong("data-source", "Grafana has no Prometheus data source.", "Add one.", _PAGE)
     source = next((each for each in sources if each.get("isDefault")), sources[0])
     try:
         health = api.data(f"/api/datasources/uid/{source['uid']}/health")
+        status, message = health.get("status", "OK"), health.get("message", "ok")
+        problem = "" if status == "OK" else f"{status}: {message}"
     except WrongAnswerError as error:
+        problem = str(error)
+    if problem:
         return wrong(
             "data-source",
-            f"Grafana's data source '{source['name']}' does not work: {error}.",
+            f"Grafana's data source '{source['name']}' does not work: {problem}.",
             f"Correct its address ({source.get('url')}) and credentials in Grafana.",
             _PAGE,
         )
-    return ok("data-source", f"Grafana's data source '{source['name']}' works: {health.get('message', 'ok')}")
+    return ok("data-source", f"Grafana's data source '{source['name']}' works: {message}")

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from ipaddress import ip_address
 from itertools import pairwise
 from statistics import median
 from typing import Any, Final
@@ -32,26 +33,21 @@ def examine(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the Prometheus at ``api``."""
     try:
         version = api.data("/api/v1/status/buildinfo")["data"].get("version")
-    except (ExporterError, AttributeError, KeyError, TypeError) as error:
-        yield unreachable("prometheus-reachable", "Prometheus", api, error)
-        return
-    what = f"Prometheus {version}" if version else "A store with Prometheus' API"
-    yield ok("prometheus-reachable", f"{what} answers at {api.shown}.")
-    try:
+        what = f"Prometheus {version}" if version else "A store with Prometheus' API"
+        yield ok("prometheus-reachable", f"{what} answers at {api.shown}.")
         yield from _target(subject, api)
         yield from _rules(api)
         yield _alertmanagers(api)
-    except (ExporterError, KeyError, TypeError, ValueError) as error:
+    except ExporterError as error:
         yield unreachable("prometheus-reachable", "Prometheus", api, error)
 
 
-def unreachable(check: str, what: str, api: Api, error: Exception) -> Finding:
+def unreachable(check: str, what: str, api: Api, error: ExporterError) -> Finding:
     """Return the finding about a server that gives no usable answer."""
-    reason = str(error) if isinstance(error, ExporterError) else "its answer has another form"
     hint = f"Start it, or correct the address: --{what.lower()} URL."
     if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
         hint = f"Name a user in the address, or credentials in --{what.lower()}.http-config.file."
-    return wrong(check, f"{what} at {api.shown} cannot be asked: {reason}.", hint, "doctor.md#credentials")
+    return wrong(check, f"{what} at {api.shown} cannot be asked: {error}.", hint, "doctor.md#credentials")
 
 
 def _target(subject: Subject, api: Api) -> Findings:
@@ -61,7 +57,7 @@ def _target(subject: Subject, api: Api) -> Findings:
     if not active and series:
         yield from _stored(api, *min(series))
         return
-    found = _targets(subject, active, series)
+    found = _targets(subject, api, active, series)
     if not found:
         yield wrong(
             "target",
@@ -81,6 +77,11 @@ def _target(subject: Subject, api: Api) -> Findings:
         )
     target = found[0]
     name = f"{target['labels'].get('job')}/{target['labels'].get('instance')}"
+    if target.get("health") == "unknown" and not target.get("lastError"):
+        yield warning(
+            "target", f"Prometheus has not scraped {name} yet.", "Run doctor again after one scrape interval.", _SET_UP
+        )
+        return
     if target.get("health") != "up":
         why = target.get("lastError") or target.get("health")
         yield wrong("target", f"Prometheus cannot scrape {name}: {why}.", _scrape_hint(str(why)), _DOWN)
@@ -120,16 +121,26 @@ def _series(subject: Subject, api: Api) -> set[tuple[str, str]]:
 
 
 def _targets(
-    subject: Subject, active: Sequence[Mapping[str, Any]], series: set[tuple[str, str]]
+    subject: Subject, api: Api, active: Sequence[Mapping[str, Any]], series: set[tuple[str, str]]
 ) -> Sequence[Mapping[str, Any]]:
     named = [each for each in active if (each["labels"].get("job", ""), each["labels"].get("instance", "")) in series]
     if named:
         return named
     # A target that was never scraped has no metrics, only an address.
-    hosts = {urlsplit(subject.exporter_url).hostname, subject.vm_name.lower()}
+    hosts = {subject.vm_name.lower()}
     if subject.instance:
         hosts.add(subject.instance.host_name.lower())
+    here = urlsplit(subject.exporter_url).hostname or ""
+    if not _is_loopback(here) or _is_loopback(urlsplit(api.shown).hostname or ""):
+        hosts.add(here)  # to a Prometheus elsewhere, a loopback address is its own machine
     return [each for each in active if _address(each) in {(host, _port(subject)) for host in hosts if host}]
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def _stored(api: Api, job: str, instance: str) -> Findings:
@@ -273,7 +284,7 @@ def _history(shipped: ShippedRules, api: Api) -> Finding:
     """Compare how long Prometheus keeps samples with the longest window of a rule."""
     needed = format_duration(shipped.window)
     try:
-        kept = api.data("/api/v1/status/runtimeinfo")["data"].get("storageRetention", "")
+        kept = api.data("/api/v1/status/runtimeinfo")["data"].get("storageRetention") or ""
     except WrongAnswerError:
         return warning(
             "rules-history",

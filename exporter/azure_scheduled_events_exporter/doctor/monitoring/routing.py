@@ -35,17 +35,26 @@ class Matcher:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A node of the tree that matches an alert, with the settings that it inherits."""
+    """A node of the tree that matches an alert, with the settings that it inherits.
+
+    Attributes:
+        receiver: whom it notifies.
+        group_by: the labels by which it groups alerts.
+        group_wait: how long the first alert of a group waits.
+        muted_by: time intervals in which it notifies nobody.
+        active_in: time intervals outside of which it notifies nobody; empty for always.
+    """
 
     receiver: str
     group_by: tuple[str, ...]
     group_wait: str
     muted_by: tuple[str, ...]
+    active_in: tuple[str, ...]
 
 
 def routes(tree: Mapping[str, Any], labels: Labels) -> list[Route]:
     """Return every route that matches an alert with ``labels``, in order."""
-    return list(_walk(tree, labels, Route("", (), "30s", ())))
+    return list(_walk(tree, labels, Route("", (), "30s", (), ())))
 
 
 def _walk(node: Mapping[str, Any], labels: Labels, parent: Route) -> Iterator[Route]:
@@ -54,6 +63,7 @@ def _walk(node: Mapping[str, Any], labels: Labels, parent: Route) -> Iterator[Ro
         tuple(node["group_by"]) if "group_by" in node else parent.group_by,
         str(node.get("group_wait", parent.group_wait)),
         tuple(node.get("mute_time_intervals") or ()),
+        tuple(node.get("active_time_intervals") or ()),
     )
     taken = False
     for child in node.get("routes") or ():

@@ -1,0 +1,197 @@
+"""What doctor makes of answers: correct ones that are seldom seen, and such as no version of the server gives."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.doctor import chain
+from azure_scheduled_events_exporter.doctor.api import Api
+from azure_scheduled_events_exporter.doctor.finding import Finding
+from azure_scheduled_events_exporter.doctor.subject import Subject
+from support.doctor.doctor_chain import Canned, Reply, as_json, grafana, imds
+
+Replies = dict[str, Reply]
+_PAGER: dict[str, Any] = {"receiver": "pager", "group_by": ["event_id"], "group_wait": "0s"}
+
+
+def examined(part: str, replies: Mapping[str, Reply], url: str = "") -> list[Finding]:
+    """Return the findings of a part of the chain whose server answers with ``replies``."""
+    subject = Subject(resolve({"instance.name": "web_4"}, {}), {}, (), "http://127.0.0.1:10169")
+    subject.document = parse_document(imds()["/metadata/scheduledevents"][2])
+    with Canned(replies) as server:
+        api = Api("--url", url or server.url)
+        servers = chain.Servers(api, [api], [api], [api])
+        return next(list(findings) for title, findings in chain.examine(subject, servers) if title == part)
+
+
+def the(check: str, findings: list[Finding]) -> Finding:
+    """Return the last finding of ``check``."""
+    return [each for each in findings if each.check == check][-1]
+
+
+def exporter(**changed: object) -> Replies:
+    """Return what an exporter answers; ``changed`` is its view."""
+    state = {"version": __version__, "up": True, "events": [], "journal": {"up": True}, **changed}
+    return {"/-/healthy": (200, {}, b"alive\n"), "/api/v1/events": as_json(state), "/metrics": (200, {}, b"")}
+
+
+def prometheus(targets: object = (), **changed: object) -> Replies:
+    """Return what a Prometheus with ``targets`` and without rules and samples answers; ``changed`` names an answer."""
+    data = {
+        "status/buildinfo": {"version": "3.5.0"},
+        "status/runtimeinfo": {"storageRetention": "15d"},
+        "targets": {"activeTargets": targets},
+        "query": {"result": []},
+        "rules": {"groups": []},
+        "alertmanagers": {"activeAlertmanagers": []},
+        **changed,
+    }
+    return {f"/api/v1/{path}": as_json({"status": "success", "data": each}) for path, each in data.items()}
+
+
+def target(**changed: object) -> dict[str, object]:
+    """Return a target as Prometheus lists it."""
+    labels = {"job": "azure-scheduled-events-exporter", "instance": "127.0.0.1:10169"}
+    seen = {"health": "up", "lastError": "", "lastScrape": "2044-04-11T22:26:58.123456789Z", "scrapeInterval": "5s"}
+    return {"labels": labels, "scrapeUrl": "http://127.0.0.1:10169/metrics", **seen, **changed}
+
+
+def alertmanager(text: str = "", **config: object) -> Replies:
+    """Return what an Alertmanager with a configuration answers that is well but for ``config``; or with ``text``."""
+    whole = {"route": _PAGER, "receivers": [{"name": "pager", "webhook_configs": [{"url": "http://pager"}]}], **config}
+    status = {"config": {"original": text or json.dumps(whole)}, "versionInfo": {"version": "0.28.1"}}
+    return {"/api/v2/status": as_json(status), "/api/v2/silences": as_json([])}
+
+
+_BOARD = next(path for path in grafana() if "/dashboards/" in path)
+_RULES = {"name": "azure-scheduled-events", "interval": 5, "rules": []}
+
+
+@pytest.mark.parametrize(
+    ("part", "check", "replies"),
+    [
+        ("Exporter", "exporter", {**exporter(), "/api/v1/events": as_json([])}),
+        ("Exporter", "exporter", {**exporter(), "/metrics": (200, {}, b"a{ 1\n")}),
+        ("Prometheus", "prometheus-reachable", {"/api/v1/status/buildinfo": as_json([])}),
+        ("Prometheus", "prometheus-reachable", prometheus(rules={"groups": [{"name": None}]})),
+        ("Prometheus", "prometheus-reachable", prometheus([target(labels=None)])),
+        (
+            "Prometheus",
+            "prometheus-reachable",
+            prometheus(query={"result": [{"metric": {}, "values": [["Infinity", "1"]]}]}),
+        ),
+        ("Alertmanager", "alertmanager-reachable", alertmanager(route={**_PAGER, "group_wait": "soon"})),
+        ("Alertmanager", "alertmanager-reachable", alertmanager("route: {receiver: 2020-13-45}")),
+        ("Alertmanager", "alertmanager-reachable", alertmanager("route: {")),
+        ("Alertmanager", "alertmanager-reachable", alertmanager("[]")),
+        ("Grafana", "grafana-reachable", {"/api/health": as_json([])}),
+        ("Grafana", "grafana-reachable", grafana(**{"/api/datasources": as_json({"a": 1})})),
+        ("Grafana", "grafana-reachable", grafana(**{_BOARD: as_json({"dashboard": None})})),
+        ("Grafana", "grafana-reachable", grafana(**{_BOARD: as_json({"dashboard": {"panels": ["a"]}})})),
+    ],
+)
+def test_answers_of_another_form(part: str, check: str, replies: Replies) -> None:
+    """An answer that this version does not know is a finding of its part, and does not end the report."""
+    last = examined(part, replies)[-1]
+    assert (last.check, last.mark) == (check, "wrong")
+    assert "answers in another form than this version knows" in last.sentence
+
+
+def test_retention_is_not_reported() -> None:
+    """A Prometheus that reports no retention fails no check."""
+    replies = prometheus(rules={"groups": [_RULES]}, **{"status/runtimeinfo": {"storageRetention": None}})
+    assert the("rules-history", examined("Prometheus", replies)).mark == "ok"
+
+
+class _Once(dict[str, Reply]):
+    """Answers that a server gives only once, as one does that is stopped."""
+
+    def get(self, path: str, default: Any = None) -> Any:  # noqa: ANN401 - as dict
+        """Return the answer and forget it."""
+        return self.pop(path, default)
+
+
+def test_exporter_that_ends_meanwhile() -> None:
+    """An exporter that is stopped between two requests is a finding; the other checks follow."""
+    findings = examined("Exporter", _Once(exporter(events=[{"event_id": "other"}])))
+    assert the("exporter", findings).mark == "wrong"
+    assert findings[-1].check == "exporter-deliveries"
+
+
+def test_target_that_was_not_scraped_yet() -> None:
+    """Between discovery and the first scrape, nothing is known to be wrong."""
+    fresh = target(health="unknown", lastScrape="0001-01-01T00:00:00Z")
+    found = the("target", examined("Prometheus", prometheus([fresh])))
+    assert (found.mark, "not scraped" in found.sentence) == ("warning", True)
+
+
+def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A remote Prometheus that scrapes its own loopback address scrapes another exporter."""
+    url = "http://prometheus.example:9090"
+    replies = {url + path: reply for path, reply in prometheus([target()]).items()}
+    with Canned(replies) as proxy:  # a proxy is asked for whole addresses
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        findings = examined("Prometheus", {}, url)
+    assert "does not scrape this exporter" in the("target", findings).sentence
+
+
+def test_loopback_of_this_machine() -> None:
+    """A Prometheus on this machine reaches the exporter by its loopback address."""
+    assert the("target", examined("Prometheus", prometheus([target()]))).mark == "ok"
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ({"active_time_intervals": ["office"]}, "only in the time interval 'office'"),
+        ({"mute_time_intervals": ["nights"]}, "The time interval 'nights' mutes pages"),
+    ],
+)
+def test_time_intervals(times: dict[str, list[str]], words: str) -> None:
+    """Both settings of a route that keep pages silent at times are seen."""
+    found = the("mute-times", examined("Alertmanager", alertmanager(route={**_PAGER, **times})))
+    assert found.mark == "warning"
+    assert words in found.sentence
+    assert next(iter(times)) in found.hint
+
+
+_OURS = {"source_matchers": ["severity=critical"], "target_matchers": ["severity=warning"], "equal": ["event_id"]}
+
+
+@pytest.mark.parametrize(
+    ("equal", "mark"),
+    [([], "warning"), (["datacenter"], "warning"), (["datacenter", "event_id"], "ok"), (["alertname"], "ok")],
+)
+def test_inhibitions_of_others(equal: list[str], mark: str) -> None:
+    """To Alertmanager, a label that both alerts lack is equal, so such an inhibition silences our pages."""
+    rule = {"source_matchers": ["alertname=Down"], "target_matchers": ['severity=~".+"'], "equal": equal}
+    found = the("inhibitions", examined("Alertmanager", alertmanager(inhibit_rules=[_OURS, rule])))
+    assert found.mark == mark, found
+
+
+def test_grafana_hides_its_version() -> None:
+    """With hide_version, Grafana's health has no version."""
+    findings = examined("Grafana", grafana(**{"/api/health": as_json({"database": "ok"})}))
+    assert {each.mark for each in findings} == {"ok"}
+    assert findings[0].sentence.startswith("Grafana answers at http://")
+
+
+def test_data_source_of_azure() -> None:
+    """Azure's data source for managed Prometheus is one."""
+    source = {"uid": "p", "name": "azure", "type": "grafana-azureprometheus-datasource"}
+    assert the("data-source", examined("Grafana", grafana(**{"/api/datasources": as_json([source])}))).mark == "ok"
+
+
+@pytest.mark.parametrize("message", ["no such host", ""])
+def test_data_source_that_fails_with_200(message: str) -> None:
+    """A health answer with the status ERROR is a failure, whatever its HTTP status."""
+    health = as_json({"status": "ERROR", "message": message})
+    found = the("data-source", examined("Grafana", grafana(**{"/api/datasources/uid/p/health": health})))
+    assert (found.mark, f"ERROR: {message}" in found.sentence) == ("wrong", True)
