@@ -20,12 +20,15 @@ _ALIVE = (b"200", b"401", b"429")
 def settings() -> tuple[ListenAddress, str | None]:
     """Return where the exporter listens, and its web configuration file."""
     if os.environ.get(f"{_PREFIX}CONFIG_FILE"):
-        from azure_scheduled_events_exporter.config import resolve  # noqa: PLC0415 - a tenth of a second
+        from azure_scheduled_events_exporter.config import written  # noqa: PLC0415 - a tenth of a second
 
-        config = resolve({}, os.environ)
-        return config.web_listen_address, config.web_config_file
-    address = parse_listen_address(os.environ.get(f"{_PREFIX}WEB_LISTEN_ADDRESS", ":10169"))
-    return address, os.environ.get(f"{_PREFIX}WEB_CONFIG_FILE") or None
+        # Only these two are parsed: an error in another setting does not stop a running exporter.
+        texts = {setting.flag: text for setting, text, _ in written({}, os.environ)}
+        address, web_config = texts["web.listen-address"], texts["web.config.file"]
+    else:
+        address = os.environ.get(f"{_PREFIX}WEB_LISTEN_ADDRESS", ":10169")
+        web_config = os.environ.get(f"{_PREFIX}WEB_CONFIG_FILE", "")
+    return parse_listen_address(address), web_config or None
 
 
 def tls(web_config: str | None) -> str:

@@ -247,7 +247,7 @@ def test_install(tmp_path: Path) -> None:
     unit = "azure-scheduled-events-exporter.service"
     for version in ("1.2.3", "1.2.4"):
         calls.write_text("")
-        subprocess.run(["/bin/sh", "-c", script, "install", version], env=env, check=True)
+        subprocess.run(["/bin/sh", "-c", script, "install", version], env=env, check=True, umask=0o077)
         assert calls.read_text().splitlines() == [
             f"pip install --quiet --disable-pip-version-check azure-scheduled-events-exporter=={version}",
             "systemctl daemon-reload",
@@ -258,9 +258,17 @@ def test_install(tmp_path: Path) -> None:
         assert installed.read_text() == (ROOT / "deploy" / "systemd" / unit).read_text()
         command = tmp_path / "usr/local/bin/azure-scheduled-events-exporter"
         assert command.resolve() == tmp_path / "opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
+        assert all(each.stat().st_mode & 0o005 == 0o005 for each in (command, *command.resolve().parents[:2]))
     done = subprocess.run(["/bin/sh", "-c", script, "install"], env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "usage: install VERSION" in done.stderr
+
+
+def test_installed_by_hand_every_user_can_read_it() -> None:
+    """Whatever root's umask, what the page on systemd installs can be read by the unit's user."""
+    installing = [block for block in blocks((ROOT / "docs" / "systemd.md").read_text(), "sh") if "pip install" in block]
+    assert len(installing) == 2
+    assert all(block.startswith("umask 022\n") for block in installing)
 
 
 def test_the_unit_runs_what_is_installed() -> None:

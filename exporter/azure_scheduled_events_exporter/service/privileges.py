@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.files import file_path
 
 _FOLDER = "azure-scheduled-events-exporter"
-_PRIVATE = 0o700
+_PRIVATE, _OPEN = 0o700, 0o755
 _FIRST_OPEN_PORT = 1024
 _PR_SET_KEEPCAPS, _PR_SET_NO_NEW_PRIVS = 8, 38
 _CAP_DAC_OVERRIDE, _CAP_NET_BIND_SERVICE = 1, 10
@@ -118,7 +118,10 @@ def _hand_over(journal: Path, uid: int, gid: int) -> None:
     file = file_path(journal)
     folder = file.parent
     if not folder.exists():
+        missing = [each for each in folder.parents if not each.exists()]
         folder.mkdir(mode=_PRIVATE, parents=True)
+        for each in missing:
+            each.chmod(_OPEN)  # whatever the umask: the user must reach the folder
         os.chown(folder, uid, gid)
     elif folder.name == _FOLDER:
         os.chown(folder, uid, gid, follow_symlinks=False)

@@ -43,6 +43,16 @@ def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> N
     assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}")
 
 
+def test_error_in_another_setting(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """An exporter that runs is healthy whatever has become of its approval policy since."""
+    policy, file = tmp_path / "policy.yaml", tmp_path / "config.yaml"
+    policy.write_text("rules: [{name: freezes, match: {event_type: Freeze}, action: approve}]\n")
+    exporter = start_exporter(simulator.url, "--approval.policy", str(policy))
+    file.write_text(f"{{web.listen-address: ':{exporter.port}', approval.policy: {policy}}}\n")
+    policy.write_text("rulse: []\n")
+    assert not check(CONFIG_FILE=str(file))
+
+
 @pytest.mark.parametrize("client_auth", ["NoClientCert", "RequireAndVerifyClientCert"])
 @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
 def test_tls(client_auth: str, version: str, simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
