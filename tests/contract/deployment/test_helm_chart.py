@@ -360,6 +360,44 @@ def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
     assert ingress["from"]
 
 
+def test_network_policy_lets_through_to_a_simulator() -> None:
+    """With imds.endpoint set, a pod with its own address may reach that port too, and the DNS that finds it."""
+    only_this = ("--show-only", "templates/networkpolicy.yaml", "--set", "hostNetwork=false")
+    endpoint = r"config.imds\.endpoint=http://simulator.sim:10170"
+    done = helm("template", "events", str(CHART), *only_this, "--set", endpoint)
+    assert done.returncode == 0, done.stderr
+    _, more = yaml.safe_load(done.stdout)["spec"]["egress"]
+    assert {each["port"] for each in more["ports"]} == {10170, 53}
+
+
+def texts(node: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any part of a manifest
+    """Yield key and value of everything in a manifest that Kubernetes wants to be text."""
+    for key, value in node.items() if isinstance(node, dict) else ():
+        if key in {"labels", "matchLabels"}:
+            yield from value.items()
+        elif key.lower().endswith("name") or key == "namespace":
+            yield key, value
+        elif key == "matchNames":
+            yield from ((key, each) for each in value)
+        yield from texts(value)
+    for each in node if isinstance(node, list) else ():
+        yield from texts(each)
+
+
+@pytest.mark.parametrize("release", ["123", "on"])
+def test_names_that_look_like_something_else(release: str) -> None:
+    """Names that YAML reads as numbers or truth values stay text."""
+    names = ["web.secretName", "alertmanager.secretName", "serviceAccount.name", "priorityClassName"]
+    names += ["fullnameOverride", "podMonitor.namespace", "prometheusRule.namespace", "dashboards.namespace"]
+    flags = [part for name in names for part in ("--set-string", f"{name}=12")]
+    flags += ["--set", "podMonitor.enabled=true", "--set", "prometheusRule.enabled=true", "--set", "hostNetwork=false"]
+    done = helm("template", release, str(CHART), "--namespace", "456", *flags)
+    assert done.returncode == 0, done.stderr
+    found = [pair for manifest in yaml.safe_load_all(done.stdout) for pair in texts(manifest)]
+    assert {("app.kubernetes.io/instance", release), ("namespace", "456"), ("secretName", "12")} <= set(found)
+    assert not [pair for pair in found if not isinstance(pair[1], str)]
+
+
 def test_a_change_of_configuration_replaces_the_pods(charts: dict[str, list[Manifest]]) -> None:
     """The pods carry a checksum of their configuration, which another configuration changes."""
     sums = {

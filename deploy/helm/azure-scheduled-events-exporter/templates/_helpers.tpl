@@ -9,8 +9,8 @@
 {{- end -}}
 
 {{- define "exporter.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ .Chart.Name | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "exporter.labels" -}}
@@ -76,10 +76,10 @@ httpGet:
 {{- end -}}
 {{- end -}}
 
-{{/* The ports to send to, as a JSON object: of the collector and of every Alertmanager. */}}
+{{/* The ports to send to, as a JSON object: of the collector, of every Alertmanager, and of IMDS if it is elsewhere. */}}
 {{- define "exporter.egressPorts" -}}
 {{- $ports := dict -}}
-{{- range $url := concat (list (get .Values.config "otlp.endpoint")) (splitList "," (get .Values.config "alertmanager.url")) -}}
+{{- range $url := concat (list (get .Values.config "otlp.endpoint") (get .Values.config "imds.endpoint")) (splitList "," (get .Values.config "alertmanager.url")) -}}
 {{- with trim $url }}{{ $_ := set $ports (include "exporter.portOf" .) "" }}{{ end -}}
 {{- end -}}
 {{- toJson $ports -}}
