@@ -309,6 +309,7 @@ def test_control_over_http(simulator: Simulator) -> None:
     [
         ("play", {"scenario": "/etc/passwd"}, "'scenario' must be all or among live-migration, .*, quiet, not"),
         ("play", {"scenario": "rollout", "speed": 0}, "speed 0 cannot be"),
+        ("play", {"scenario": "rollout", "speed": 10**400}, "'speed' must be a number"),
         ("play", {"scenario": []}, "there is no scenario to play"),
         ("play", {"scenario": "rollout", "loop": 1}, "'loop' must be true or false"),
         ("play", {"scenario": "rollout", "sped": 1}, "unknown key 'sped'; known here: scenario, speed, loop"),

@@ -92,19 +92,20 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     ended, greeted = threading.Event(), threading.Event()
 
+    def tell(text: str) -> None:
+        if not say(text):  # the reader of the output has ended, so end too
+            ended.set()
+
     def report(happening: Happening) -> None:
         greeted.wait()
-        try:
-            say(line(happening))
-        except BrokenPipeError:  # the reader of the output has ended, so end too
-            ended.set()
+        tell(line(happening))
 
     simulator = _simulator(arguments, report)
     numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGINT)}  # Windows has the last one
     before = {number: signal.signal(number, _setting(ended)) for number in numbers}
     try:
         simulator.start()
-        _greet(simulator, arguments)
+        _greet(simulator, arguments, tell)
         greeted.set()
         while not ended.wait(_PATIENCE):
             pass
@@ -172,14 +173,14 @@ def _setting(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
     return handle
 
 
-def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
+def _greet(simulator: Simulator, arguments: argparse.Namespace, tell: Callable[[str], None]) -> None:
     first, *others = simulator.vms
     names = ", ".join(arguments.scenario or ["live-migration"])
-    say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
-    say(f"  {first}: {_EXPORTER} {simulator.url}")
+    tell(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
+    tell(f"  {first}: {_EXPORTER} {simulator.url}")
     for name in others:
-        say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
-    say("What happens, in UTC:")
+        tell(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
+    tell("What happens, in UTC:")
 
 
 def _list() -> None:
@@ -189,9 +190,11 @@ def _list() -> None:
         say(f"{scenario.name:<{width}}  {scenario.description}")
 
 
-def say(text: str) -> None:
-    """Print a line for people, unless the reader has ended."""
+def say(text: str) -> bool:
+    """Print a line for people; return False, and discard further output, if the reader has ended."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True

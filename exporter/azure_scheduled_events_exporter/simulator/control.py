@@ -1,6 +1,7 @@
 """The simulator's own endpoints under ``/simulator/``: play, begin and end faults, and read what happened."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
@@ -128,6 +129,6 @@ def _number(order: Mapping[str, object], key: str) -> float | None:
     value = order.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
         raise UsageError(f"'{key}' must be a number, 0 or more")
     return float(value)

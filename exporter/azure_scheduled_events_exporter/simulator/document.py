@@ -76,8 +76,8 @@ FORWARDED: Final = {"error": "Bad request. X-Forwarded-For header is not allowed
 
 
 def to_json(value: object) -> bytes:
-    """Return ``value`` as compact JSON."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    """Return ``value`` as compact JSON; half a surrogate pair, which UTF-8 cannot have, becomes ``?``."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace")
 
 
 def not_before_text(moment: float | None) -> str:

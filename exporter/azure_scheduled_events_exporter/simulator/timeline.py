@@ -1,10 +1,10 @@
 """One run of a scenario. Pure and immutable; times are arguments, in seconds of the simulator's clock.
 
-Each event has an agenda of future changes. Only an approval replaces the agenda. Must not depend on requests,
-api-versions or the network.
+Each event has an agenda of future changes. An approval and the start replace the agenda, except for reboots by the
+VM's owner. Must not depend on requests, api-versions or the network.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
 
@@ -69,6 +69,11 @@ class Life:
         """Whether the event is in the document."""
         return self.phase in {Phase.SCHEDULED, Phase.STARTED}
 
+    @property
+    def owners_reboots(self) -> tuple[tuple[float, What], ...]:
+        """The part of the agenda that is independent of the event."""
+        return tuple(entry for entry in self.agenda if entry[1] is What.REBOOTED)
+
     def next_step(self, speed: float) -> "Life":
         """Return the life after the first entry of its agenda."""
         (at, what), *rest = self.agenda
@@ -84,7 +89,8 @@ class Life:
                 end = (at + self.plan.started_for / speed, What.COMPLETED)
                 again = self.plan.second_impact_after
                 impacts = () if again is None else ((at + again / speed, What.IMPACT),)
-                return replace(left, phase=Phase.STARTED, not_before=None, agenda=(*impacts, end))
+                agenda = _in_order((*impacts, end, *left.owners_reboots))
+                return replace(left, phase=Phase.STARTED, not_before=None, agenda=agenda)
             case What.IMPACT | What.REBOOTED:
                 return left
             case _:
@@ -95,7 +101,7 @@ class Life:
         if self.plan.starts is Starts.NEVER or self.not_before is None:
             return replace(self, approved=True)
         start = min(at + self.plan.approval_delay / speed, max(self.not_before, at))
-        return replace(self, approved=True, agenda=((start, What.STARTED),))
+        return replace(self, approved=True, agenda=_in_order(((start, What.STARTED), *self.owners_reboots)))
 
     def on_wire(self) -> WireEvent:
         """Return the event as the newest api-version shows it."""
@@ -203,5 +209,8 @@ def _agenda(plan: PlannedEvent, began: float, speed: float) -> tuple[tuple[float
         agenda.append((plan.cancelled_at, What.CANCELLED))
     elif plan.starts is Starts.NOT_BEFORE:
         agenda.append((plan.not_before, What.STARTED))
-    agenda.sort(key=lambda entry: entry[0])
-    return tuple((began + seconds / speed, what) for seconds, what in agenda)
+    return _in_order((began + seconds / speed, what) for seconds, what in agenda)
+
+
+def _in_order(agenda: Iterable[tuple[float, What]]) -> tuple[tuple[float, What], ...]:
+    return tuple(sorted(agenda, key=lambda entry: entry[0]))

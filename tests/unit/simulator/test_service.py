@@ -174,6 +174,7 @@ def test_approval_with_one_unknown_id_approves_nothing() -> None:
         b'{"StartRequests": ["A"]}',
         b'{"StartRequests": [{"EventId": 1}]}',
         b'{"StartRequests": [{"EventID": "A"}]}',
+        b'{"StartRequests": [{"EventId": "\\ud800"}]}',
         b"\xff\xfe",
         b"[" * 60_000,
     ],
