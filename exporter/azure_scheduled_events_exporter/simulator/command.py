@@ -92,20 +92,16 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     ended, greeted = threading.Event(), threading.Event()
 
-    def tell(text: str) -> None:
-        if not say(text):  # the reader of the output has ended, so end too
-            ended.set()
-
     def report(happening: Happening) -> None:
         greeted.wait()
-        tell(line(happening))
+        say(line(happening))
 
     simulator = _simulator(arguments, report)
     numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGBREAK", signal.SIGINT)}  # Windows has the last one
     before = {number: signal.signal(number, _setting(ended)) for number in numbers}
     try:
         simulator.start()
-        _greet(simulator, arguments, tell)
+        _greet(simulator, arguments)
         greeted.set()
         while not ended.wait(_PATIENCE):
             pass
@@ -173,14 +169,14 @@ def _setting(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
     return handle
 
 
-def _greet(simulator: Simulator, arguments: argparse.Namespace, tell: Callable[[str], None]) -> None:
+def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
     first, *others = simulator.vms
     names = ", ".join(arguments.scenario or ["live-migration"])
-    tell(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
-    tell(f"  {first}: {_EXPORTER} {simulator.url}")
+    say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
+    say(f"  {first}: {_EXPORTER} {simulator.url}")
     for name in others:
-        tell(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
-    tell("What happens, in UTC:")
+        say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
+    say("What happens, in UTC:")
 
 
 def _list() -> None:
@@ -190,11 +186,9 @@ def _list() -> None:
         say(f"{scenario.name:<{width}}  {scenario.description}")
 
 
-def say(text: str) -> bool:
-    """Print a line for people; return False, and discard further output, if the reader has ended."""
+def say(text: str) -> None:
+    """Print a line for people, unless the reader has ended."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return False
-    return True

@@ -282,7 +282,7 @@ class TestDemo:
 
     @pytest.mark.parametrize("name", ["demo", "simulate"])
     def test_reader_that_has_gone(self, name: str) -> None:
-        """Piped into `head -1`, simulate ends; demo continues until it is stopped. Neither prints an error."""
+        """Piped into `head -1`, it continues until it is stopped, and prints no error."""
         flags = ("--speed", "6000", "--web.listen-address", "127.0.0.1:0")
         read, write = os.pipe()
         with subprocess.Popen(
@@ -291,14 +291,9 @@ class TestDemo:
             os.close(write)
             with os.fdopen(read) as output:
                 assert output.readline()
-            if name == "demo":
-                time.sleep(1)  # in which much happens
-                assert running.poll() is None
-                running.terminate()
-            try:
-                _, said = running.communicate(timeout=30)
-            finally:
-                running.kill()
+            time.sleep(1)  # in which much happens
+            running.terminate()
+            _, said = running.communicate(timeout=30)
         assert running.returncode == 0
         assert "BrokenPipe" not in said
         assert "Traceback" not in said
