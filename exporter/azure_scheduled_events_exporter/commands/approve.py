@@ -12,12 +12,10 @@ import getpass
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Protocol
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.policy import OFF
@@ -31,6 +29,7 @@ from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, wri
 from azure_scheduled_events_exporter.service import daemon
 
 from .events import COLUMNS, event_row
+from .interruption import Interrupted, interruptible, uninterrupted
 from .table import table
 
 _LOOK_SECONDS = 0.1
@@ -39,14 +38,6 @@ _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks f
 _IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
 _UNKNOWN = "sent, but no result came: it may have been approved"
-
-
-class Interrupted(BaseException):
-    """A signal stops this command. Not an Exception, so that no error handler catches it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.exit_status = 128 + number
 
 
 class Requests(Protocol):
@@ -72,7 +63,7 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
         raise UsageError("approve: give EventIds, or --all-mine")
     if config.journal_path == MEMORY:
         raise UsageError("--journal.path: 'memory' cannot be shared: name the journal of the running exporter")
-    with _signals():
+    with interruptible():
         try:
             return _approve(config, event_ids, yes=yes)
         except Interrupted as interrupted:
@@ -176,7 +167,7 @@ def _requested(
         status = interrupted.exit_status if isinstance(interrupted, Interrupted) else 128 + signal.SIGINT
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
-        with _ignored_signals():
+        with uninterrupted():
             results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     _report(chosen, numbers, results)
     return 0 if all(results.get(number) == ACCEPTED for number in numbers) else status
@@ -244,40 +235,3 @@ def _operator() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
-
-
-_SIGNALS = ("SIGTERM", "SIGHUP")
-"""Signals that end a command, besides Ctrl-C; Windows has no SIGHUP."""
-
-
-@contextmanager
-def _signals() -> Iterator[None]:
-    """Raise :class:`Interrupted` on signals that end a process, so that requests are withdrawn."""
-
-    def interrupt(number: int, _: FrameType | None) -> NoReturn:
-        raise Interrupted(number)
-
-    before = _handlers(interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _ignored_signals() -> Iterator[None]:
-    """Ignore signals while requests are withdrawn."""
-    numbers = [getattr(signal, name) for name in (*_SIGNALS, "SIGINT") if hasattr(signal, name)]
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            with suppress(TypeError):  # a handler that Python did not set
-                signal.signal(number, handler)
-
-
-def _handlers(handler: Callable[[int, FrameType | None], NoReturn]) -> dict[int, Any]:
-    numbers = [getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)]
-    return {number: signal.signal(number, handler) for number in numbers}

@@ -46,7 +46,7 @@ def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], monke
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     port = free_port()
     with Stack(tmp_path, FAST, [f"127.0.0.1:{port}"]) as stack:
-        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "4s")
+        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "4s", "--after", "1s")
         assert run("--alertmanager", stack.alertmanager.url, "--timeout", "30s", *address) == 0
         assert stack.receiver.notified("/pager")[0] == ("AzureScheduledEventWithoutNotice", "critical", "firing")
     assert "Reboot of DRILL-vmss_0 announced" in capsys.readouterr().out

@@ -1,0 +1,118 @@
+"""The team's Alertmanager, over its API and its metrics."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import requests
+
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
+from azure_scheduled_events_exporter.http_failures import failure_reason
+
+REQUEST_SECONDS: Final = 10
+_LABELS: Final = r'(?:[^"}]|"(?:[^"\\]|\\.)*")*'  # a quoted value may contain "}"
+_NOTIFICATIONS: Final = re.compile(
+    r"^alertmanager_notification_requests(?P<failed>_failed)?_total"
+    rf'\{{(?:{_LABELS},)?integration="(?P<integration>[^"]+)"{_LABELS}\}} '
+    r"(?P<count>\S+)$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Number of delivered and of failed notifications of Alertmanager so far, by integration."""
+
+    delivered: Mapping[str, float]
+    failed: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAlert:
+    """An alert that Alertmanager has.
+
+    Attributes:
+        receivers: names of the receivers that its routes lead to.
+        state: ``unprocessed``, ``active`` or ``suppressed``.
+        inhibited: whether another alert inhibits it.
+    """
+
+    receivers: tuple[str, ...]
+    state: str
+    inhibited: bool
+
+
+class Alertmanager:
+    """The client of one Alertmanager.
+
+    Attributes:
+        url: its address, which may have a password.
+        shown: the same to print.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self.shown = without_password(self.url)
+        try:
+            address = urlsplit(self.url)
+            usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0
+        except ValueError:
+            usable = False
+        if not usable:
+            raise UsageError(f"--alertmanager: '{without_password(url)}' is not an address: write http://HOST:PORT")
+        self._session = requests.Session()
+
+    def sent(self) -> Sent:
+        """Return the number of delivered and failed notifications so far."""
+        tried: dict[str, float] = {}
+        failed: dict[str, float] = {}
+        for found in _NOTIFICATIONS.finditer(self._ask("GET", "/metrics").text):
+            counts = failed if found["failed"] else tried
+            try:
+                count = float(found["count"])
+            except ValueError:
+                raise self._unexpected("metrics of Alertmanager") from None
+            counts[found["integration"]] = counts.get(found["integration"], 0) + count
+        return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
+
+    def post(self, labels: Mapping[str, str], summary: str, description: str, ends_in: float) -> None:
+        """Post an alert with these texts, which resolves after ``ends_in`` seconds."""
+        now = datetime.now(UTC)
+        body = {
+            "labels": dict(labels),
+            "annotations": {"summary": summary, "description": description},
+            "startsAt": now.isoformat(),
+            "endsAt": (now + timedelta(seconds=ends_in)).isoformat(),
+        }
+        self._ask("POST", "/api/v2/alerts", json=[body])
+
+    def holding(self, matcher: str, name: str) -> HeldAlert | None:
+        """Return the alert ``name`` that ``matcher`` selects; None if Alertmanager has none."""
+        answer = self._ask("GET", "/api/v2/alerts", params={"filter": [matcher, f'alertname="{name}"']})
+        try:
+            found = [_held(each) for each in answer.json()]
+        except (ValueError, TypeError, KeyError):
+            raise self._unexpected("a list of alerts") from None
+        return next(iter(found), None)
+
+    def _unexpected(self, wanted: str) -> ExporterError:
+        return ExporterError(f"{self.shown}: answers, but not with {wanted}: is it an Alertmanager?")
+
+    def _ask(self, method: str, path: str, **more: Any) -> requests.Response:  # noqa: ANN401 - what requests takes
+        try:
+            answer = self._session.request(method, f"{self.url}{path}", timeout=REQUEST_SECONDS, **more)
+        except requests.RequestException as error:
+            raise ExporterError(f"{self.shown}: Alertmanager cannot be reached: {failure_reason(error)}") from None
+        if not answer.ok:
+            raise ExporterError(f"{self.shown}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
+        return answer
+
+
+def _held(alert: Any) -> HeldAlert:  # noqa: ANN401 - JSON
+    """Parse one alert of the API. Raises TypeError or KeyError if it is none."""
+    status = alert["status"]
+    receivers = tuple(str(receiver["name"]) for receiver in alert["receivers"])
+    return HeldAlert(receivers, str(status["state"]), bool(status["inhibitedBy"]))

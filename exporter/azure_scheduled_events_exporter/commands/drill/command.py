@@ -1,0 +1,329 @@
+"""Parses the flags of ``drill``, raises the alert and measures how long the page takes."""
+
+import argparse
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.alertmanager.catalog import parse_catalog
+from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible, uninterrupted
+from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Starts, find
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+
+from .alertmanager import REQUEST_SECONDS, Alertmanager, HeldAlert, Sent
+from .stage import DRILL, staged, until
+
+DESCRIPTION: Final = "Test your paging: raise an alert that is labelled as a drill and measure how long the page takes."
+_SHORT_FREEZE_SECONDS: Final = 9
+_MAINTENANCE: Final = "AzureScheduledEventMaintenance"
+_DEGRADED_SECONDS: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class DrillAlert:
+    """The alert that the shipped rules raise for an event."""
+
+    name: str
+    severity: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``drill`` to ``parser``."""
+    parser.description = DESCRIPTION
+    add = parser.add_argument
+    add("--scenario", default="host-failure", metavar="NAME", help="Scenario of the simulator. (default host-failure)")
+    add(
+        "--alertmanager",
+        required=True,
+        metavar="URL",
+        help="Your Alertmanager, for example http://alerts:9093. Required.",
+    )
+    add("--timeout", default="2m", metavar="DURATION", help="Time limit for the page. (default 2m)")
+    add(
+        "--exporter.listen-address",
+        dest="listen",
+        metavar="HOST:PORT",
+        help="Test the whole path: serve the metrics of a simulated VM on this address, for your Prometheus to scrape.",
+    )
+    add(
+        "--push",
+        action="store_true",
+        help="Test pushed alerts: a simulated VM whose exporter pushes to your Alertmanager. No Prometheus.",
+    )
+    add(
+        "--wait",
+        default="30s",
+        metavar="DURATION",
+        help="With --exporter.listen-address: time for Prometheus to find the target before the event. (default 30s)",
+    )
+    add(
+        "--maintenance",
+        metavar="LABELS",
+        help="Test inhibition instead: labels of an alert of your own that stays quiet while Azure works on its VM, "
+        "for example alertname=InstanceDown,instance=10.0.0.4:9100.",
+    )
+    add(
+        "--after",
+        default="6m",
+        metavar="DURATION",
+        help="With --exporter.listen-address: time to serve the metrics after the event, so that the rules see the VM "
+        "back. Longer than your maintenance.after. (default 6m)",
+    )
+    add(
+        "--keep",
+        action="store_true",
+        help="Do not end the event or resolve the alert. An alert that the drill posts resolves after 5 minutes.",
+    )
+    add(
+        "--alerts.values",
+        dest="values",
+        metavar="FILE",
+        help="Values file that your alert rules were rendered with, so that the alert has their severity.",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the drill; return the exit status: 128 and the signal's number if one came.
+
+    Raises:
+        UsageError: a flag is invalid.
+        ExporterError: Alertmanager cannot be reached, refuses the alert, or does not notify in time.
+    """
+    with interruptible():
+        try:
+            _run(arguments)
+        except Interrupted as interrupted:
+            return interrupted.exit_status
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    timeout, wait, after = (_duration(flag, getattr(arguments, flag)) for flag in ("timeout", "wait", "after"))
+    event = _event(arguments.scenario)
+    alert = _as_rendered(alert_of(event), arguments.values)
+    team = Alertmanager(arguments.alertmanager)
+    if arguments.maintenance is not None:
+        _maintenance(team, arguments.maintenance, timeout)
+        return
+    if arguments.push and arguments.listen is not None:
+        raise UsageError("--push and --exporter.listen-address are two ways: choose one")
+    team.sent()  # so that a wrong address is reported before anything starts
+    if arguments.push:
+        _pushed(team, event, alert, timeout, arguments)
+    elif arguments.listen is not None:
+        _scraped(team, event, alert, (wait, timeout, after), arguments)
+    else:
+        _posted(team, event, alert, timeout, keep=arguments.keep)
+
+
+def _posted(team: Alertmanager, event: PlannedEvent, alert: DrillAlert, timeout: float, *, keep: bool) -> None:
+    """Post the alert of ``event`` to Alertmanager, and resolve it unless ``keep``."""
+    labels = labels_of(event, alert)
+    summary = f"{DRILL}: {alert.name}."
+    description = f"This is a drill: no VM is in danger. {labels['event_type']} of {labels['resources']}."
+    _print(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.shown}")
+    before, begun = team.sent(), time.monotonic()
+    try:
+        team.post(labels, summary, description, ends_in=300)
+        _measure(team, f'event_id="{labels["event_id"]}"', alert, before, begun, timeout)
+    finally:
+        if not keep:
+            with uninterrupted():
+                team.post(labels, summary, description, ends_in=0)
+
+
+def _pushed(
+    team: Alertmanager, event: PlannedEvent, alert: DrillAlert, timeout: float, arguments: argparse.Namespace
+) -> None:
+    """Let a simulated VM's exporter push the alert of ``event``, and resolve it unless ``--keep``."""
+    # By the environment: others on this machine see the flags of a process, and the address may have a password.
+    settings = {f"{ENVIRONMENT_PREFIX}ALERTMANAGER_URL": team.url}
+    if arguments.values is not None:
+        settings[f"{ENVIRONMENT_PREFIX}ALERTS_VALUES"] = arguments.values
+    with staged(event, "127.0.0.1:0", settings) as stage:
+        stage.ready()
+        before, begun = team.sent(), time.monotonic()
+        matcher = f'event_id="{stage.announce()}"'
+        _print(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; its exporter pushes {alert.name}")
+        try:
+            _measure(team, matcher, alert, before, begun, timeout)
+        finally:
+            if not arguments.keep:
+                with uninterrupted():
+                    stage.call_off()
+                    until(lambda: team.holding(matcher, alert.name) is None, time.monotonic() + REQUEST_SECONDS)
+
+
+def _scraped(
+    team: Alertmanager,
+    event: PlannedEvent,
+    alert: DrillAlert,
+    seconds: tuple[float, float, float],
+    arguments: argparse.Namespace,
+) -> None:
+    """Let the team's Prometheus scrape a simulated VM; after the event, serve on unless ``--keep``."""
+    wait, timeout, after = seconds
+    address = parse_listen_address(arguments.listen)
+    where = ListenAddress(address.host or "localhost", address.port)
+    with staged(event, arguments.listen) as stage:
+        stage.ready()
+        _print(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
+        stage.serve(wait)
+        stage.ready()
+        before, begun = team.sent(), time.monotonic()
+        matcher = f'event_id="{stage.announce()}"'
+        _print(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
+        try:
+            _measure(team, matcher, alert, before, begun, timeout)
+        except ExporterError as error:
+            _print(f"drill: {error}")  # now, and again as the error of the command
+            raise
+        except (Interrupted, KeyboardInterrupt):
+            after = 0
+            raise
+        finally:
+            if after and not arguments.keep:
+                stage.call_off()
+                _print(
+                    f"drill: the event is over; the metrics are served for {format_duration(after)} more, so that your "
+                    "rules see the VM back. Then remove the target."
+                )
+                stage.serve(after)
+
+
+def alert_of(event: PlannedEvent) -> DrillAlert:
+    """Return the alert that the shipped rules raise for ``event``."""
+    prefix = "AzureScheduledEvent"
+    facts = EVENT_FACTS.get(event.event_type)
+    comes_back = facts is not None and facts.reboots and not facts.deletes
+    if event.starts is Starts.AT_ONCE and comes_back and event.source != "User":
+        return DrillAlert(f"{prefix}WithoutNotice", "critical")
+    if event.notice > _DEGRADED_SECONDS:
+        return DrillAlert(f"{prefix}DegradedHost", "warning")
+    if event.event_type == "Freeze":
+        short = 0 <= event.duration < _SHORT_FREEZE_SECONDS
+        return DrillAlert(f"{prefix}ShortFreeze", "info") if short else DrillAlert(f"{prefix}Freeze", "warning")
+    if event.source == "User" and event.event_type != "Preempt":
+        return DrillAlert(f"{prefix}{event.event_type}Requested", "warning")
+    return DrillAlert(f"{prefix}{event.event_type}", facts.severity if facts else "critical")
+
+
+def _as_rendered(alert: DrillAlert, values: str | None) -> DrillAlert:
+    """Return ``alert`` with the severity that it has in rules rendered with the file ``values``."""
+    if values is None:
+        return alert
+    settings = assets.generator("settings").load(Path(values))
+    text = parse_catalog(assets.generator("pushed").pushed_alerts(settings)).alerts.get(alert.name)
+    return alert if text is None else replace(alert, severity=text.labels["severity"])
+
+
+def labels_of(event: PlannedEvent, alert: DrillAlert) -> dict[str, str]:
+    """Return the labels of an alert whose event, VMs and scale set are named so that everybody sees a drill."""
+    return {
+        "alertname": alert.name,
+        "severity": alert.severity,
+        "event_id": f"{DRILL}-{uuid.uuid4()}".upper(),
+        "event_type": event.event_type,
+        "event_source": event.source,
+        "resources": ",".join(f"{DRILL}-{name}" for name in event.resources),
+        "scale_set": DRILL,
+        "drill": "true",
+    }
+
+
+def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, begun: float, timeout: float) -> None:
+    """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or notifying failed."""
+    end = begun + timeout
+    held = until(lambda: team.holding(matcher, alert.name), end)
+    if held is None:
+        raise ExporterError(
+            f"{alert.name} has not reached {team.shown} within {format_duration(timeout)}: run doctor "
+            "with --prometheus and --alertmanager, which checks targets, rules and routes"
+        )
+    receivers = ", ".join(held.receivers)
+    _print(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {receivers}")
+    if held.state == "suppressed":
+        raise ExporterError(
+            f"{alert.name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.shown}"
+        )
+    notified = until(lambda: _more(before.delivered, team.sent().delivered), end)
+    failed = _more(before.failed, team.sent().failed)
+    if notified:
+        _print(f"{time.monotonic() - begun:.2f} s: Alertmanager notified: {', '.join(notified)}")
+        failed = until(lambda: _more(before.failed, team.sent().failed), min(end, time.monotonic() + 1))
+    if failed:
+        raise ExporterError(f"notification failed: {', '.join(failed)}; see the log of Alertmanager for the reason")
+    if not notified:
+        hint = (
+            "severity info notifies nobody"
+            if alert.severity == "info"
+            else f"run doctor --alertmanager {team.shown}, which checks receivers and group_wait"
+        )
+        raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
+    _print("Alertmanager has done its part. Did the page arrive?")
+
+
+def _maintenance(team: Alertmanager, text: str, timeout: float) -> None:
+    """Raise the alert that a VM is in maintenance, then the team's own one; ExporterError: that is not inhibited."""
+    labels = {**parse_assignments("--maintenance", text.split(",")), "drill": "true"}
+    if "alertname" not in labels:
+        raise UsageError("--maintenance: the labels of an alert have an alertname, such as alertname=InstanceDown")
+    name = labels["alertname"]
+    marked = {**labels, "alertname": _MAINTENANCE, "severity": "info", "component": "maintenance"}
+    summary, description = f"{DRILL}: {name}.", "This is a drill: no VM is in danger."
+    try:
+        team.post(marked, summary, description, ends_in=300)
+        if not until(lambda: team.holding('drill="true"', _MAINTENANCE), time.monotonic() + timeout):
+            raise ExporterError(f"{_MAINTENANCE} has not reached {team.shown} within {format_duration(timeout)}")
+        team.post(labels, summary, description, ends_in=300)
+        found = until(lambda: _decided(team, name), time.monotonic() + timeout)
+    finally:
+        with uninterrupted():
+            for each in (labels, marked):
+                team.post(each, summary, description, ends_in=0)
+    if found is None or not found.inhibited:
+        raise ExporterError(
+            f"{name} is not inhibited while its VM is in maintenance, so it notifies: "
+            "set maintenance.targets and maintenance.equal, and load the rendered inhibit_rules"
+        )
+    _print(f"{name} is inhibited while its VM is in maintenance. Both alerts are resolved.")
+
+
+def _decided(team: Alertmanager, name: str) -> HeldAlert | None:
+    """Return the team's alert once Alertmanager has decided what to do with it."""
+    found = team.holding('drill="true"', name)
+    return None if found is None or found.state == "unprocessed" else found
+
+
+def _more(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
+    return sorted(name for name, count in now.items() if count > before.get(name, 0))
+
+
+def _event(name: str) -> PlannedEvent:
+    scenarios = find(name)
+    if len(scenarios) != 1 or not scenarios[0].events:
+        raise UsageError(
+            f"--scenario: '{name}' is not one scenario with events: choose another one of 'simulate --list'"
+        )
+    return scenarios[0].events[0]
+
+
+def _duration(flag: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--{flag}: {error}") from None
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,84 @@
+"""A simulated VM and its exporter, and waiting for what they and Alertmanager show."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final, TypeVar
+
+from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+
+_Found = TypeVar("_Found")
+DRILL: Final = "DRILL"
+_LOOK_SECONDS: Final = 0.05  # between two looks at Alertmanager
+_START_SECONDS: Final = 10
+
+
+def until(look: Callable[[], _Found], end: float) -> _Found:
+    """Return the first true value of ``look``, or its last value at monotonic time ``end``."""
+    found = look()
+    while not found and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+        found = look()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A simulated VM that shows no event yet, and its running exporter."""
+
+    simulator: Simulator
+    exporter: subprocess.Popen[bytes]
+    waiting: Scenario
+    story: Scenario
+
+    def ready(self) -> None:
+        """Wait until the exporter polls; ExporterError: it has ended."""
+        until(lambda: self.simulator.requests or self.exporter.poll(), time.monotonic() + _START_SECONDS)
+        if self.exporter.poll() is not None:
+            raise ExporterError("the exporter of the drill has ended; see its message above")
+
+    def announce(self) -> str:
+        """Announce the event; return its id."""
+        self.simulator.play(self.story, 1)
+        found = until(lambda: self.simulator.record, time.monotonic() + _START_SECONDS)
+        return found[0].event_id.upper()
+
+    def call_off(self) -> None:
+        """End the event: it leaves the document."""
+        self.simulator.play(self.waiting, 1)
+
+    def serve(self, seconds: float) -> None:
+        """Serve the metrics for so long, unless the exporter ends."""
+        with suppress(subprocess.TimeoutExpired):
+            self.exporter.wait(seconds)
+
+
+@contextmanager
+def staged(event: PlannedEvent, listen: str, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Stage]:
+    """Run a simulated VM and its exporter, which both end with the context.
+
+    ``settings`` are further ones of the exporter, by their names in the environment.
+    """
+    names = tuple(f"{DRILL}-{name}" for name in event.resources)
+    vms = tuple(VirtualMachine(name, scale_set=DRILL) for name in names)
+    story = Scenario("drill", "", vms, (replace(event, resources=names, announced_at=0.0),))
+    waiting = Scenario("waiting", "", vms, ())
+    with Simulator(waiting) as simulator:
+        command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
+        command += ["--imds.endpoint", simulator.url, "--instance.name", names[0], "--journal.path", "memory"]
+        # Settings of the VM's own exporter (collector, users, policy) do not apply to this one.
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", ENVIRONMENT_PREFIX))}
+        command += ["--web.listen-address", listen]
+        # In a session of its own, so that Ctrl-C does not end it before the event is called off.
+        with subprocess.Popen(command, env={**env, **settings}, start_new_session=True) as exporter:  # noqa: S603 - this program
+            try:
+                yield Stage(simulator, exporter, waiting, story)
+            finally:
+                exporter.terminate()

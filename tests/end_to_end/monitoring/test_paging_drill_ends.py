@@ -1,0 +1,139 @@
+"""How a drill ends: what it leaves behind, what it counts as its own, and answers that it cannot use."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from alerts import resolve
+from azure_scheduled_events_exporter.commands.drill.alertmanager import Alertmanager as Client
+from azure_scheduled_events_exporter.errors import ExporterError
+from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
+from support.programs import COMMAND, Program, eventually, free_port
+from support.servers.http_peer import Peer
+
+FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "evaluation.slow-interval": "3s", "group.interval": "1s"}
+
+
+@pytest.fixture
+def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Start a drill, ``start_drill("--alertmanager", URL)``, that ends with the test."""
+    started: list[Program] = []
+
+    def start(*flags: str) -> Program:
+        started.append(Program([COMMAND, "drill", *flags], tmp_path / "drill.log", PYTHONUNBUFFERED="1"))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Alertmanager]:
+    """An Alertmanager whose receivers do not matter."""
+    with Receiver() as receiver, Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager:
+        yield alertmanager
+
+
+def accepts(port: int) -> bool:
+    """Return whether something listens on ``port``."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("way", [(), ("--push",)], ids=["posted", "pushed"])
+def test_a_stopped_drill_resolves_its_alert(
+    way: tuple[str, ...], team: Alertmanager, start_drill: Callable[..., Program]
+) -> None:
+    """A drill that gets SIGTERM while it waits for the page resolves its alert before it ends."""
+    drill = start_drill("--alertmanager", team.url, *way, "--scenario", "live-migration", "--timeout", "10m")
+    drill.wait_for_line("Alertmanager has the alert")
+    assert drill.terminate() == 128 + 15
+    assert team.alerts() == []
+
+
+def test_a_stopped_drill_ends_its_exporter(team: Alertmanager, start_drill: Callable[..., Program]) -> None:
+    """A drill that gets SIGTERM leaves no exporter that serves a simulated VM."""
+    port = free_port()
+    address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "10m")
+    drill = start_drill("--alertmanager", team.url, *address)
+    eventually(lambda: accepts(port), "the exporter of the drill serves")
+    assert drill.terminate() == 128 + 15
+    eventually(lambda: not accepts(port), "the exporter of the drill has ended", 5)
+
+
+def test_nothing_pages_later(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
+    """After a drill over Prometheus the event is over for the rules, and the missing target is no VM in maintenance."""
+    port, short = free_port(), {"maintenance.after": "1s"}  # at least four slow evaluations
+    with Stack(tmp_path, {**FAST, **short}, [f"127.0.0.1:{port}"]) as stack:
+        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "4s", "--after", "25s")
+        drill = start_drill("--alertmanager", stack.alertmanager.url, "--timeout", "30s", *address)
+        drill.wait_for_line("Alertmanager notified")
+        assert drill.process.wait(60) == 0
+        query = stack.prometheus.query
+        assert query('ALERTS{event_id!=""}') == []
+        missed = f'max_over_time(up{{instance="127.0.0.1:{port}"}}[8s]) == 0'
+        eventually(lambda: query(missed), "two slow evaluations without the target")
+        assert query("azure_scheduled_events:vm_maintenance_begin_timestamp_seconds") == []
+
+
+def test_a_foreign_page_is_not_the_drills(tmp_path: Path, start_drill: Callable[..., Program]) -> None:
+    """A notification while the drill waits for Prometheus does not count as that of the drill."""
+    port = free_port()
+    with Stack(tmp_path, FAST, [f"127.0.0.1:{port}"]) as stack:
+        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "6s", "--after", "1s")
+        info = ("--scenario", "live-migration", "--timeout", "10s")
+        drill = start_drill("--alertmanager", stack.alertmanager.url, *info, *address)
+        drill.wait_for_line("scrape http")
+        client = Client(stack.alertmanager.url)
+        client.post({"alertname": "AzureScheduledEventReboot", "severity": "critical"}, "Foreign.", "Foreign.", 300)
+        eventually(lambda: stack.receiver.notified("/pager"), "the foreign page")
+        assert "announced" not in drill.log
+        assert drill.process.wait(60) == 1
+        assert "severity info notifies nobody" in drill.log
+
+
+def test_severity_of_the_rendered_rules(
+    tmp_path: Path, team: Alertmanager, start_drill: Callable[..., Program]
+) -> None:
+    """With the values file of the team's rules, the alert has their severity."""
+    values = tmp_path / "values.yaml"
+    values.write_text("preempt.severity: critical\n")
+    for way in ((), ("--push",)):
+        flags = (*way, "--scenario", "spot-preempt", "--alerts.values", str(values), "--keep")
+        drill = start_drill("--alertmanager", team.url, *flags, "--timeout", "20s")
+        assert drill.process.wait(60) == 0
+    severities = [alert["labels"]["severity"] for alert in team.alerts()]
+    assert severities == ["critical", "critical"]
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"[{}]", b'[{"status": 1, "receivers": 2}]', b"{}x", b"7"])
+def test_alerts_of_another_form(body: bytes) -> None:
+    """A server that answers with something else than alerts is reported in one line."""
+    with (
+        Peer(body=body) as peer,
+        pytest.raises(ExporterError, match="not with a list of alerts: is it an Alertmanager"),
+    ):
+        Client(peer.url).holding('drill="true"', "Any")
+
+
+def test_counts_of_another_form() -> None:
+    """A server whose counts are no numbers is reported in one line."""
+    body = b'alertmanager_notification_requests_total{integration="x"} abc\n'
+    with Peer(body=body) as peer, pytest.raises(ExporterError, match="metrics of Alertmanager: is it an Alertmanager"):
+        Client(peer.url).sent()
+
+
+def test_braces_in_the_name_of_a_receiver() -> None:
+    """Counts are read whatever other labels contain."""
+    body = rb"""
+alertmanager_notification_requests_total{integration="webhook",receiver_name="a}b"} 3
+alertmanager_notification_requests_total{receiver_name="{c\"} ,integration=",integration="webhook"} 4
+alertmanager_notification_requests_failed_total{integration="email",receiver_name="\\"} 1
+"""
+    with Peer(body=body) as peer:
+        sent = Client(peer.url).sent()
+    assert sent.delivered == {"webhook": 7}
+    assert sent.failed == {"email": 1}
