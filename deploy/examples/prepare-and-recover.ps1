@@ -3,8 +3,8 @@
 Prepare for the scheduled events of this VM, approve them, and recover when they are over.
 
 .DESCRIPTION
-The same job as prepare-and-recover on Linux: for every event that is announced, Hook runs with the argument "prepare";
-when the last event is over, Hook runs with "recover". Every field of the event is in its environment: EVENT_ID,
+The same job as prepare-and-recover on Linux: for every event that is announced and has not started, Hook runs with
+the argument "prepare"; when the last event is over, Hook runs with "recover". Every field of the event is in its environment: EVENT_ID,
 EVENT_TYPE, EVENT_SOURCE, EVENT_STATE, EVENT_RESOURCES, EVENT_NOT_BEFORE, EVENT_DURATION_SECONDS and so on. A Hook that
 fails is run again after a restart, so it must be safe to run twice.
 
@@ -30,11 +30,18 @@ param(
 )
 
 $ErrorActionPreference = 'Stop'
+$State = $ExecutionContext.SessionState.Path.GetUnresolvedProviderPathFromPSPath($State)
 $deletions = @('Preempt', 'Terminate')
 
 function Save-Progress($progress) {
     $new = "$State.new"
-    $progress | ConvertTo-Json | Set-Content -Path $new -Encoding UTF8
+    $bytes = [Text.Encoding]::UTF8.GetBytes(($progress | ConvertTo-Json))
+    $file = [IO.File]::Create($new)
+    try {
+        $file.Write($bytes, 0, $bytes.Length)
+        $file.Flush($true)  # to disk, so that a power cut leaves the old file or the new one
+    }
+    finally { $file.Dispose() }
     Move-Item -Path $new -Destination $State -Force
 }
 
@@ -59,18 +66,59 @@ function Test-Approval($record) {
     return ($Approve -eq 'any') -or (@($record.resources).Count -eq 1)
 }
 
-function Get-EndedEvent {
-    $lives = & $Exporter history --json | Out-String | ConvertFrom-Json
-    return @($lives | Where-Object { $_.outcome } | ForEach-Object { $_.event_id })
+# The events of the journal by their id, each as it is now; none while there is no journal.
+function Get-Life {
+    $lives = @{}
+    $text = & $Exporter history --json | Out-String
+    if ($LASTEXITCODE -eq 0) {
+        foreach ($life in ($text | ConvertFrom-Json)) { $lives[$life.event_id] = $life }
+    }
+    return $lives
+}
+
+# Whether the event has still not started. The line may be old: the VM may have been rebooted since.
+function Test-Ahead($record) {
+    $now = $record
+    if ($record.cursor) {
+        $life = (Get-Life)[$record.event_id]
+        if ($life) { $now = $life }
+    }
+    return ($now.state -eq 'Scheduled') -and (-not $now.outcome)
+}
+
+function Complete-Event($record) {
+    if ($progress.open.Count -eq 1) { Invoke-Hook 'recover' $record }
+    $progress.open = @($progress.open | Where-Object { $_ -ne $record.event_id })
 }
 
 $progress = @{ cursor = '0'; open = @() }
 if (Test-Path -Path $State) {
-    $saved = Get-Content -Path $State -Raw | ConvertFrom-Json
-    $cursor = if ($saved.cursor) { $saved.cursor } else { [string]$saved.seq }  # an earlier version kept the number only
-    $progress = @{ cursor = $cursor; open = @($saved.open) }
+    $saved = try { Get-Content -Path $State -Raw -Encoding UTF8 | ConvertFrom-Json } catch { $null }
+    if ($saved -and $saved.PSObject.Properties['open']) {
+        # An earlier version kept the number only.
+        $cursor = if ($saved.cursor) { $saved.cursor } else { [string]$saved.seq }
+        $progress = @{ cursor = $cursor; open = @($saved.open) }
+    }
+    else {
+        Write-Output "$State cannot be read, so recover is run once"
+        $progress.open = @('unknown')  # an event that is not in the journal and not in IMDS
+    }
 }
-$over = Get-EndedEvent
+
+# Recover from events that are over although no line may say so, for example because the journal was lost.
+$lives = Get-Life
+$goingOn = @($lives.Values | Where-Object { -not $_.outcome } | ForEach-Object { $_.event_id })
+if (@($progress.open | Where-Object { $goingOn -notcontains $_ }).Count) {
+    $text = & $Exporter events --json | Out-String
+    if ($LASTEXITCODE -ne 0) { throw 'IMDS cannot be asked; it is tried again after a restart' }
+    $goingOn += @(($text | ConvertFrom-Json).events | ForEach-Object { $_.event_id })
+    foreach ($id in @($progress.open | Where-Object { $goingOn -notcontains $_ })) {
+        $life = $lives[$id]
+        if (-not $life) { $life = [PSCustomObject]@{ event_id = $id; event_type = 'event' } }
+        Complete-Event $life
+    }
+    Save-Progress $progress
+}
 
 $start = New-Object System.Diagnostics.ProcessStartInfo
 $start.FileName = $Exporter
@@ -81,23 +129,17 @@ $follower = [System.Diagnostics.Process]::Start($start)
 try {
     while ($null -ne ($line = $follower.StandardOutput.ReadLine())) {
         $record = $line | ConvertFrom-Json
-        if ($Types -contains $record.event_type) {
-            $id = $record.event_id
-            if ($record.transition -eq 'returned') { $over = @($over | Where-Object { $_ -ne $id }) }
-            $announced = @('detected', 'returned') -contains $record.transition
-            if ($announced -and $record.state -eq 'Scheduled' -and $over -notcontains $id) {
-                if ($progress.open -notcontains $id) {
-                    $progress.open += $id
-                    Save-Progress $progress
-                }
-                Invoke-Hook 'prepare' $record
-                if (Test-Approval $record) { & $Exporter approve $id --yes }
+        $id = $record.event_id
+        $announced = @('detected', 'returned') -contains $record.transition
+        if (($Types -contains $record.event_type) -and $announced -and (Test-Ahead $record)) {
+            if ($progress.open -notcontains $id) {
+                $progress.open += $id
+                Save-Progress $progress
             }
-            elseif ($record.outcome -and $progress.open -contains $id) {
-                if ($progress.open.Count -eq 1) { Invoke-Hook 'recover' $record }
-                $progress.open = @($progress.open | Where-Object { $_ -ne $id })
-            }
+            Invoke-Hook 'prepare' $record
+            if (Test-Approval $record) { & $Exporter approve $id --yes }
         }
+        elseif ($record.outcome -and $progress.open -contains $id) { Complete-Event $record }
         if ($record.cursor) { $progress.cursor = $record.cursor }
         Save-Progress $progress
     }

@@ -1,9 +1,13 @@
 """The runner ``prepare-and-recover``: kills, failures, events of several VMs, and what it tells a hook."""
 
+import json
+import subprocess
 from pathlib import Path
 
+import pytest
+
 from support.example_scripts import EXAMPLES, Stage, reads_journal, scenario
-from support.programs import PATIENCE, eventually
+from support.programs import COMMAND, PATIENCE, eventually
 
 
 def test_killed_while_it_drains(stage: Stage) -> None:
@@ -74,6 +78,66 @@ def test_drain_that_fails(stage: Stage) -> None:
     assert stage.approved == ["Reboot"]
 
 
+def verbs(stage: Stage) -> list[str]:
+    """Return what the hook has told kubectl to do so far."""
+    return [call.split()[1] for call in stage.calls]
+
+
+def test_lost_journal(stage: Stage) -> None:
+    """An event that was open when the journal was lost is recovered from at the start, and later events are, too."""
+    state = stage.file.parent / "state.json"
+    state.write_text('{"cursor": "0", "open": ["OLD"]}')
+    stage.exporter()
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: verbs(stage) == ["uncordon"], "recovery from the old event")
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: verbs(stage) == ["uncordon", "drain", "uncordon"], "recovery from the new event")
+
+
+def test_types_narrowed_while_an_event_is_open(stage: Stage) -> None:
+    """An event that was prepared for is recovered from, also if its type is not among --types any more."""
+    exporter = stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot", started_for=60))
+    exporter.shows("its start", lambda scrape: scrape.total("transitions_total", transition="started") == 1)
+    script.kill()
+    runner = (str(EXAMPLES / "prepare-and-recover"), "--types", "Redeploy", str(EXAMPLES / "kubectl-drain"))
+    script = stage.run(*runner, NODE="node")
+    eventually(lambda: reads_journal(script), "the follower")
+    stage.simulator.set_document([])
+    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "recovery")
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "\0" * 40], ids=["empty", "list", "zeros"])
+def test_unreadable_state(content: str, stage: Stage) -> None:
+    """A state file that a power cut left empty is reported, replaced, and recovered from once."""
+    state = stage.file.parent / "state.json"
+    state.write_text(content)
+    stage.exporter()
+    script = stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: verbs(stage) == ["uncordon"], "recovery")
+    eventually(lambda: stage.handled == 0 and json.loads(state.read_text())["open"] == [], "a new state")
+    assert f"{state} cannot be read, so recover is run once" in script.output.read_text()
+
+
+def test_runner_started_after_the_event(stage: Stage) -> None:
+    """A drain that the reboot itself has interrupted is not run again once the event has started."""
+    exporter = stage.exporter()
+    stage.slow(on=True)
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot", started_for=60))
+    eventually(lambda: verbs(stage) == ["drain"], "the drain")
+    subprocess.run([COMMAND, "approve", "--all-mine", "--yes"], env=stage.environment, check=True, capture_output=True)
+    exporter.shows("its start", lambda scrape: scrape.total("transitions_total", transition="started") == 1)
+    script.kill()
+    stage.slow(on=False)
+    stage.unit("kubectl-drain", NODE="node")
+    eventually(lambda: stage.handled >= 2, "both lines are handled")
+    assert verbs(stage) == ["drain"]
+    stage.simulator.set_document([])
+    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "recovery")
+
+
 def test_shared_event_is_not_approved(stage: Stage) -> None:
     """One VM that is ready does not start an event of two VMs, except with `--approve=any`."""
     stage.exporter()
@@ -110,6 +174,20 @@ def test_shared_event_waits_for_all(stage: Stage, tmp_path: Path) -> None:
     eventually(lambda: stage.approved == ["Reboot"], "the last one approves")
     eventually(lambda: "kubectl uncordon first" in stage.calls, "recovery")
     eventually(lambda: not [mark for mark in marks.rglob("*") if mark.is_file()], "no mark is left")
+
+
+def test_mark_has_the_name_in_resources(stage: Stage, tmp_path: Path) -> None:
+    """A VM whose own name differs in case from the one in Resources writes the mark that the others look for."""
+    stage.exporter()
+    marks = tmp_path / "marks"
+    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve=all", "--marks", str(marks))
+    script = stage.run(
+        *runner, str(EXAMPLES / "kubectl-drain"), NODE="node", AZURE_SCHEDULED_EVENTS_INSTANCE_NAME="_VMSS_0"
+    )
+    stage.simulator.play(scenario("Reboot", resources=("vmss_0", "vmss_1")))
+    eventually(lambda: "not approved yet" in script.output.read_text(), "it waits")
+    assert [mark.name for mark in marks.rglob("*") if mark.is_file()] == ["vmss_0"]
+    assert script.output.read_text().rstrip().endswith("waits for vmss_1")
 
 
 def test_deletion_is_not_approved(stage: Stage) -> None:
