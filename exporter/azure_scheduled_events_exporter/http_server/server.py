@@ -195,11 +195,14 @@ class Server:
         def opened(task: asyncio.Task[object]) -> None:
             self._opening.discard(task)
             connection.opening = None
-            error = None if task.cancelled() else task.exception()
-            if task.cancelled() or error is not None:
+            error: BaseException | None
+            try:
+                error = task.exception()
+            except asyncio.CancelledError as cancelled:
+                error = cancelled
+            if error is not None:
                 self._log.debug("an incoming connection could not be accepted: %r", task)
-                if error is not None:
-                    error.__traceback__ = None  # its frames refer to it: 65 kB of TLS would stay until a collection
+                error.__traceback__ = None  # its frames refer to it: 65 kB of TLS would stay until a collection
                 client.close()
                 self._left(connection)
 
