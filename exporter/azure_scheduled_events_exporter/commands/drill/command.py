@@ -73,10 +73,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--after",
-        default="6m",
+        default="10s",
         metavar="DURATION",
-        help="With --exporter.listen-address: time to serve the metrics after the event, so that the rules see the VM "
-        "back. Longer than your maintenance.after. (default 6m)",
+        help="With --exporter.listen-address: time to serve the metrics after the event, so that Prometheus sees the "
+        "end. If the target is to stay, longer than your maintenance.after, such as 6m. (default 10s)",
     )
     add(
         "--keep",
@@ -194,8 +194,8 @@ def _scraped(
             if after and not arguments.keep:
                 stage.call_off()
                 _print(
-                    f"drill: the event is over; the metrics are served for {format_duration(after)} more, so that your "
-                    "rules see the VM back. Then remove the target."
+                    f"drill: the event is over; the metrics are served for {format_duration(after)} more, so that "
+                    "Prometheus sees it. Then remove the target: if it stays, VmNotBack may page for it."
                 )
                 stage.serve(after)
 
