@@ -8,7 +8,6 @@ from azure_scheduled_events_exporter.http_server.server import Handler
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.web.events_api import events_json
-from azure_scheduled_events_exporter.web.status_page import page, page_headers
 
 OPEN_PATHS = ("/-/healthy", "/-/ready")
 """Paths without a password: probes have none, and the answers show only whether IMDS is read."""
@@ -40,7 +39,6 @@ def routes(
 ) -> Mapping[str, Handler]:
     """Return the handler of each path; ``read`` returns the newest snapshot, ``scraped`` is called at every scrape."""
     exposition = Exposition(read, time.time)
-    headers_of_page = page_headers()
 
     def metrics(request: Request) -> Response:
         scraped(request)
@@ -57,7 +55,9 @@ def routes(
         return Response(503, f"not ready: {polls.failure}\n".encode(), _TEXT)
 
     def status_page(snapshot: Snapshot, now: float) -> Response:
-        return Response(200, page(snapshot, now, telemetry_path), _HTML, headers_of_page)
+        from azure_scheduled_events_exporter.web.status_page import page, page_headers  # noqa: PLC0415 - many never open it
+
+        return Response(200, page(snapshot, now, telemetry_path), _HTML, page_headers())
 
     def events(snapshot: Snapshot, now: float) -> Response:
         return Response(200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),))
