@@ -7,7 +7,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
-"""Signals that end a command, besides Ctrl-C; Windows has no SIGHUP."""
+"""Names of the signals that end a command, besides SIGINT (Ctrl-C). Windows has no SIGHUP."""
 
 
 class Interrupted(BaseException):

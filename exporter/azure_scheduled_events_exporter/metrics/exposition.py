@@ -147,7 +147,10 @@ def _accepts_gzip(accept_encoding: str) -> bool:
 
 
 def _weights(header: str) -> dict[str, float]:
-    """Return the largest quality of each name in a header such as Accept (RFC 9110, 12.4.2); 0 if it is no number."""
+    """Return the quality of each name in a header such as Accept (RFC 9110, 12.4.2): how much the client wants it.
+
+    Without a quality it is 1; one that is not a number counts as 0. Of a name that stands twice, the larger one counts.
+    """
     weights: dict[str, float] = {}
     for part in header.lower().split(","):
         name, *parameters = (each.strip() for each in part.split(";"))

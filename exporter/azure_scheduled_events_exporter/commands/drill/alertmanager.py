@@ -32,7 +32,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class HeldAlert:
-    """An alert that Alertmanager has.
+    """What Alertmanager says of an alert that was sent to it.
 
     Attributes:
         receivers: names of the receivers that its routes lead to.
@@ -112,7 +112,7 @@ class Alertmanager:
 
 
 def _held(alert: Any) -> HeldAlert:  # noqa: ANN401 - JSON
-    """Parse one alert of the API. Raises TypeError or KeyError if it is none."""
+    """Parse one alert of Alertmanager's API. Raises TypeError or KeyError if ``alert`` has another form."""
     status = alert["status"]
     receivers = tuple(str(receiver["name"]) for receiver in alert["receivers"])
     return HeldAlert(receivers, str(status["state"]), bool(status["inhibitedBy"]))
