@@ -41,6 +41,20 @@ else
 fi
 """
 
+# Stands in for kubectl, which knows whether the node is cordoned.
+KUBECTL = """\
+#!/bin/sh
+if [ "$1" = get ]; then
+    [ ! -e "$CALLS.cordoned" ] || echo true
+    exit
+fi
+echo "$(basename "$0") $*" >> "$CALLS"
+[ -e "$CALLS.slow" ] && while [ -e "$CALLS.slow" ]; do sleep 0.05; done
+[ ! -e "$CALLS.broken" ] || exit 1
+if [ "$1" = uncordon ]; then rm -f "$CALLS.cordoned"; else touch "$CALLS.cordoned"; fi
+"""
+STAND_INS = {"patronictl": PATRONICTL, "kubectl": KUBECTL}
+
 
 def blocks(language: str) -> list[str]:
     """Return the page's blocks of code in one language."""
@@ -61,7 +75,7 @@ class Stage:
         programs = folder / "bin"
         programs.mkdir()
         for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "patronictl"):
-            (programs / name).write_text(PATRONICTL if name == "patronictl" else STAND_IN)
+            (programs / name).write_text(STAND_INS.get(name, STAND_IN))
             (programs / name).chmod(0o755)
         self.environment = environment(
             PATH=f"{programs}:{Path(COMMAND).parent}:{os.environ['PATH']}",
@@ -130,6 +144,10 @@ class Stage:
         Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         self._stack.callback(server.shutdown)
         return f"http://127.0.0.1:{server.server_port}"
+
+    def cordon(self) -> None:
+        """Make kubectl say that the node is cordoned."""
+        Path(f"{self.file}.cordoned").touch()
 
     def slow(self, *, on: bool) -> None:
         """Make the substitutes wait, or end."""

@@ -52,6 +52,17 @@ def test_kubectl_drain(stage: Stage) -> None:
     assert json.loads(state.read_text()).keys() == {"cursor", "open"}
 
 
+def test_kubectl_drain_of_a_cordoned_node(stage: Stage) -> None:
+    """A node that an operator had cordoned before the event stays cordoned after it."""
+    stage.exporter()
+    stage.cordon()
+    script = stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.play(scenario("Reboot"))
+    said = "node node was cordoned before the event, so it stays cordoned"
+    eventually(lambda: said in script.output.read_text(), "it says so")
+    assert [call.split()[1] for call in stage.calls] == ["drain"]
+
+
 def test_checkpoint_before_eviction(stage: Stage) -> None:
     """Work is saved before an eviction, which is not approved; if it is cancelled, the worker continues."""
     stage.exporter()
