@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from alerts import render
+from alerts.settings import load
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.doctor.doctor_chain import Chain, doctor, healthy_chain
 from support.doctor.doctor_faults import Fault
@@ -66,6 +68,30 @@ def test_wrong_use(flags: list[str], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_rules_with_values(chain: Chain) -> None:
+    """Rules that keep labels are those of this version if doctor is told with which values they were rendered."""
+    values = chain.new_folder() / "values.yaml"
+    values.write_text("labels.keep: [team]\nevaluation.interval: 1s\n")
+    with chain.extra:
+        rules = render(load(values), grafana=False)["prometheus/prometheus-rules.yml"]
+        flags = {**chain.beyond, "prometheus": chain.run_prometheus(rules=rules)}
+        (untold,) = doctor(flags).of("rules-version")
+        (told,) = doctor({**flags, "alerts.values": str(values)}).of("rules-version")
+    assert untold["mark"] == "warning"
+    assert "name it with --alerts.values" in untold["hint"]
+    assert told["mark"] == "ok"
+
+
+@pytest.mark.parametrize("server", ["prometheus", "alertmanager"])
+def test_unusable_values(chain: Chain, server: str) -> None:
+    """If the values file cannot be read, doctor says so, and checks the rest of the chain."""
+    flags = {**chain.beyond, server: chain.flags[server], "alerts.values": "/nowhere.yaml"}
+    report = doctor(flags)
+    (found,) = report.of("alert-values")
+    assert "/nowhere.yaml" in found["sentence"]
+    assert report.status == 1
 
 
 def test_requests_stay_within_the_budget(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.times import parse_duration
 
-from .prometheus import unreachable
+from .prometheus import unreachable, unusable_values
 from .routing import inhibits, integrations, matchers_of, routes, silenced_by
 from .shipped import ShippedRule, rules
 
@@ -29,10 +29,15 @@ _PAGES: Final = "critical"
 def examine(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the Alertmanager at ``api``."""
     try:
+        shipped = rules(subject.config.alerts_values)
+    except ExporterError as error:
+        yield unusable_values(error)
+        return
+    try:
         status = api.data("/api/v2/status")
         config = yaml.safe_load(status["config"]["original"])
         yield ok("alertmanager-reachable", f"Alertmanager {status['versionInfo']['version']} answers at {api.shown}.")
-        alerts = {rule.name: labels_of(rule, subject.vm_name) for rule in rules().alerts}
+        alerts = {rule.name: labels_of(rule, subject.vm_name) for rule in shipped.alerts}
         receivers = config.get("receivers") or ()
         yield _receivers(config["route"], receivers, alerts)
         yield _placeholders(config["route"], receivers, alerts)

@@ -36,7 +36,7 @@ def examine(subject: Subject, api: Api) -> Findings:
         what = f"Prometheus {version}" if version else "A store with Prometheus' API"
         yield ok("prometheus-reachable", f"{what} answers at {api.shown}.")
         yield from _target(subject, api)
-        yield from _rules(api)
+        yield from _rules(subject, api)
         yield _alertmanagers(api)
     except ExporterError as error:
         yield unreachable("prometheus-reachable", "Prometheus", api, error)
@@ -207,8 +207,17 @@ def _moment(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _rules(api: Api) -> Findings:
-    shipped = rules()
+def unusable_values(error: ExporterError) -> Finding:
+    """Return the finding about a file of ``--alerts.values`` from which the rules cannot be rendered."""
+    return wrong("alert-values", f"The alert rules cannot be rendered: {error}.", "Correct --alerts.values.", _SET_UP)
+
+
+def _rules(subject: Subject, api: Api) -> Findings:
+    try:
+        shipped = rules(subject.config.alerts_values)
+    except ExporterError as error:
+        yield unusable_values(error)
+        return
     groups = api.data("/api/v1/rules")["data"]["groups"]
     ours = [group for group in groups if group["name"].startswith(GROUPS)]
     missing = sorted(shipped.intervals.keys() - {group["name"] for group in ours})
@@ -223,25 +232,30 @@ def _rules(api: Api) -> Findings:
         yield ok("rules-loaded", f"All {len(shipped.intervals)} rule groups are loaded.")
     if not ours:
         return
-    yield _rules_version(shipped, ours)
+    yield _rules_version(shipped, ours, subject.config.alerts_values)
     yield _rules_interval(shipped, ours)
     yield _rules_health(ours)
     yield _history(shipped, api)
 
 
-def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
+def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], values: str | None) -> Finding:
     loaded = {(group["name"], rule["name"], shape(rule["query"])) for group in groups for rule in group["rules"]}
     expected = {(rule.group, rule.name, rule.shape) for rule in shipped.rules}
     present = {name for _, name, _ in loaded}
     differing = sorted({name for group, name, _ in expected ^ loaded if group in {each["name"] for each in groups}})
     if not differing:
-        return ok("rules-version", "The rules are those of this version.")
+        rendered = f", rendered with {values}" if values else ""
+        return ok("rules-version", f"The rules are those of this version{rendered}.")
     absent = [name for name in differing if name not in present]
     what = f"without {', '.join(absent[:3])}" if absent else f"other expressions of {', '.join(differing[:3])}"
+    export = "Export the rules of this version: azure-scheduled-events-exporter assets export DIR --values"
+    hint = f"{export} {values or 'values.yaml'}."
+    if values is None:
+        hint = f"If you rendered them with a values file, name it with --alerts.values. {hint}"
     return warning(
         "rules-version",
-        f"{len(differing)} rules are of another version: {what}.",
-        "Export the rules of this version: azure-scheduled-events-exporter assets export DIR --values values.yaml.",
+        f"{len(differing)} rules are of another version, or rendered with other values: {what}.",
+        hint,
         _SET_UP,
     )
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -51,13 +52,13 @@ class ShippedRules:
         return tuple(rule for rule in self.rules if rule.is_alert)
 
 
-def rules() -> ShippedRules:
-    """Return the shipped Prometheus rules.
+def rules(values: str | None = None) -> ShippedRules:
+    """Return the shipped Prometheus rules, or those that an export with the file ``values`` writes.
 
     Raises:
-        ExporterError: this installation has none.
+        ExporterError: this installation has none, or ``values`` cannot be read or used.
     """
-    text = (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
+    text = _text(values)
     groups = yaml.safe_load(text)["groups"]
     windows = [parse_duration(found) for found in _WINDOW.findall(text)]
     return ShippedRules(
@@ -65,6 +66,13 @@ def rules() -> ShippedRules:
         {group["name"]: parse_duration(str(group.get("interval", "1m"))) for group in groups},
         max(windows, default=0.0),
     )
+
+
+def _text(values: str | None) -> str:
+    if values is None:
+        return (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
+    settings = assets.generator("settings").load(Path(values))
+    return str(assets.generator("prometheus").prometheus_rules(settings))
 
 
 def _rule(group: str, rule: Mapping[str, Any]) -> ShippedRule:
