@@ -102,8 +102,11 @@ def one_line(text: str, length: int = 160) -> str:
 
 
 def without_password(text: str) -> str:
-    """Return ``text`` for display and logs: if it is an address, without its user and password."""
-    return re.sub(r"//[^/?#\s]*@", "//***@", text)
+    """Return ``text`` for display and logs: if it is an address, without its user and password.
+
+    Also if the address is invalid because its password has an unescaped ``/``, ``?`` or ``#``.
+    """
+    return re.sub(r"//(?:[^/?#\s]*|[^/?#\s:]+:(?!\d+[/?#])\S*?)@", "//***@", text)
 
 
 def closest(word: str, known: Collection[str]) -> str | None:

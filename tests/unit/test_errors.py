@@ -1,7 +1,9 @@
 """Text from outside as commands print it."""
 
+import pytest
+
 from azure_scheduled_events_exporter.commands.table import table
-from azure_scheduled_events_exporter.errors import printable
+from azure_scheduled_events_exporter.errors import printable, without_password
 
 
 def test_no_cell_ends_its_row_or_controls_the_terminal() -> None:
@@ -13,3 +15,20 @@ def test_no_cell_ends_its_row_or_controls_the_terminal() -> None:
 def test_what_can_be_printed_stays() -> None:
     """Letters of any language are printed as they are."""
     assert printable("Wartung für 維護 · vmss_0") == "Wartung für 維護 · vmss_0"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://me:sesame@host:80/x", "http://***@host:80/x"),
+        ("http://me:ses@me@host", "http://***@host"),
+        ("http://me:ses/me@host", "http://***@host"),
+        ("http://me:ses?me#x@host", "http://***@host"),
+        ("http://me:ses/me@one,http://me:sesame@two/x", "http://***@one,http://***@two/x"),
+        ("http://host/mail@example", "http://host/mail@example"),
+        ("http://host:9090/mail@example", "http://host:9090/mail@example"),
+    ],
+)
+def test_addresses_are_shown_without_passwords(text: str, shown: str) -> None:
+    """No part of a password is shown, whatever characters it has; an @ in a path is no end of a password."""
+    assert without_password(text) == shown
