@@ -12,45 +12,62 @@ from .errors import UsageError
 UNIT_FILE = Path("/etc/azure-scheduled-events-exporter/environment")
 """The environment file of the systemd unit."""
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(["\\$`])')
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r]*=[ \t\r]*")
+_SKIPPED = re.compile(r"\s*(?:[#;][^\n]*\s*)*")  # empty lines and comments
+_SINGLE_QUOTED = re.compile(r"'([^']*)'[ \t\r]*")
+_DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r]*', re.DOTALL)
+_UNQUOTED = re.compile(r"((?:\\.|[^\\\n])*?)[ \t\r]*(?:\n|\\?\Z)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:\n|(.))")
+_ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(?:\n|(["\\$`]))')
 
 
 def load(path: Path) -> Mapping[str, tuple[str, int]]:
     """Return the value and line number of every variable in the file at ``path``.
 
-    Comments begin with ``#`` or ``;``. A backslash at the end of a line continues it. Values may be quoted.
+    Comments begin with ``#`` or ``;``. A backslash at the end of a line continues it. A value may begin with parts in
+    quotes, and these may have line breaks.
 
     Raises:
         UsageError: the file cannot be read, or a line is not ``NAME=VALUE``.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     found: dict[str, tuple[str, int]] = {}
-    text, first = "", 0
-    for number, line in enumerate(lines, 1):
-        if not text and line.lstrip().startswith(("#", ";")):
-            continue
-        first = first if text else number
-        text += line
-        if re.search(r"(?<!\\)(\\\\)*\\$", text) and number < len(lines):
-            text = text[:-1]
-            continue
-        if text.strip():
-            name, equals, value = text.partition("=")
-            if not equals or not _NAME.fullmatch(name.strip()):
-                raise UsageError(f"{path}:{first}: expected NAME=VALUE")
-            found[name.strip()] = _unquoted(value.strip()), first
-        text = ""
+    at = _after_comments(text, 0)
+    while at < len(text):
+        line = text.count("\n", 0, at) + 1
+        name = _NAME.match(text, at)
+        if not name:
+            raise UsageError(f"{path}:{line}: expected NAME=VALUE")
+        value, at = _value(text, name.end(), f"{path}:{line}: {name[1]}")
+        found[name[1]] = value, line
+        at = _after_comments(text, at)
     return found
 
 
-def _unquoted(value: str) -> str:
-    if len(value) > 1 and value[0] == value[-1] == "'":
-        return value[1:-1]
-    if len(value) > 1 and value[0] == value[-1] == '"':
-        return _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", value[1:-1])
-    return _ESCAPED.sub(r"\1", value)
+def _after_comments(text: str, at: int) -> int:
+    found = _SKIPPED.match(text, at)
+    return found.end() if found else at
+
+
+def _value(text: str, at: int, place: str) -> tuple[str, int]:
+    """Return the value that begins at ``at``, and where the next line begins; UsageError: a quote is not closed."""
+    value = ""
+    while found := _quoted(text, at):
+        part, at = found
+        value += part
+    rest = _UNQUOTED.match(text, at)
+    if rest is None or text.startswith(("'", '"'), at):
+        raise UsageError(f"{place}: the quote is not closed")
+    return value + _ESCAPED.sub(r"\1", rest[1]), rest.end()
+
+
+def _quoted(text: str, at: int) -> tuple[str, int] | None:
+    """Return the content of the quotes that begin at ``at``, and where they end with the space behind them."""
+    if found := _SINGLE_QUOTED.match(text, at):
+        return found[1], found.end()
+    if found := _DOUBLE_QUOTED.match(text, at):
+        return _ESCAPED_IN_DOUBLE_QUOTES.sub(r"\1", found[1]), found.end()
+    return None

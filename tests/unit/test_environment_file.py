@@ -20,6 +20,14 @@ from azure_scheduled_events_exporter.errors import UsageError
         ("A=first\nA=second\n", {"A": ("second", 2)}),
         ("A=x=y#z", {"A": ("x=y#z", 1)}),
         (r"A=C:\\folder", {"A": (r"C:\folder", 1)}),
+        ("A=b # c\n", {"A": ("b # c", 1)}),
+        ("A='b'\"c\" d\n", {"A": ("bcd", 1)}),
+        ("A=b\"c\"\n", {"A": ('b"c"', 1)}),
+        ("A='b\n# c\n'\nD=e\n", {"A": ("b\n# c\n", 1), "D": ("e", 4)}),
+        ('A="b\\\nc\\d"\n', {"A": ("bc\\d", 1)}),
+        ("A=b \\\n  c\nD=e", {"A": ("b   c", 1), "D": ("e", 3)}),
+        ("A=b\\ \nC=d\n", {"A": ("b ", 1), "C": ("d", 2)}),
+        ("\n\n# only a comment", {}),
         ("", {}),
     ],
 )
@@ -36,6 +44,15 @@ def test_bad_line(text: str, tmp_path: Path) -> None:
     file = tmp_path / "environment"
     file.write_text(text)
     with pytest.raises(UsageError, match=":2: expected NAME=VALUE"):
+        load(file)
+
+
+@pytest.mark.parametrize("text", ["A='b\n", 'A="b\\"\n', "A='b'\nC='\n", "A='b'\"c\n"])
+def test_open_quote(text: str, tmp_path: Path) -> None:
+    """A quote that is never closed is refused; systemd would take the rest of the file as the value."""
+    file = tmp_path / "environment"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=": the quote is not closed"):
         load(file)
 
 

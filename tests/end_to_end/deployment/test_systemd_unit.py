@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.config import SETTINGS
+from azure_scheduled_events_exporter.environment_file import load
 from support.paths import ROOT
 from support.programs import COMMAND, eventually
 from support.systemd_box import PROGRAM, STATE, UNIT, Box, is_possible
@@ -66,12 +67,28 @@ StandardOutput=append:/run/exporter.log
 StandardError=append:/run/exporter.log
 """
 ENDPOINT = "127.0.0.1:9169"
+ODD_VARIABLES = r"""
+; a comment
+  ODD_SPACE =  one  two \t
+ODD_QUOTES='three'"four" fi"ve" # six
+ODD_LINES='a
+# b
+'
+ODD_DOUBLE="\"\$\`\\\c\
+d"
+ODD_CONTINUED=e \
+  f
+ODD_ESCAPED=\"g\ 
+ODD_EMPTY=
+ODD_TWICE=first
+ODD_TWICE=second\\
+"""
 
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     """A real systemd that has started the unit, on a simulator with an event; a forbidden system call kills."""
-    settings = f"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=http://{ENDPOINT}\n"
+    settings = f"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=http://{ENDPOINT}\n{ODD_VARIABLES}"
     with Box(tmp_path_factory.mktemp("box"), DROP_IN, settings) as running:
         story = ["--scenario", "live-migration", "--speed", "10", "--web.listen-address", ENDPOINT]
         running.start(PROGRAM, "simulate", *story)
@@ -95,6 +112,17 @@ def test_in_the_sandbox(box: Box, machine: str) -> None:
         dump = "\n".join(connection.iterdump())
     assert Path("/proc/sys/kernel/random/boot_id").read_text().strip() in dump
     assert box.shown("NRestarts") == "0", box.log
+
+
+@boxed
+def test_environment_file_is_read_alike(box: Box, machine: str) -> None:
+    """A shell command reads every variable of the environment file as systemd does, however it is written."""
+    file = box.folder / "etc/azure-scheduled-events-exporter/environment"
+    listed = box.run("cat", f"/proc/{box.shown('MainPID')}/environ").split("\0")
+    by_systemd = {name: value for name, _, value in (each.partition("=") for each in listed)}
+    read = {name: value for name, (value, _) in load(file).items()}
+    assert len(read) == len(set(re.findall("ODD_[A-Z]+", ODD_VARIABLES))) + 1, machine
+    assert read == {name: by_systemd[name] for name in read}
 
 
 @boxed
