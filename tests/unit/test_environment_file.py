@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.errors import UsageError
         (r"A=C:\\folder", {"A": (r"C:\folder", 1)}),
         ("A=b # c\n", {"A": ("b # c", 1)}),
         ("A='b'\"c\" d\n", {"A": ("bcd", 1)}),
-        ("A=b\"c\"\n", {"A": ('b"c"', 1)}),
+        ('A=b"c"\n', {"A": ('b"c"', 1)}),
         ("A='b\n# c\n'\nD=e\n", {"A": ("b\n# c\n", 1), "D": ("e", 4)}),
         ('A="b\\\nc\\d"\n', {"A": ("bc\\d", 1)}),
         ("A=b \\\n  c\nD=e", {"A": ("b   c", 1), "D": ("e", 3)}),
