@@ -78,7 +78,7 @@ ODD_DOUBLE="\"\$\`\\\c\
 d"
 ODD_CONTINUED=e \
   f
-ODD_ESCAPED=\"g\ 
+ODD_ESCAPED=\"g\ \ h
 ODD_EMPTY=
 ODD_TWICE=first
 ODD_TWICE=second\\
