@@ -68,6 +68,15 @@ def _plain_instead_of_tls(chain: Chain) -> Flags:
     return {"web.config.file": str(web)}
 
 
+def _tls_instead_of_plain(chain: Chain) -> Flags:
+    folder = chain.new_folder()
+    pair = Authority(folder).server()
+    web = folder / "web.yaml"
+    web.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
+    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
+    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
+
+
 def _password(chain: Chain) -> Flags:
     folder = chain.new_folder()
     web = folder / "web.yaml"
@@ -155,6 +164,7 @@ LOCAL_FAULTS = (
     ),
     Fault("another program's port", "served", "End that program", beyond(_other_program)),
     Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
+    Fault("TLS instead of plain", "served", "--exporter https://127.0.0.1:", beyond(_tls_instead_of_plain)),
     Fault("expired certificate", "certificate", "Renew", beyond(_expired)),
     Fault("password asked", "exporter", "--exporter https://USER:PASSWORD", beyond(_password), "warning"),
     Fault("blind exporter", "exporter-polls", "metadata service above", beyond(_blind_exporter)),

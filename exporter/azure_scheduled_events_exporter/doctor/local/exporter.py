@@ -71,7 +71,10 @@ def _served(api: Api, port: int) -> Finding:
     except NoAnswerError as error:
         who = listener(port)
         listening = f"{who} listens there" if who else "nothing answers there"
-        hint = f"End {who}, or choose another --web.listen-address." if who else _how_to_start()
+        hint = _how_to_start()
+        if who:
+            tls = f"the exporter with TLS, name it: --exporter {urlsplit(api.shown)._replace(scheme='https').geturl()}"
+            hint = f"If that is {tls}. If it is another program, choose another --web.listen-address."
         if "TLS" in str(error) or "SSL" in str(error) or "certificate" in str(error):
             hint = "Compare --web.config.file with the running exporter's, or name it with --exporter and its CA."
         return wrong("served", f"No exporter answers at {api.shown}: {error}; {listening}.", hint, _DOWN)
