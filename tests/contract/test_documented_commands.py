@@ -33,7 +33,7 @@ TARGETS = set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
 OF_THE_SYSTEM = re.compile(
     r"apt-get|cat|cd|chmod|chown|chronyc|cp|curl|date|df|dnf|dpkg|echo|export|findmnt|getent|grep|head|hostname|id|install"
     r"|ip|jq|journalctl|kill|ln|ls|mkdir|mktemp|mount|mv|nft|openssl|printf|rm|sed|sh|sleep|sort|ss|stat|systemctl"
-    r"|systemd-analyze|systemd-run|tail|tar|tee|test|timedatectl|touch|tr|true|umask|useradd|wget"
+    r"|systemd-analyze|systemd-run|tail|tar|tee|test|timedatectl|touch|tr|true|umask|useradd|watch|wget"
     r"|\[|alias|break|case|continue|exit|false|for|in|local|pwd|read|return|set|shift|source|trap|wait"
 )
 OF_OTHERS = {
@@ -151,6 +151,13 @@ class TestBlocks:
         """Prometheus takes the documented scrape configuration."""
         (tmp_path / "prometheus.yml").write_text(block.text)
         done = run([debian("promtool"), "check", "config", "--syntax-only", "prometheus.yml"], tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @pytest.mark.parametrize("block", [each for each in of("yaml") if "- alert:" in str(each)])
+    def test_rules(self, block: Block, tmp_path: Path) -> None:
+        """Prometheus takes the documented alert rules."""
+        (tmp_path / "rules.yml").write_text(block.text)
+        done = run([debian("promtool"), "check", "rules", "--lint-fatal", "rules.yml"], tmp_path)
         assert done.returncode == 0, done.stdout + done.stderr
 
     @pytest.mark.parametrize("block", of("yaml"))
