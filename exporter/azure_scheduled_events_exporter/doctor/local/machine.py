@@ -90,7 +90,7 @@ def _proxy(subject: Subject) -> Finding:
         f"A proxy is set for the metadata service: {without_password(proxy)}. This exporter ignores it; curl, other "
         "programs and SDKs on this VM do not.",
         f"Add {host} to NO_PROXY.",
-        "README.md#asked-first",
+        "README.md#frequently-asked-questions",
     )
 
 
