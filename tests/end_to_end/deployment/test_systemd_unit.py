@@ -45,7 +45,7 @@ def test_unit_has_no_mistake(tmp_path: Path) -> None:
 def test_drop_ins_of_the_page(number: int, tmp_path: Path) -> None:
     """Every drop-in that the page shows is taken by systemd without a word, too."""
     unit = tmp_path / UNIT.name
-    unit.write_text(f"{UNIT.read_text().replace(PROGRAM, COMMAND)}\n{DROP_INS[number]}")
+    unit.write_text(f"{UNIT.read_text()}\n{DROP_INS[number]}".replace(PROGRAM, COMMAND))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
