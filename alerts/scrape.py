@@ -16,6 +16,7 @@ def scrape_examples(settings: Settings) -> dict[str, str]:
             _config(settings, _azure()),
             "Finds every VM of a subscription that carries the tag azure_scheduled_events=true.",
             "Azure allows 12,000 reads an hour, and this reads once for each VM and refresh: docs/fleet.md, Discovery.",
+            "From 3.4, Prometheus may need client_id for a system-assigned identity too: docs/fleet.md, Shards.",
         ),
         "prometheus-file-sd.yml": to_yaml(
             _config(settings, {"file_sd_configs": [{"files": ["targets/*.json"], "refresh_interval": "1m"}]}),

@@ -80,15 +80,17 @@ def test_prometheus_takes_the_configurations(number: int, tmp_path: Path) -> Non
 def test_values_of_the_page_are_good(tmp_path: Path) -> None:
     """Every example of values on the page, and the command that installs the chart, is taken by the chart."""
     shown = blocks(KUBERNETES, "yaml")
-    assert len(shown) == 2
+    assert len(shown) == 3
     for number, text in enumerate(shown):
         (tmp_path / f"{number}.yaml").write_text(text)
         tool("helm", "template", "events", str(CHART), "--values", str(tmp_path / f"{number}.yaml"))
     for page in (KUBERNETES, (CHART / "README.md").read_text()):
         command = shlex.split(blocks(page, "sh")[0].replace("\\\n", " ").partition("\nkubectl")[0])
         assert command[:4] == ["helm", "install", "events", str(CHART.relative_to(ROOT))]
-        flags = [word for word in command[2:] if word != "--create-namespace"]
-        assert "kind: PrometheusRule" in tool("helm", "template", *flags)
+        flags = [word.replace("values.yaml", str(tmp_path / "0.yaml")) for word in command[2:]]
+        made = tool("helm", "template", *[flag for flag in flags if flag != "--create-namespace"])
+        labels = {each["kind"]: each["metadata"]["labels"] for each in yaml.safe_load_all(made)}
+        assert {labels[kind]["release"] for kind in ("PodMonitor", "PrometheusRule")} == {"monitoring"}
 
 
 def test_queries_of_the_page(tmp_path: Path) -> None:
