@@ -134,7 +134,7 @@ def _not_approved(settings: Settings) -> Alert:
             unless on (event_id) {over(settings)}
         """),
         "warning",
-        "The approval policy is late: an event has not been approved.",
+        "An approval by the policy is overdue: the event has not been approved.",
         f"{_THE} {VMS} should have been approved at "
         '{{ $value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC by the policy of its exporter. '
         "Without an approval it starts at its NotBefore or later.",

@@ -216,7 +216,7 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise UsageError("approve: there is nobody to ask: say --yes")
+        raise UsageError("approve: standard input is not a terminal: add --yes")
     try:
         return input("Approve? [y/N] ").strip().lower() in {"y", "yes"}
     except EOFError:  # Ctrl-D

@@ -108,7 +108,7 @@ def _drop_capabilities(kept: int) -> str:
         _reduce_capabilities(kept)
     except OSError:  # a sandbox or container forbids this and has already dropped them
         return "kept"
-    return "kept, without most of its capabilities: --process.user gives it up"
+    return "stays uid 0 with few capabilities; set --process.user to switch to a user"
 
 
 def _hand_over(journal: Path, uid: int, gid: int) -> None:

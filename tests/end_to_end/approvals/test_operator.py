@@ -104,7 +104,7 @@ def test_nothing_is_sent(
     assert done.returncode == 1
     assert done.stderr == f"{PROGRAM}: no current event has the id no-such-event: see {PROGRAM} events\n"
     done = approve(simulator.url, state, event_id)
-    assert (done.returncode, done.stderr) == (2, f"{PROGRAM}: approve: there is nobody to ask: say --yes\n")
+    assert (done.returncode, done.stderr) == (2, f"{PROGRAM}: approve: standard input is not a terminal: add --yes\n")
     assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
     assert not approved(simulator)
 

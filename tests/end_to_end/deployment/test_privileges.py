@@ -98,7 +98,7 @@ def status(exporter: Exporter) -> dict[str, str]:
 def test_root_without_a_user_has_few_powers(start: Start, folder: Path) -> None:
     """Started as root without further flags, it can only access files, and cannot regain capabilities."""
     exporter = start("--journal.path", str(folder / "state"))
-    exporter.wait_for_line('msg=listening .*root="kept, without most of its capabilities')
+    exporter.wait_for_line('msg=listening .*root="stays uid 0 with few capabilities')
     eventually(lambda: exporter.scrape().total("transitions_total", transition="detected"), "the event is seen")
     found = status(exporter)
     assert exporter.scrape().value("journal_up") == 1

@@ -13,7 +13,7 @@ FIRING_LIVES = (
             ("AzureScheduledEventNotApproved", 370): (
                 Firing(
                     row("Reboot", "warning", event_status="Scheduled"),
-                    "The approval policy is late: an event has not been approved.",
+                    "An approval by the policy is overdue: the event has not been approved.",
                     f"The Reboot of {WHO} should have been approved at 1970-01-01 00:05:00 UTC "
                     "by the policy of its exporter. Without an approval it starts at its NotBefore or later. Event E1.",
                 ),
