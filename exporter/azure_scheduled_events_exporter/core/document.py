@@ -65,7 +65,7 @@ class ScheduledEvent:
         event_type: one of ``event_types.EventType``, or whatever Azure sent; ``""`` when absent.
         status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
-        resources: VM names as sent, in order; the first one is the documented leader for approvals.
+        resources: VM names as sent, in order, each VM once; the first one is the documented leader for approvals.
         not_before: seconds since the epoch (UTC); None when empty (Started), absent or unreadable.
         description: a hint for people, never a key; often ``""``.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
@@ -259,12 +259,9 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
     """Merge two entries with one EventId: Started takes precedence, and all VMs of both are kept."""
     leading, other = (second, first) if second.status == EventStatus.STARTED else (first, second)
-    names: dict[str, str] = {}
-    for name in first.resources + second.resources:  # in this order: the first one is the leader
-        names.setdefault(comparable_name(name), name)
     return replace(
         leading,
-        resources=tuple(names.values()),
+        resources=_each_once(first.resources + second.resources),
         event_type=leading.event_type or other.event_type,
         source=leading.source or other.source,
         resource_type=leading.resource_type or other.resource_type,
@@ -284,7 +281,15 @@ def _made_up_id(event: ScheduledEvent, seen: dict[str, int]) -> str:
 
 def _names(value: object) -> tuple[str, ...]:
     items: Iterable[object] = [value] if isinstance(value, str) else value if isinstance(value, list) else ()
-    return tuple(name for name in map(clean_text, items) if name)
+    return _each_once(name for name in map(clean_text, items) if name)
+
+
+def _each_once(names: Iterable[str]) -> tuple[str, ...]:
+    """Return each VM in its first spelling, in order: the first one is the leader."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(comparable_name(name), name)
+    return tuple(found.values())
 
 
 # Control characters would end an exposition or a log line early, or steer a terminal (U+009B begins a sequence);

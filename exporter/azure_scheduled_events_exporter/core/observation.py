@@ -95,6 +95,9 @@ class ObservationContext:
         vm_name: this VM's name as Resources spell it; None while unknown.
         watched: whether the previous document is so recent that no start can have been missed;
             False for the first document of a run.
+        unshown: EventIds of the events of earlier runs that no document of this run has shown: nobody watched when they
+            left.
+        ends_unshown: whether these end now. Not while it is unknown whether they are this VM's.
         booted_at: when this VM last booted; None if that cannot be known.
         pause: the longest pause of this VM since the last document; None if it was not measured.
     """
@@ -104,6 +107,8 @@ class ObservationContext:
     watched: bool = True
     booted_at: Timestamp | None = None
     pause: Pause | None = None
+    unshown: frozenset[str] = frozenset()
+    ends_unshown: bool = True
 
 
 def observe(
@@ -128,13 +133,14 @@ def observe(
     for event_id, before in known.current.items():
         if event_id in current:
             continue
-        if document.unreadable:
+        if document.unreadable or (event_id in context.unshown and not context.ends_unshown):
             current[event_id] = before
         else:
             gone = _gone(before, context)
             changes.extend(gone)
             ended[event_id] = gone[-1].lifecycle
-    for event_id in list(ended)[: max(0, len(ended) - REMEMBERED_ENDS)]:
+    remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
+    for event_id in list(ended)[: max(0, len(ended) - remembered)]:
         del ended[event_id]
     return Lifecycles(current, ended), tuple(changes)
 
@@ -242,11 +248,12 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
     # Checked first: an event that leaves while polls succeed was still there after the last boot, so it did not cause
     # it.
-    if context.watched and life.not_before is not None and context.now.wall < life.not_before:
+    watched = context.watched and life.event_id not in context.unshown
+    if watched and life.not_before is not None and context.now.wall < life.not_before:
         return Absence.EARLY
     if life.state is not State.STARTED and _boot_proves(life, context.booted_at):
         return Absence.REBOOTED
-    if not context.watched:
+    if not watched:
         return Absence.UNWATCHED
     return Absence.OVERDUE
 

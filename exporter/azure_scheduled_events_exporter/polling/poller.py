@@ -114,7 +114,6 @@ class Poller:
         self.has_read = False
         """Whether the last poll took in a document, or what of it could be read."""
         self._began = clock.now()
-        self._held = False
         self._deadline = self._began.monotonic
         self._body: bytes | None = None
         self._kept: bytes | None = None  # the last body that was kept, read or refused
@@ -131,6 +130,8 @@ class Poller:
         self._pauses = PauseTracker(clock, wait, journal)
         restored = journal.restore()
         self._known: Lifecycles = restored.lifecycles
+        self._unshown = frozenset(self._known.current)  # events of earlier runs that no document of this run has shown
+        self._ends_unshown = True  # whether these end when a document does not show them
         # Events from before the restart stay current until a document shows otherwise.
         self.snapshot = Snapshot(
             poll_interval=settings.interval,
@@ -184,7 +185,7 @@ class Poller:
         try:
             document = self._fetch()
             self.has_read = True
-            self._approve()
+            self._approve(document)
             outcome, failure = self._judge(document, began)
         except Stopped:
             raise
@@ -295,24 +296,26 @@ class Poller:
         pause = self._pauses.pause(now, self._documented, WATCHED_WITHIN_SECONDS)
         watched = not self._has_missed(now)
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
-        # Compare identity: an unchanged body is not parsed again.
-        held = self._journal.awaits_vm_id and now.since(self._began) < OWNER_WAIT_SECONDS
+        shown = {event.event_id for event in document.events}
+        self._unshown -= shown
+        # The journal's events may be another VM's. Until that is known, they end only if a document has shown them.
+        ends_unshown = not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
         # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
-        is_whole = not held and not document.unreadable
-        shown = set(self._known.current) if is_whole else {event.event_id for event in document.events}
-        self._missed = not watched and not shown.issuperset(self._known.current)
+        self._missed = not watched and bool(document.unreadable) and not shown.issuperset(self._known.current)
         self._document_came(now)
-        is_same = document is self._document and held == self._held
+        is_settled = bool(self._unshown) and ends_unshown != self._ends_unshown
+        self._ends_unshown = ends_unshown
+        # Compare identity: an unchanged body is not parsed again.
+        is_same = document is self._document and not is_settled
         if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
             known = record_pause(self._known, pause) if self._pauses.concern_us else self._known
             if known is not self._known:
                 self.snapshot = self._with(known, ())
             return
-        context = ObservationContext(now, vm_name, watched, self._clock.booted_at(), pause)
-        # The journal's events may be another VM's. Until that is known, none of them ends.
-        seen = replace(document, unreadable=("it is not known yet whose journal this is",)) if held else document
-        known, changes = observe(self._known, seen, context)
-        self._held = held
+        context = ObservationContext(
+            now, vm_name, watched, self._clock.booted_at(), pause, self._unshown, ends_unshown=ends_unshown
+        )
+        known, changes = observe(self._known, document, context)
         before, self._document = self._document, document
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
         self._event_log.unexpected_content(document)
@@ -347,12 +350,17 @@ class Poller:
         recent = (*recent, *ended)[-RECENT:]
         return replace(self.snapshot, current=known.current, recent=recent, statistics=statistics)
 
-    def _approve(self) -> None:
-        """Send all due approvals in one request; write the request to the journal before, and the result after it."""
+    def _approve(self, document: Document) -> None:
+        """Send all due approvals in one request; write the request to the journal before, and the result after it.
+
+        Only events in ``document`` are approved, the newest one. Others are kept current while it may be incomplete.
+        """
         vm_name, now = self.snapshot.vm_name, self._clock.now()
         due, results = self._approvals.due(self._known, vm_name, self._open_requests(), now)
         if results:
             self._journal.set_request_results(results)
+        shown = {event.event_id for event in document.events}
+        due = [one for one in due if one.life.event_id in shown and not self._is_of_unknown_vm(one)]
         due = self._still_wanted(due)
         if due:
             event_ids = {who: [one.life.event_id for one in due if one.approver is who] for who in Approver}
@@ -370,6 +378,11 @@ class Poller:
         counts, statuses = dict(self._approvals.counts), dict(self._approvals.statuses)
         if (counts, statuses) != (self.snapshot.approval_requests, self.snapshot.approval_statuses):
             self.snapshot = replace(self.snapshot, approval_requests=counts, approval_statuses=statuses)
+
+    def _is_of_unknown_vm(self, due: Due) -> bool:
+        """Return whether a policy decided by a VM's name from the journal, which may be another VM's."""
+        has_old_name = self.snapshot.vm_name is None and due.life.vm_name is not None
+        return due.approver is Approver.EXPORTER and has_old_name and not self._ends_unshown
 
     def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]]) -> None:
         now = self._clock.now()
@@ -440,6 +453,7 @@ class Poller:
         self._learn_owner()
         found = self._journal.try_disk_again(now)
         if found is not None:
+            self._unshown |= found.lifecycles.current.keys() - self._known.current.keys()
             self._known = merge_recovered(self._known, found.lifecycles)
             if self._delivery is not None:  # for spans that waited on the disk
                 self._delivery.wake()
@@ -454,6 +468,7 @@ class Poller:
         if self._identity is None or not self._journal.claim(self._identity.vm_id):
             return
         self._known, self._document, self._documented, self._missed = Lifecycles(), None, None, True
+        self._unshown = frozenset()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)
         self.snapshot = replace(self.snapshot, current={}, statistics=Statistics(), recent=())
 

@@ -71,6 +71,11 @@ def test_resources_keep_their_order_and_spelling() -> None:
     assert only(Resources=["vm_2", "VM_0", "_vm_1"]).resources == ("vm_2", "VM_0", "_vm_1")
 
 
+def test_each_vm_of_resources_counts_once() -> None:
+    """Two spellings of one VM are one VM, in the place and spelling of the first."""
+    assert only(Resources=["vm_1", "VM_1", "", "_vm_1", "vm_0", "vm_1"]).resources == ("vm_1", "vm_0")
+
+
 def test_resources_of_a_strange_kind() -> None:
     """An event with unreadable Resources stays; a lone name counts, entries that are no names do not."""
     assert only(Resources="vm_0").resources == ("vm_0",)

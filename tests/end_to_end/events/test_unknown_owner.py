@@ -1,0 +1,95 @@
+"""After a restart, before IMDS has shown an event or named this VM: what is approved, and what ends."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator, What
+from support.events.machine import ID, START, Machine, event
+
+USER_EVENT = event(EventSource="User")
+PREEMPT = event("Preempt", EventId="OURS", NotBefore=formatdate(START + 400, usegmt=True))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A VM that has not started its exporter yet."""
+    with ExitStack() as stack:
+        yield Machine(stack.enter_context(Simulator(requests_per_second=1000)), tmp_path / "state", stack)
+
+
+@pytest.fixture
+def unnamed(machine: Machine) -> Machine:
+    """A VM with a journal of its own and an event in it, whose exporter has restarted and does not know the VM yet."""
+    machine.name = ""
+    machine.begins()
+    assert machine.exporter
+    assert not machine.exporter.identify()
+    machine.polls(0, None, USER_EVENT)
+    machine.policy = "documented"
+    machine.restarts()
+    return machine
+
+
+def approvals(machine: Machine) -> list[str]:
+    """Return the EventIds that IMDS was asked to approve."""
+    return [each.event_id for each in machine.imds.record if each.what is What.APPROVED]
+
+
+@pytest.mark.parametrize("body", [b"", b'{"DocumentIncarnation":9,"Events":[null]}'], ids=["empty", "unreadable"])
+def test_only_what_the_newest_document_shows_is_approved(machine: Machine, body: bytes) -> None:
+    """An event that is only kept current is not approved; once a document shows it, it is."""
+    machine.polls(0, None, USER_EVENT)
+    machine.policy = "documented"
+    machine.restarts()
+    machine.polls(10, body)
+    assert [each.path for each in machine.imds.requests if each.method == "POST"] == []
+    machine.polls(11, None, USER_EVENT)
+    assert approvals(machine) == [ID]
+
+
+def test_no_approval_by_the_name_in_a_journal_of_an_unknown_vm(unnamed: Machine) -> None:
+    """The journal may be of another VM, so its name approves nothing until IMDS has named this VM."""
+    unnamed.polls(10, None, USER_EVENT)
+    assert approvals(unnamed) == []
+    assert unnamed.exporter
+    assert not unnamed.exporter.identify()
+    unnamed.polls(11, None, USER_EVENT)
+    assert approvals(unnamed) == [ID]
+
+
+def test_approval_two_minutes_later_without_a_name(unnamed: Machine) -> None:
+    """If IMDS does not name this VM within two minutes, the journal is taken as its own, and the policy approves."""
+    unnamed.polls(10, None, USER_EVENT)
+    unnamed.polls(131, None, USER_EVENT)
+    assert approvals(unnamed) == [ID]
+
+
+def test_events_of_this_run_end_at_once(unnamed: Machine) -> None:
+    """Events that a document of this run has shown end without delay; the journal's other ones wait."""
+    unnamed.polls(10, None, PREEMPT)
+    unnamed.polls(11, None)
+    assert unnamed.transitions == {"detected": 2, "cancelled": 1}
+    assert unnamed.exporter
+    assert list(unnamed.exporter.poller.snapshot.current) == [ID]
+    unnamed.polls(131, None)
+    assert unnamed.transitions == {"detected": 2, "cancelled": 1, "lost": 1}
+
+
+def test_an_event_of_the_journal_that_was_shown_ends_at_once(unnamed: Machine) -> None:
+    """An event of an earlier run that this run's documents have shown is watched like any other."""
+    unnamed.polls(10, None, USER_EVENT)
+    unnamed.polls(11, None)
+    assert unnamed.transitions == {"detected": 1, "cancelled": 1}
+
+
+def test_six_hundred_events_return(machine: Machine) -> None:
+    """However many events are missing from one document, each that is back in the next one has returned."""
+    many = [event(EventId=f"E{number}") for number in range(600)]
+    machine.polls(0, None, *many)
+    machine.polls(1, None)
+    machine.polls(2, None, *many)
+    assert machine.transitions == {"detected": 600, "cancelled": 600, "returned": 600}
