@@ -140,6 +140,28 @@ class Journal:
             except sqlite3.Error as error:
                 self._storage.handle(error)
 
+    def set_spans_aside(self, refused: Iterable[QueuedSpan], wall: float) -> None:
+        """Take spans that a collector refused at ``wall`` out of the queue; the next start queues them again.
+
+        A journal without a file has no next start, so it removes them.
+        """
+        if self._storage.path is None:
+            self.remove_spans(refused)
+            return
+        with self._lock:
+            try:
+                self._storage.store.set_spans_aside(refused, wall)
+            except sqlite3.Error as error:
+                self._storage.handle(error)
+
+    def requeue_spans(self) -> None:
+        """Queue the spans again that were set aside."""
+        with self._lock:
+            try:
+                self._storage.store.requeue_spans()
+            except sqlite3.Error as error:
+                self._storage.handle(error)
+
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""
         with self._lock:
@@ -163,6 +185,9 @@ class Journal:
         with self._lock:
             try:
                 return self._storage.store.requests.open()
+            except DamagedTextError as error:
+                self._storage.handle(error)
+                return []
             except sqlite3.Error:
                 return []
 

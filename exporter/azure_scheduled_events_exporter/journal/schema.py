@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from . import documents
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 
 MIGRATIONS: Mapping[int, str] = {
     1: """
@@ -69,4 +69,9 @@ MIGRATIONS: Mapping[int, str] = {
     """,
     4: "ALTER TABLE transitions ADD COLUMN pauses INTEGER;",
     5: documents.TABLE,
+    # refused: when a collector first refused the span, Unix seconds; set_aside: not sent again before the next start.
+    6: """
+    ALTER TABLE spans ADD COLUMN refused REAL;
+    ALTER TABLE spans ADD COLUMN set_aside INTEGER NOT NULL DEFAULT 0;
+    """,
 }

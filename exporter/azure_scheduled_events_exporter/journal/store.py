@@ -8,7 +8,7 @@ The tables and their content:
 ``transitions``         one row for each transition: columns are :data:`TRANSITION_COLUMNS`, which are named
                         after the fields of :class:`Measurement`; ``record`` is JSON for ``events --follow``
 ``lives``               one row for each event: a :class:`Lifecycle` as JSON by ``journal.codec``
-``spans``               :class:`SpanFacts` that wait for delivery, as JSON
+``spans``               :class:`SpanFacts` as JSON: those that wait for delivery, and refused ones (``set_aside``)
 ``approval_requests``   operators' requests and their results: ``journal.approval_requests``
 ``documents``           the documents of the metadata service: ``journal.documents``
 ``heartbeat``           the last :class:`ClockSample` of this run, as JSON
@@ -121,6 +121,7 @@ class Store:
         if may_migrate:
             self._migrate()
         self._record = "record" if self.version > 2 else "said"  # noqa: PLR2004 - the schema that renamed it
+        self._waiting = "WHERE NOT set_aside" if self.version > 5 else ""  # noqa: PLR2004 - the schema that has it
 
     def _migrate(self) -> None:
         for step in range(self.version + 1, SCHEMA_VERSION + 1):
@@ -213,8 +214,12 @@ class Store:
         self._set_property("scrape_interval", str(seconds))
 
     def prune(self, before: float) -> None:
-        """Remove what ended before ``before`` (Unix seconds), at most one day of it; the sums still count it."""
+        """Remove what ended before ``before`` (Unix seconds), at most one day of it; the sums still count it.
+
+        Spans that a collector refused before then are removed too.
+        """
         with self._db:
+            self._db.execute("DELETE FROM spans WHERE refused < ?", (before,))
             oldest = self._db.execute(
                 "SELECT min(wall) FROM "
                 "(SELECT min(wall) AS wall FROM transitions UNION ALL SELECT min(ended) AS wall FROM lives)"
@@ -242,7 +247,14 @@ class Store:
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
         """Return undelivered spans, the newest first, because they are the most urgent; -1 means all."""
-        rows = self._db.execute("SELECT seq, span FROM spans ORDER BY seq DESC LIMIT ?", (limit,))
+        return self._spans(self._waiting, limit)
+
+    def all_spans(self) -> list[QueuedSpan]:
+        """Return undelivered spans and those that were set aside, the newest first."""
+        return self._spans()
+
+    def _spans(self, where: str = "", limit: int = -1) -> list[QueuedSpan]:
+        rows = self._db.execute(f"SELECT seq, span FROM spans {where} ORDER BY seq DESC LIMIT ?", (limit,))
         return [QueuedSpan(seq, decode(SpanFacts, text)) for seq, text in rows]
 
     def remove_spans(self, settled: Iterable[QueuedSpan]) -> None:
@@ -253,9 +265,22 @@ class Store:
                 [(queued.span.span_id, queued.number) for queued in settled],
             )
 
+    def set_spans_aside(self, refused: Iterable[QueuedSpan], wall: float) -> None:
+        """Take spans that a collector refused at ``wall`` (Unix seconds) out of the queue; they stay in the journal."""
+        with self._db:
+            self._db.executemany(
+                "UPDATE spans SET set_aside = 1, refused = coalesce(refused, ?) WHERE span_id = ? AND seq = ?",
+                [(wall, queued.span.span_id, queued.number) for queued in refused],
+            )
+
+    def requeue_spans(self) -> None:
+        """Queue the spans again that were set aside."""
+        with self._db:
+            self._db.execute("UPDATE spans SET set_aside = 0 WHERE set_aside")
+
     def spans_queued(self) -> int:
         """Return the number of spans that wait for delivery."""
-        return int(self._db.execute("SELECT count(*) FROM spans").fetchone()[0])
+        return int(self._db.execute(f"SELECT count(*) FROM spans {self._waiting}").fetchone()[0])
 
     def record_heartbeat(self, sample: ClockSample | None) -> None:
         """Write a clock sample, so that the next run can measure a pause; None removes it."""
@@ -289,7 +314,7 @@ class Store:
             added = [row for name, its in rows.items() for row in merged_rows(its, mine.get(name), written[name])]
             self._db.executemany(_INSERT_TRANSITION, sorted(added, key=itemgetter("seq")))
             lives = [merged_life(mine.get(life.event_id), life) for life in theirs]
-            self._insert(Entry(lives=lives, spans=[queued.span for queued in reversed(other.queued_spans(-1))]))
+            self._insert(Entry(lives=lives, spans=[queued.span for queued in reversed(other.all_spans())]))
 
     def _lives(self, event_ids: Iterable[str]) -> dict[str, Lifecycle]:
         select = "SELECT life FROM lives WHERE event_id = ?"

@@ -25,9 +25,6 @@ from azure_scheduled_events_exporter.logs import facts
 BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
 
-ALL = 1 << 30
-"""More spans than any batch has."""
-
 _LOOK_AGAIN_SECONDS = 60.0
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
@@ -49,7 +46,8 @@ class ExportResult:
 
     Attributes:
         settled: whether the answer is final; if not, the batch is sent again.
-        rejected: how many of its spans the collector rejected.
+        rejected: how many of its spans the collector rejected in an answer that accepts the others.
+        refused: whether the collector refused the whole batch; the answer may depend on settings that can be corrected.
         unsampled: how many were not sent, because the configured sampler drops them.
         reason: for people; ``""`` when all is well.
         retry_after: seconds that the collector asks to wait.
@@ -59,6 +57,7 @@ class ExportResult:
 
     settled: bool
     rejected: int = 0
+    refused: bool = False
     unsampled: int = 0
     reason: str = ""
     retry_after: float = 0.0
@@ -94,6 +93,7 @@ class SpanDelivery:
         self._trouble = ""
         self._batch_size = BATCH
         self._unsendable: set[int] = set()  # numbers of queued spans; they stay in the journal
+        self._requeued = False
         self.identity: Instance | None = None
         self.exported = 0
         self.failed = 0
@@ -103,7 +103,10 @@ class SpanDelivery:
         self._woken.set()
 
     def run(self) -> None:
-        """Deliver until :meth:`stop`."""
+        """Deliver until :meth:`stop`; begin with spans that a collector refused before this start."""
+        if not self._requeued:
+            self._journal.requeue_spans()
+            self._requeued = True
         pause = _FIRST_RETRY_SECONDS
         while not self._stopping.is_set():
             self._woken.clear()
@@ -150,13 +153,16 @@ class SpanDelivery:
     def _deliver(self, batch: Sequence[QueuedSpan], timeout: float | None) -> ExportResult:
         result = self._sender.send([queued.span for queued in batch], self.identity, timeout)
         if result.too_large and len(batch) == 1:
-            result = replace(result, settled=True, rejected=1)
+            result = replace(result, settled=True, refused=True)
         if not (result.too_large or result.unsendable) or result.settled or len(batch) == 1:
-            self._report(result)
+            self._report(len(batch), result)
         if result.settled:
-            self._journal.remove_spans(batch)
+            if result.refused:
+                self._journal.set_spans_aside(batch, time.time())
+            else:
+                self._journal.remove_spans(batch)
             self._count(len(batch), result)
-            if not result.rejected:
+            if not result.rejected and not result.refused:
                 self._batch_size = min(BATCH, self._batch_size * 2)
         return result
 
@@ -171,19 +177,30 @@ class SpanDelivery:
 
     def _count(self, spans: int, result: ExportResult) -> None:
         if result.settled:
-            sent = spans - result.unsampled
-            rejected = min(sent, max(0, result.rejected))
-            self.failed += rejected
-            self.exported += sent - rejected
+            failed = _failed(spans, result)
+            self.failed += failed
+            self.exported += spans - result.unsampled - failed
 
-    def _report(self, result: ExportResult) -> None:
+    def _report(self, spans: int, result: ExportResult) -> None:
         """Log a failure when it begins, changes and ends."""
         if result.reason and result.reason != self._trouble:
-            message = "collector rejected spans" if result.settled else "spans cannot be delivered yet"
-            self._log.warning(message, extra=facts(error=result.reason, rejected=result.rejected or None))
+            failed = _failed(spans, result)
+            if result.refused:
+                message, fields = "collector refused spans; the next start sends them again", {"refused": failed}
+            elif result.settled:
+                message, fields = "collector rejected spans", {"rejected": failed}
+            else:
+                message, fields = "spans cannot be delivered yet", {}
+            self._log.warning(message, extra=facts(error=result.reason, **fields))
         elif self._trouble and not result.reason:
             self._log.info("collector accepts spans again", extra=facts(queued=self._journal.spans_queued()))
         self._trouble = result.reason
+
+
+def _failed(spans: int, result: ExportResult) -> int:
+    """Return how many of a batch of ``spans`` the collector did not accept, whatever number it claims."""
+    sent = spans - result.unsampled
+    return sent if result.refused else min(sent, max(0, result.rejected))
 
 
 def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:

@@ -34,7 +34,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_failures import failure_reason
 
-from .delivery import ALL, LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
+from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
 
 _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024
@@ -142,7 +142,8 @@ class CollectorAdapter(CutOffAdapter):
             result = ExportResult(settled=False, reason="no answer: it took too long")
         self.result = result
         reply = requests.Response()
-        reply.status_code = HTTPStatus.OK if result.settled and not result.rejected else HTTPStatus.BAD_REQUEST
+        accepted = result.settled and not result.refused and not result.rejected
+        reply.status_code = HTTPStatus.OK if accepted else HTTPStatus.BAD_REQUEST
         reply.request, reply.url, reply.raw = request, request.url or "", BytesIO()
         return reply
 
@@ -157,7 +158,7 @@ def _judge(response: requests.Response) -> ExportResult:
         return ExportResult(settled=False, reason=reason, retry_after=retry_after)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         return ExportResult(settled=False, reason=reason, too_large=True)
-    return ExportResult(settled=True, rejected=ALL, reason=reason)
+    return ExportResult(settled=True, refused=True, reason=reason)
 
 
 def _partial_success(response: requests.Response) -> ExportResult:

@@ -4,6 +4,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
@@ -54,9 +55,9 @@ def send(collector: Collector, *spans: SpanFacts, identity: Instance | None = ID
 
 
 @contextmanager
-def delivering(sender: OtlpSender) -> Iterator[tuple[Journal, SpanDelivery]]:
-    """Deliver from a journal in memory until the end."""
-    journal = Journal(None, 90 * 86400.0, LOG)
+def delivering(sender: OtlpSender, path: Path | None = None) -> Iterator[tuple[Journal, SpanDelivery]]:
+    """Deliver from the journal at ``path``, or from one in memory, until the end."""
+    journal = Journal(path, 90 * 86400.0, LOG)
     delivery = SpanDelivery(journal, sender, LOG)
     delivery.identity = IDENTITY
     thread = threading.Thread(target=delivery.run, daemon=True)

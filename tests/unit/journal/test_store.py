@@ -236,6 +236,17 @@ class TestSpans:
         store.remove_spans(in_flight)
         assert spans_of(store) == [span("a", 7.0)]
 
+    def test_set_aside(self, store: Store) -> None:
+        """A refused span leaves the queue until it is queued again, and a newer version of it waits."""
+        store.record(Entry(spans=[span("a"), span("b")]))
+        in_flight = store.queued_spans(-1)
+        store.record(Entry(spans=[span("b", 7.0)]))
+        store.set_spans_aside(in_flight, 5.0)
+        assert spans_of(store) == [span("b", 7.0)]
+        assert store.spans_queued() == 1
+        store.requeue_spans()
+        assert spans_of(store) == [span("b", 7.0), span("a")]
+
 
 class TestPrune:
     """Retention."""
@@ -260,6 +271,17 @@ class TestPrune:
         store.prune(10.0)
         assert {each.event_id for each in store.history()} == {"NEW", "OPEN"}
         assert store.spans_queued() == 1
+
+    def test_forgets_what_was_refused_long_ago(self, store: Store) -> None:
+        """A refused span stays for the retention after its first refusal, however often it is sent again."""
+        for name, wall in (("old", 5.0), ("new", 50.0)):
+            store.record(Entry(spans=[span(name)]))
+            store.set_spans_aside(store.queued_spans(-1), wall)
+        store.requeue_spans()
+        store.set_spans_aside(store.queued_spans(-1), 60.0)
+        store.prune(10.0)
+        store.requeue_spans()
+        assert [each.name for each in spans_of(store)] == ["new"]
 
 
 class TestSign:
@@ -288,6 +310,14 @@ class TestTakeOver:
             store.merge(memory)
         assert list(store.history()) == [life("A", ended=9.0), life("B"), life("C")]
         assert [each.name for each in spans_of(store)] == ["y", "x", "old"]
+
+    def test_refused_spans_come_along(self, store: Store) -> None:
+        """A span that was refused while the disk did not work is not lost."""
+        with closing(fresh()) as memory:
+            memory.record(Entry(spans=[span("x")]))
+            memory.set_spans_aside(memory.queued_spans(-1), 5.0)
+            store.merge(memory)
+        assert [each.name for each in spans_of(store)] == ["x"]
 
 
 class TestSchema:
@@ -380,6 +410,7 @@ class TestSchema:
             assert set(store.current()) == {"OPEN"}
             assert len(store.transitions(0, -1)) == 5
             assert store.last_number() == 8
+            assert {one.name for one in spans_of(store)} == {"detected", "scheduled", "approval"}
         assert first_schema.read_bytes() == before
 
 

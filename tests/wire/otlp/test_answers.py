@@ -5,6 +5,7 @@ import threading
 import time
 from dataclasses import replace
 from email.utils import formatdate
+from pathlib import Path
 
 import pytest
 
@@ -56,7 +57,7 @@ class TestAnswers:
 
     @pytest.mark.parametrize("status", [302, 307, 308, 400, 401, 404, 413, 500])
     def test_a_refusal(self, status: int, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
-        """Any other answer is final: spans count as failed, are removed, logged once, and no redirect is followed."""
+        """Any other answer is a refusal, counted as failed and logged once; no redirect is followed."""
         with Collector() as elsewhere:
             collector.answer(Reply(status, {"Location": elsewhere.url + "/v1/traces"}))
             with delivering(OtlpSender(collector.url)) as (journal, delivery):
@@ -69,6 +70,27 @@ class TestAnswers:
         assert len(collector.received) == 2
         (record,) = caplog.records
         assert f"answered {status}" in str(record.facts)  # type: ignore[attr-defined]
+        assert record.facts["refused"] == 1  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("status", [307, 401, 403, 404, 413, 500])
+    def test_a_refusal_and_a_restart(self, status: int, collector: Collector, tmp_path: Path) -> None:
+        """Refused spans stay in the journal and are sent again once after each start, until they are accepted."""
+        collector.answer(Reply(status))
+        with delivering(OtlpSender(collector.url), tmp_path) as (journal, first):
+            add(journal, first, ROOT)
+            eventually(lambda: first.failed == 1, "refused")
+            assert journal.spans_queued() == 0
+        with delivering(OtlpSender(collector.url), tmp_path) as (journal, second):
+            eventually(lambda: second.failed == 1, "refused again")
+            assert journal.spans_queued() == 0
+        collector.answer(ACCEPT)
+        with delivering(OtlpSender(collector.url), tmp_path) as (_, third):
+            eventually(lambda: third.exported == 1, "exported")
+            assert third.failed == 0
+        with delivering(OtlpSender(collector.url), tmp_path) as (journal, delivery):
+            add(journal, delivery, CHILD)
+            eventually(lambda: delivery.exported == 1, "the next span")
+        assert [span.name for span in collector.accepted] == ["scheduled_event", "detected"]
 
     @pytest.mark.parametrize("status", [429, 502, 503, 504])
     def test_a_retry(self, status: int, collector: Collector) -> None:
