@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from .column_types import NUMBER, OPTIONAL_NUMBER, TEXT, check_types
+
 _INSERT: Final = (
     "INSERT INTO approval_requests (event_id, operator, created, not_before, expires) "
     "VALUES (?, ?, ?, ?, ?) RETURNING number"
@@ -17,6 +19,7 @@ _OPEN: Final = """
     SELECT number, event_id, operator, created, not_before, expires
     FROM approval_requests WHERE result IS NULL ORDER BY number
 """
+_OPEN_TYPES: Final = (NUMBER, TEXT, TEXT, NUMBER, OPTIONAL_NUMBER, OPTIONAL_NUMBER)
 _MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL RETURNING number"
 _WITHDRAW: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL AND sent IS NULL"
 _WITHDRAW_SENT_TOO: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
@@ -64,8 +67,11 @@ class ApprovalRequests:
             ]
 
     def open(self) -> list[ApprovalRequest]:
-        """Return the requests without a result."""
-        return [ApprovalRequest(*row) for row in self._db.execute(_OPEN)]
+        """Return the requests without a result. Raises DamagedTextError too."""
+        rows = self._db.execute(_OPEN).fetchall()
+        for row in rows:
+            check_types(map(type, row), _OPEN_TYPES, "approval_requests")
+        return [ApprovalRequest(*row) for row in rows]
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
         """Mark requests as sent (None: as not sent); return those that are not withdrawn."""

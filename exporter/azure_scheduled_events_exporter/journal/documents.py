@@ -6,12 +6,13 @@ Knows SQL over one connection. Files and failures are ``journal.files``' and ``j
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Final
 
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 LARGEST: Final = 10 << 20
-"""Maximum size of all bodies together, in bytes; above it, the oldest documents are removed."""
+"""Maximum size of all rows together, in bytes; above it, the oldest documents are removed."""
 
 TABLE: Final = """
     CREATE TABLE documents (
@@ -28,12 +29,15 @@ TABLE: Final = """
 _INSERT: Final = "INSERT INTO documents (time, body, headers, refused, vm_name) VALUES (?, ?, ?, ?, ?)"
 _PRUNE: Final = "DELETE FROM documents WHERE time < ? AND number < (SELECT max(number) FROM documents)"
 _ALL: Final = "SELECT number, time, body, headers, refused, vm_name FROM documents ORDER BY number"
-_TOO_OLD: Final = """
-    DELETE FROM documents WHERE number <= (
-        SELECT number FROM (SELECT number, sum(length(body)) OVER (ORDER BY number DESC) AS size FROM documents)
-        WHERE size > ? ORDER BY number DESC LIMIT 1
-    )
+_ROW: Final = 100
+"""Bytes that a row takes besides its texts: the time, the number, and their place in the pages of the file."""
+_SIZES: Final = """
+    SELECT number, length(body) + length(headers) + length(refused) + length(vm_name) FROM documents ORDER BY number
 """
+_COUNT: Final = """
+    SELECT count(*), coalesce(sum(length(body) + length(headers) + length(refused) + length(vm_name)), 0) FROM documents
+"""
+_REMOVE: Final = "DELETE FROM documents WHERE number <= ?"
 
 
 class Documents:
@@ -44,7 +48,7 @@ class Documents:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
-        self._size: int | None = None  # bytes of all bodies, None until counted; one process writes them
+        self._size: int | None = None  # bytes of all rows, None until counted; one process writes them
 
     def keep(self, document: RecordedDocument) -> None:
         """Add ``document``, unless its body is that of the newest one; remove old documents if necessary."""
@@ -57,10 +61,10 @@ class Documents:
             headers = json.dumps(dict(document.headers))
             row = (document.time, document.body, headers, document.refused, document.vm_name)
             self._db.execute(_INSERT, row)
-            size = self._count() if size is None else size + len(document.body)
+            texts = (headers, document.refused, document.vm_name)
+            size = self._count() if size is None else size + len(document.body) + sum(map(len, texts)) + _ROW
             if size > LARGEST:
-                self._db.execute(_TOO_OLD, (LARGEST,))
-                size = self._count()
+                size -= self._remove_oldest(size - LARGEST * 9 // 10)  # a tenth more, so that few inserts remove
         self._size = size
 
     def prune(self, before: float) -> None:
@@ -76,5 +80,16 @@ class Documents:
         for number, time, body, headers, refused, vm_name in self._db.execute(_ALL):
             yield number, RecordedDocument(time, bytes(body), json.loads(headers), refused, vm_name)
 
+    def _remove_oldest(self, size: int) -> int:
+        """Remove the oldest rows, ``size`` bytes or a little more; return how many bytes."""
+        removed = last = 0
+        with closing(self._db.execute(_SIZES)) as rows:
+            while removed < size:
+                last, texts = next(rows)
+                removed += texts + _ROW
+        self._db.execute(_REMOVE, (last,))
+        return removed
+
     def _count(self) -> int:
-        return int(self._db.execute("SELECT coalesce(sum(length(body)), 0) FROM documents").fetchone()[0])
+        rows, texts = self._db.execute(_COUNT).fetchone()
+        return int(texts) + int(rows) * _ROW

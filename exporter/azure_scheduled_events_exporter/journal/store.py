@@ -45,6 +45,7 @@ from .codec import (
     encode_record,
     encode_statistics,
 )
+from .column_types import OPTIONAL_NUMBER, TEXT, check_types
 from .documents import Documents
 from .recovery import Row, Written, merged_life, merged_rows
 from .schema import MIGRATIONS, SCHEMA_VERSION
@@ -59,6 +60,7 @@ PAGE = 500
 """How many transitions are read at once."""
 
 _MEASURED = tuple(column.name for column in fields(Measurement))
+_MEASURED_TYPES = tuple(TEXT if column.type is str else OPTIONAL_NUMBER for column in fields(Measurement))
 TRANSITION_COLUMNS = ("event_id", "wall", "record", *_MEASURED)
 """``wall`` is the time of the transition, Unix seconds; ``record`` is its JSON for followers."""
 
@@ -357,7 +359,13 @@ class Store:
 
     def _measured(self, where: str = "", values: Sequence[float] = ()) -> Iterator[Measurement]:
         rows = self._db.execute(f"SELECT {', '.join(_MEASURED)} FROM transitions {where}", values)
-        return (Measurement(*row) for row in rows)
+        good: set[tuple[type, ...]] = set()
+        for row in rows:
+            types = tuple(map(type, row))
+            if types not in good:  # few combinations, in hundreds of thousands of rows
+                check_types(types, _MEASURED_TYPES, "transitions")
+                good.add(types)
+            yield Measurement(*row)
 
     def _base(self) -> Statistics:
         row = self._db.execute("SELECT value FROM sums WHERE name = 'statistics'").fetchone()

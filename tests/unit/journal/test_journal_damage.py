@@ -58,7 +58,27 @@ def without_tables(path: Path) -> None:
         connection.commit()
 
 
-DAMAGES = [text_file, foreign_sqlite, newer_schema, truncated, overwritten, bit_rot, without_tables]
+def changed(path: Path, statement: str) -> None:
+    """Change rows of a journal behind the exporter's back."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+
+
+def text_for_a_number(path: Path) -> None:
+    """A journal that has text where a number of seconds belongs."""
+    changed(path, "UPDATE transitions SET notice = 'soon'")
+
+
+def bytes_for_a_text(path: Path) -> None:
+    """A journal in which one changed bit has made a text a BLOB of the same length."""
+    changed(path, "UPDATE transitions SET event_type = CAST(event_type AS BLOB)")
+
+
+DAMAGES = [
+    *(text_file, foreign_sqlite, newer_schema, truncated, overwritten, bit_rot, without_tables),
+    *(text_for_a_number, bytes_for_a_text),
+]
 
 
 class TestSetAside:
@@ -205,6 +225,16 @@ class TestDamageWhileRunning:
             assert recorder.tries_disk()
         assert recorder.statistics == statistics
         recorder.after(5).sees("A", "C")
+        self.check(recorder, start, folder)
+
+    def test_found_in_an_approval_request(self, folder: Path, start: Open) -> None:
+        """A request of a type that nobody wrote is set aside with the file, and polls go on without it."""
+        recorder = start(folder)
+        recorder.sees("A", "B")
+        recorder.after(5).sees("A")
+        recorder.journal.request_approval({"A": None}, "me", recorder.now.wall, recorder.now.wall + 60)
+        changed(folder / "journal.sqlite", "UPDATE approval_requests SET created = 'today'")
+        assert recorder.journal.open_requests() == []
         self.check(recorder, start, folder)
 
     def test_reading_spans_never_raises(self, folder: Path, start: Open) -> None:
