@@ -17,9 +17,19 @@ def failure_reason(error: BaseException) -> str:
             return one_line(cause.strerror)
     if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
         return "no answer in time"
+    if any(map(_is_about_header, causes)):
+        # The libraries quote the whole header, which may be a secret.
+        return "a header of the request has a character that HTTP cannot carry"
     innermost = causes[-1]
     text = one_line(without_password(str(innermost))) or type(innermost).__name__
     return f"TLS failed: {text}" if any(isinstance(cause, requests.exceptions.SSLError) for cause in causes) else text
+
+
+def _is_about_header(error: BaseException) -> bool:
+    is_encoding = isinstance(error, UnicodeEncodeError) and error.encoding == "latin-1"  # as http.client writes headers
+    return (
+        is_encoding or isinstance(error, requests.exceptions.InvalidHeader) or str(error).startswith("Invalid header")
+    )
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

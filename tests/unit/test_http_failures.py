@@ -70,6 +70,16 @@ def test_no_answer() -> None:
         assert reason_for(f"http://127.0.0.1:{listener.getsockname()[1]}") == "no answer in time"
 
 
+@pytest.mark.parametrize("value", ["Bearer sesame\n", " sesame", "sesame\u20ac"])
+def test_headers(value: str) -> None:
+    """A header that cannot be sent is not quoted, because it may be a secret."""
+    with socket.create_server(("127.0.0.1", 0)) as listener, requests.Session() as session:
+        session.trust_env = False
+        with pytest.raises((requests.RequestException, ValueError)) as raised:
+            session.get(f"http://127.0.0.1:{listener.getsockname()[1]}", headers={"Authorization": value}, timeout=5)
+    assert failure_reason(raised.value) == "a header of the request has a character that HTTP cannot carry"
+
+
 def test_tls() -> None:
     """A failed handshake has the reason of the TLS library."""
     with answering(b"HTTP/1.1 400 Bad Request\r\n\r\n") as address:

@@ -1,5 +1,6 @@
 """What the client of Alertmanager makes of every kind of answer, and that no Alertmanager holds up the exporter."""
 
+import base64
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient, Posted, PushResult
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from support.programs import Exporter, eventually, free_port
+from support.servers.certificates import Authority
 from support.servers.http_peer import Peer
 
 ALERT = EventAlert({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, hold=900.0)
@@ -124,6 +126,26 @@ def test_password_in_the_address() -> None:
         client.push([], 0.0)
         assert peer.requests[0][1]["Authorization"] == "Basic bWU6c2VzYW1l"
         assert client.shown == peer.url
+
+
+def test_users_outside_ascii(tmp_path: Path) -> None:
+    """User and password are sent as UTF-8, from a file or an address."""
+    (tmp_path / "http.yml").write_text("basic_auth: {username: j\u00f6, password: \u20acuro}\n", "utf-8")
+    with Peer() as peer:
+        AlertmanagerClient(peer.url, str(tmp_path / "http.yml")).push([], 0.0)
+        AlertmanagerClient(peer.url.replace("//", "//j%C3%B6:\u20acuro@"), None).push([], 0.0)
+    basic = "Basic " + base64.b64encode("j\u00f6:\u20acuro".encode()).decode()
+    assert [headers["Authorization"] for _, headers, _ in peer.requests] == [basic, basic]
+
+
+def test_certificates_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CA file of the configuration holds, whatever bundle the environment names."""
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other.own.certificate))
+    (tmp_path / "http.yml").write_text("tls_config: {ca_file: ca.pem}\n")
+    with Peer(pair=authority.server()) as peer:
+        result = AlertmanagerClient(peer.url, str(tmp_path / "http.yml")).push([], 0.0)
+    assert (result.outcome, result.reason) == (PushOutcome.ACCEPTED, "")
 
 
 def hang(listening: socket.socket) -> str:

@@ -7,6 +7,7 @@ Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.yaml_file import Section
@@ -35,19 +36,23 @@ def load(path: Path) -> HttpConfig:
     """Read the file at ``path``; relative paths in it are relative to its folder.
 
     Raises:
-        UsageError: it cannot be read, or has an unknown key.
+        UsageError: it, or a file that it names, cannot be read, or it has an unknown key or an impossible value.
     """
     top = yaml_file.load(path)
     basic, authorization, tls = (top.section(name) for name in ("basic_auth", "authorization", "tls_config"))
     top.finish()
     user = None
+    if basic and authorization:
+        raise top.error("basic_auth and authorization exclude each other: keep one")
     if basic:
-        user = (basic.text("username"), _secret(basic, "password", path.parent))
+        user = (_one_line(basic, "username", basic.text("username")), _secret(basic, "password", path.parent))
         basic.finish()
     header = ""
     if authorization:
-        kind = authorization.text("type", "Bearer")
+        kind = _one_line(authorization, "type", authorization.text("type", "Bearer"))
         header = f"{kind} {_secret(authorization, 'credentials', path.parent)}"
+        if not header.isascii():
+            raise authorization.error("has a character outside ASCII, which a header cannot carry")
         authorization.finish()
     if tls is None:
         return HttpConfig(user, header)
@@ -55,21 +60,46 @@ def load(path: Path) -> HttpConfig:
     ca_file, certificate, key = (_file(tls.text(name, ""), path.parent) for name in names)
     insecure = tls.flag("insecure_skip_verify", default=False)
     tls.finish()
+    for name, file in zip(names, (ca_file, certificate, key), strict=True):
+        if file:
+            _check_readable(tls, name, file)
     if bool(certificate) != bool(key):
         raise tls.error("cert_file and key_file belong together: write both")
     return HttpConfig(user, header, ca_file, insecure, (certificate, key) if certificate else None)
 
 
 def _secret(section: Section, key: str, folder: Path) -> str:
-    """Return the text at ``key``, or the content of the file at ``<key>_file``."""
+    """Return the text at ``key``, or the content of the file at ``<key>_file``, without line breaks at its end."""
     name = section.text(f"{key}_file", "")
     if not name:
-        return section.text(key)
+        return _one_line(section, key, section.text(key))
+    if key in section:
+        raise section.error(f"{key} and {key}_file exclude each other: keep one", key)
     try:
-        return Path(_file(name, folder)).read_text("utf-8").strip()
+        text = Path(_file(name, folder)).read_text("utf-8").strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise section.error(f"{name}: cannot be read: {reason}", f"{key}_file") from None
+    return _one_line(section, f"{key}_file", text, f"{name}: ")
+
+
+def _one_line(section: Section, key: str, text: str, where: str = "") -> str:
+    """Return ``text`` without line breaks at its end. Errors do not quote it: it may be a secret.
+
+    A block scalar of YAML (``key: |``) ends in a line break.
+    """
+    text = text.strip("\r\n")
+    if any(category(character) in {"Cc", "Cs"} for character in text):
+        raise section.error(f"{where}has a line break or another control character inside", key)
+    return text
+
+
+def _check_readable(section: Section, key: str, file: str) -> None:
+    try:
+        with Path(file).open("rb"):
+            pass
+    except (OSError, ValueError) as error:
+        raise section.error(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}", key) from None
 
 
 def _file(name: str, folder: Path) -> str:

@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import urllib3
 
@@ -23,6 +23,7 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_failures import failure_reason
+from azure_scheduled_events_exporter.http_sessions import basic, user_of
 from azure_scheduled_events_exporter.lean_requests import requests
 
 from .event_alert import EventAlert
@@ -76,7 +77,7 @@ class AlertmanagerClient:
         parts = urlsplit(url.rstrip("/"))
         self.shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self._url = self.shown + _PATH
-        self._user = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+        self._user = user_of(url)
         self._http_config = http_config
         self._timeout = timeout
         self._config: HttpConfig | None = None
@@ -140,7 +141,7 @@ class AlertmanagerClient:
             return
         self._session.close()
         self._session = _session(self._adapter)
-        self._session.auth = config.user or (None if config.authorization else self._user)
+        self._session.auth = basic(config.user) or (None if config.authorization else self._user)
         self._session.verify = False if config.insecure else config.ca_file or True
         self._session.cert = config.certificate
         if config.authorization:

@@ -33,6 +33,7 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_failures import failure_reason
+from azure_scheduled_events_exporter.http_sessions import Session
 
 from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
 
@@ -48,7 +49,7 @@ class OtlpSender:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         url = None if endpoint is None else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
         self._adapter = CollectorAdapter()
-        session = requests.Session()
+        session = Session()
         session.mount("http://", self._adapter)
         session.mount("https://", self._adapter)
         self._exporter = OTLPSpanExporter(endpoint=url, session=session)

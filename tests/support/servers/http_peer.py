@@ -1,15 +1,23 @@
 """Somebody whom the exporter posts to, and who answers as a test wants it."""
 
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 
+from support.servers.certificates import Pair
+
 
 class Peer:
-    """An HTTP server that answers and keeps every GET and POST, with ``status`` and ``headers``; a context manager."""
+    """An HTTP server that answers and keeps every GET and POST, with ``status`` and ``headers``; a context manager.
 
-    def __init__(self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"") -> None:
+    With ``pair``, it serves TLS.
+    """
+
+    def __init__(
+        self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"", pair: Pair | None = None
+    ) -> None:
         self.status = status
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         peer = self
@@ -35,6 +43,11 @@ class Peer:
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self.url = f"http://127.0.0.1:{self._server.server_port}"
+        if pair:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(pair.certificate, pair.key)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+            self.url = f"https://localhost:{self._server.server_port}"
 
     def __enter__(self) -> Self:
         self._thread.start()

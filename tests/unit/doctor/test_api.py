@@ -14,6 +14,8 @@ from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, Wrong
 from azure_scheduled_events_exporter.doctor.local.machine import proxy_for
 from azure_scheduled_events_exporter.errors import UsageError
 from support.doctor.doctor_chain import Canned
+from support.servers.certificates import Authority
+from support.servers.http_peer import Peer
 
 
 @pytest.fixture
@@ -67,6 +69,8 @@ def test_impossible_addresses(url: str) -> None:
         ("authorization: {credentials: token}", HttpConfig(authorization="Bearer token")),
         ("authorization: {type: Token, credentials_file: secret}", HttpConfig(authorization="Token hidden")),
         ("tls_config: {insecure_skip_verify: true}", HttpConfig(insecure=True)),
+        ("authorization:\n  credentials: |\n    token\n", HttpConfig(authorization="Bearer token")),
+        ("basic_auth:\n  username: me\n  password: |\n    pä ss\n", HttpConfig(user=("me", "pä ss"))),
     ],
 )
 def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
@@ -82,15 +86,31 @@ def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
         ("bearer_token: x", "unknown key; known here: authorization, basic_auth, tls_config"),
         ("basic_auth: {password: sesame}", "'username' is missing"),
         ("authorization: {credentials_file: nowhere}", "nowhere: cannot be read: No such file"),
-        ("tls_config: {cert_file: a}", "cert_file and key_file belong together"),
+        ("tls_config: {cert_file: http.yaml}", "cert_file and key_file belong together"),
+        (
+            "tls_config: {ca_file: nope.pem}",
+            r"http.yaml:1: tls_config.ca_file: .*/nope.pem: cannot be read: No such file",
+        ),
+        (
+            "basic_auth: {username: a, password: sesame}\nauthorization: {credentials: b}",
+            "exclude each other: keep one",
+        ),
+        ("basic_auth: {username: a, password: sesame, password_file: http.yaml}", "exclude each other: keep one"),
+        ('authorization: {credentials: "a\\nsesame"}', r"http.yaml:1: authorization.credentials: has a line break"),
+        ('basic_auth: {username: me, password: "a\\0sesame"}', r"basic_auth.password: has a line break or another"),
+        ("authorization: {credentials_file: two}", r"authorization.credentials_file: two: has a line break"),
+        ("authorization: {credentials: ses\u00e4me}", r"http.yaml:1: authorization: has a character outside ASCII"),
+        ("authorization: {type: T\u00f6ken, credentials: sesame}", r"authorization: has a character outside ASCII"),
     ],
 )
 def test_bad_http_config(text: str, message: str, tmp_path: Path) -> None:
     """A file that is wrong is refused by name, without its secrets."""
+    (tmp_path / "two").write_text("first\nsesame\n")
     (tmp_path / "http.yaml").write_text(text)
     with pytest.raises(UsageError, match=message) as raised:
         load(tmp_path / "http.yaml")
     assert "sesame" not in str(raised.value)
+    assert "ses\u00e4me" not in str(raised.value)
 
 
 def test_credentials_are_sent() -> None:
@@ -101,6 +121,42 @@ def test_credentials_are_sent() -> None:
         Api("--prometheus", server.url, HttpConfig(user=("me", "sesame"))).data("/x")
     basic = "Basic " + base64.b64encode(b"me:sesame").decode()
     assert [headers["Authorization"] for headers in server.requests] == [basic, "Bearer token", basic]
+
+
+def test_users_outside_ascii() -> None:
+    """User and password are sent as UTF-8, from a file or an address."""
+    with Canned({"/x": (200, {}, b"{}")}) as server:
+        Api("--prometheus", server.url.replace("//", "//j\u00f6:%E2%82%ACuro@")).data("/x")
+        Api("--prometheus", server.url, HttpConfig(user=("j\u00f6", "\u20acuro"))).data("/x")
+    basic = "Basic " + base64.b64encode("j\u00f6:\u20acuro".encode()).decode()
+    assert [headers["Authorization"] for headers in server.requests] == [basic, basic]
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_a_file_overrides_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CA file and token of a file hold, not the CA bundle and .netrc of the environment; its proxy applies."""
+    authority = Authority(tmp_path)
+    pair = authority.server()
+    other = Authority(tmp_path, "other")
+    (tmp_path / ".netrc").write_text("machine localhost login me password netrc\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.setenv(name, str(other.own.certificate))
+    http = HttpConfig(authorization="Bearer token", ca_file=str(authority.own.certificate))
+    with Peer(body=b"{}", pair=pair) as peer:
+        assert Api("--grafana", peer.url, http).data("/x") == {}
+        assert Api("--grafana", peer.url, HttpConfig(insecure=True)).data("/x") == {}
+        with pytest.raises(NoAnswerError, match="certificate verify failed"):
+            Api("--grafana", peer.url).data("/x")
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.own.certificate))
+        assert Api("--grafana", peer.url).data("/x") == {}
+    assert [headers.get("Authorization", "")[:6] for _, headers, _ in peer.requests] == ["Bearer", "Basic ", "Basic "]
+    with Peer(body=b"{}") as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("no_proxy", "")
+        assert Api("--grafana", "http://grafana.invalid", http).data("/x") == {}
+        ((path, _, _),) = proxy.requests
+        assert path == "http://grafana.invalid/x"
 
 
 @pytest.mark.parametrize(

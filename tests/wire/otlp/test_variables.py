@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import HANG, Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering, send
 from support.programs import eventually
+from support.servers.certificates import Authority
+from support.servers.http_peer import Peer
 
 
 class TestVariables:
@@ -66,6 +69,18 @@ class TestVariables:
         (request,) = collector.received
         assert request.headers.get("content-encoding") == (name if name in {"gzip", "deflate"} else None)
         assert len(request.spans) == 2
+
+    @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"])
+    def test_certificate(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """OpenTelemetry's variable overrides those of requests and curl; a missing file is named."""
+        authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+        for bundle in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+            monkeypatch.setenv(bundle, str(other.own.certificate))
+        monkeypatch.setenv(name, str(authority.own.certificate))
+        with Peer(pair=authority.server()) as peer:
+            assert OtlpSender(peer.url).send([ROOT], IDENTITY, 5.0) == ExportResult(settled=True)
+            monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
+            assert "missing.pem" in OtlpSender(peer.url).send([ROOT], IDENTITY, 5.0).reason
 
     def test_timeout(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """A collector that hangs is given up after the time that is configured."""

@@ -212,7 +212,7 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Fi
         return warning(
             "exporter-deliveries",
             f"The collector has refused {failed:.0f} trace spans.",
-            "The exporter's log has the collector's reason. Correct it and restart the exporter, which sends them again.",
+            "The exporter's log has the reason. Correct it and restart the exporter, which sends them again.",
             "runbooks/AzureScheduledEventSpansPilingUp.md",
         )
     return ok("exporter-deliveries", "The exporter has delivered what it had to deliver.")

@@ -1,0 +1,44 @@
+"""Sessions of requests whose certificate authorities and credentials hold also where the environment names others.
+
+Must not decide which server is asked, or what its answer means.
+"""
+
+import base64
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from .lean_requests import requests
+
+
+class Session(requests.Session):
+    """A session whose own certificate authorities hold also where the environment names others.
+
+    ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` would replace them otherwise; they hold where ``verify`` is True.
+    """
+
+    def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:  # noqa: ANN401 - passed on unchanged
+        """Return the settings of one request."""
+        return super().merge_environment_settings(url, proxies, stream, self.verify if verify is None else verify, cert)
+
+
+class Authorization(requests.auth.AuthBase):
+    """Sends ``header`` as Authorization. As a plain header of the session, a ``.netrc`` would replace it."""
+
+    def __init__(self, header: str) -> None:
+        self._header = header
+
+    def __call__(self, request: Any) -> Any:  # noqa: ANN401 - passed on
+        """Add the header to ``request``."""
+        request.headers["Authorization"] = self._header
+        return request
+
+
+def basic(user: tuple[str, str] | None) -> Authorization | None:
+    """Return Basic authentication of ``user`` and password in UTF-8 (RFC 7617); requests would send Latin-1."""
+    return user and Authorization("Basic " + base64.b64encode(":".join(user).encode()).decode())
+
+
+def user_of(url: str) -> Authorization | None:
+    """Return Basic authentication of the user and the password in the address ``url``; None if there are none."""
+    parts = urlsplit(url)
+    return basic((unquote(parts.username), unquote(parts.password or ""))) if parts.username else None
