@@ -5,6 +5,7 @@
   * :class:`UsageError`: a flag, variable or file has an impossible value; the command exits with status 2
   * :class:`ImdsError`: a request to IMDS got no usable answer
   * :class:`InvalidDocumentError`: the body of an answer is not a Scheduled Events document
+  * :class:`OutputError`: standard output cannot be written
   * :class:`JournalInUseError`: another exporter writes the journal
   * :class:`CodecError`: a bug in how values are written to the journal
 
@@ -66,6 +67,10 @@ class ImdsError(ExporterError):
 
 class InvalidDocumentError(ExporterError):
     """The body of an answer is not a Scheduled Events document."""
+
+
+class OutputError(ExporterError):
+    """Standard output cannot be written."""
 
 
 class CodecError(ExporterError):

@@ -13,17 +13,18 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter import logs, standard_streams
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, OutputError, UsageError
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
@@ -210,11 +211,13 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
 
 def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
     """Show the events to approve and their VMs, and ask for confirmation."""
-    sys.stdout.write(table([COLUMNS, *(event_row(life, time.time()) for life in chosen)]))
     names = dict.fromkeys(name for life in chosen for name in life.event.resources)
-    print(f"Approving lets this begin now, for every VM in Resources: {', '.join(names) or '(none named)'}", flush=True)
+    rows = table([COLUMNS, *(event_row(life, time.time()) for life in chosen)])
+    shown = f"{rows}Approving lets this begin now, for every VM in Resources: {', '.join(names) or '(none named)'}"
     if yes:
+        _show(shown)
         return True
+    print(shown, flush=True)
     if not sys.stdin.isatty():
         raise UsageError("approve: standard input is not a terminal: add --yes")
     try:
@@ -226,7 +229,18 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
 
 def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], results: Mapping[int, str]) -> None:
     for life, number in zip(chosen, numbers, strict=True):
-        print(f"{life.event_id}: {results.get(number, _UNKNOWN)}", flush=True)
+        _show(f"{life.event_id}: {results.get(number, _UNKNOWN)}")
+
+
+def _show(text: str) -> None:
+    """Print a line. What is approved, and the exit status, do not depend on whether anybody reads it."""
+    try:
+        print(text, flush=True)
+    except (BrokenPipeError, OutputError) as error:
+        standard_streams.discard(sys.stdout)
+        if isinstance(error, OutputError):
+            with suppress(OSError):
+                print(error, file=sys.stderr)
 
 
 def _operator() -> str:

@@ -1,7 +1,7 @@
 """The command line: parses flags and dispatches to the command's module. A module is loaded when its command runs."""
 
 import argparse
-import io
+import contextlib
 import os
 import sqlite3
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from azure_scheduled_events_exporter import __version__, environment_file, logs
+from azure_scheduled_events_exporter import __version__, environment_file, logs, standard_streams
 from azure_scheduled_events_exporter.config import (
     CONFIG_FILE_FLAG,
     ENV_FILE_FLAG,
@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.config import (
     resolve,
     unknown_variables,
 )
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError, closest
+from azure_scheduled_events_exporter.errors import ExporterError, OutputError, UsageError, closest
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -48,6 +48,8 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
 """The groups of settings in --help, by the first word of their flags."""
 
 _FLAGS = {CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
+_UNREAD = 128 + 13
+"""The exit status when nobody reads the output: a shell's for a program that SIGPIPE ended."""
 _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
@@ -61,25 +63,53 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that ``arguments`` name; return the exit status: 0, 1 for failure, 2 for usage."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a text that the terminal cannot show must not end the command
-            stream.reconfigure(errors="backslashreplace")
+    """Run the command that ``arguments`` name; return the exit status.
+
+    It is 0, 1 for failure, 2 for usage, and 141 if the program that reads standard output has ended.
+    """
+    with standard_streams.checked():
+        try:
+            return _flushed(_status(sys.argv[1:] if arguments is None else arguments))
+        except SystemExit as ended:  # after --help and --version
+            raise SystemExit(_flushed(int(ended.code or 0))) from None
+
+
+def _status(arguments: Sequence[str]) -> int:
+    """Run the command and return its exit status."""
     try:
-        arguments = sys.argv[1:] if arguments is None else arguments
         parsed = _parse(arguments)
         return int(parsed.command(parsed))
     except ExporterError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        _complain(str(error))
         return error.exit_status
     except sqlite3.Error as error:
-        print(f"{PROGRAM}: cannot read the journal: {error}", file=sys.stderr)
+        _complain(f"cannot read the journal: {error}")
         return 1
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # the program that reads standard output has ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except BrokenPipeError:
+        return _UNREAD
+
+
+def _flushed(status: int) -> int:
+    """Write what is left of the output; return ``status``, or the failure if that was success."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        status = status or _UNREAD
+    except OutputError as error:
+        if not status:
+            _complain(str(error))
+        status = status or error.exit_status
+    else:
+        return status
+    standard_streams.discard(sys.stdout)
+    return status
+
+
+def _complain(text: str) -> None:
+    with contextlib.suppress(OSError):  # if nobody reads it, the exit status tells
+        print(f"{PROGRAM}: {text}", file=sys.stderr)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

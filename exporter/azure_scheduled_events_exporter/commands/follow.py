@@ -9,12 +9,13 @@ starting.
 
 import json
 import sqlite3
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from azure_scheduled_events_exporter import logs
+from azure_scheduled_events_exporter import logs, standard_streams
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
@@ -95,9 +96,19 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
         if mine:
             lines, waiting = _of_this_vm([*waiting, *fresh], current)
         for line in lines:
-            if printed.is_new(line.record):
-                print(line, flush=True)
+            if printed.is_new(line.record) and not _print(line):
+                return 0
     return 0
+
+
+def _print(line: Line) -> bool:
+    """Print a line; return whether anybody reads on. A follower has no other end than that of its reader."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        standard_streams.discard(sys.stdout)
+        return False
+    return True
 
 
 def _position(since: str) -> Position:

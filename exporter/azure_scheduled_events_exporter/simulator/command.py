@@ -1,7 +1,6 @@
 """The command ``simulate``: parses flags and runs a simulator until it is stopped. Does not decide how IMDS behaves."""
 
 import argparse
-import os
 import signal
 import sys
 import threading
@@ -10,7 +9,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter import standard_streams
+from azure_scheduled_events_exporter.errors import OutputError, UsageError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .faults import FAULTS
@@ -187,8 +187,8 @@ def _list() -> None:
 
 
 def say(text: str) -> None:
-    """Print a line for people, unless the reader has ended."""
+    """Print a line for people, unless nobody reads it or it cannot be written."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (BrokenPipeError, OutputError):
+        standard_streams.discard(sys.stdout)

@@ -1,0 +1,135 @@
+"""What a command does when its output cannot be written: the reader has ended, the disk is full, or it is closed."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import NAME, place_event
+from support.events.approve_command import approved, event_ids, group
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch, free_port
+from support.servers.http_peer import Peer
+
+COMMANDS = ("events", "history", "check-config", "doctor", "drill", "approve", "assets", "--help")
+FULL = f"{NAME}: standard output cannot be written: No space left on device\n"
+
+
+def buffering() -> dict[str, str]:
+    """An environment in which Python buffers its output, as it does unless told otherwise."""
+    return {name: text for name, text in environment(LOGNAME="ada").items() if name != "PYTHONUNBUFFERED"}
+
+
+@contextmanager
+def unread() -> Iterator[int]:
+    """The descriptor of a pipe whose reader has ended."""
+    read, write = os.pipe()
+    os.close(read)
+    yield write
+    os.close(write)
+
+
+@pytest.fixture
+def arguments(
+    simulator: Simulator, tmp_path: Path, start_exporter: Callable[..., Exporter]
+) -> Iterator[dict[str, list[str]]]:
+    """The arguments with which each command succeeds and prints something."""
+    place_event(simulator)
+    state = str(tmp_path / "state")
+    exporter = start_exporter(simulator.url, "--journal.path", state)
+    exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
+    imds = ["--imds.endpoint", simulator.url, "--journal.path", state]
+    with Peer() as alertmanager:
+        yield {
+            "events": ["events", *imds],
+            "history": ["history", "--journal.path", state],
+            "check-config": ["check-config"],
+            "doctor": ["doctor", *imds, "--exporter", exporter.url],
+            "drill": ["drill", "--alertmanager", alertmanager.url],
+            "approve": ["approve", "--all-mine", *imds],
+            "assets": ["assets", "list"],
+            "--help": ["--help"],
+        }
+
+
+def run(arguments: list[str], output: int) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end with this standard output."""
+    return subprocess.run(
+        [COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.PIPE,
+        env=buffering(),
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+
+
+def is_ready(port: int) -> bool:
+    """Return whether the exporter on ``port`` answers and has polled."""
+    try:
+        return fetch(f"http://127.0.0.1:{port}/-/ready").status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nobody_reads(name: str, arguments: dict[str, list[str]]) -> None:
+    """A command whose reader has ended ends as other programs do, with 128 + SIGPIPE, and reports no success."""
+    with unread() as output:
+        done = run(arguments[name], output)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_space(name: str, arguments: dict[str, list[str]]) -> None:
+    """Output that does not fit on the disk is an error of one line."""
+    with Path("/dev/full").open("w") as output:
+        done = run(arguments[name], output.fileno())
+    assert (done.returncode, done.stderr) == (1, FULL)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_closed(name: str, arguments: dict[str, list[str]]) -> None:
+    """A closed standard output is an error of one line."""
+    shell = ["sh", "-c", 'exec "$@" >&- <&-', "sh", COMMAND, *arguments[name]]
+    done = subprocess.run(shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, f"{NAME}: standard output cannot be written: Bad file descriptor\n")
+
+
+@pytest.mark.parametrize("output", ["unread", "full", "closed"])
+def test_approval_that_nobody_reads(output: str, tmp_path: Path) -> None:
+    """`approve --yes` sends the approval whether or not its table can be written, and its status is the result."""
+    redirected = {"unread": '"$@" | true', "full": '"$@" >/dev/full', "closed": '"$@" >&-'}[output]
+    with Simulator(group()) as simulator:
+        names = ("--imds.endpoint", simulator.url, "--journal.path", str(tmp_path), event_ids(simulator)["Freeze"])
+        shell = ["bash", "-c", f"set -o pipefail; {redirected}", "sh", COMMAND, "approve", "--yes", *names]
+        done = subprocess.run(shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False)
+        assert approved(simulator) == [("Freeze", "vmss_0")]
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("redirection", ["2> >(true)", "2>&-", ">&- 2>&- <&-"])
+def test_log_that_nobody_reads(redirection: str, simulator: Simulator, tmp_path: Path) -> None:
+    """The exporter serves, and ends with status 0, though nobody reads its log."""
+    port = free_port()
+    flags = (
+        "--imds.endpoint",
+        simulator.url,
+        "--web.listen-address",
+        f"127.0.0.1:{port}",
+        "--journal.path",
+        str(tmp_path),
+    )
+    shell = ["bash", "-c", f'exec "$@" {redirection}', "bash", COMMAND, "run", *flags]
+    with subprocess.Popen(shell, env=buffering()) as running:
+        try:
+            eventually(lambda: is_ready(port), "the exporter is ready")
+        finally:
+            running.terminate()
+        assert running.wait(30) == 0
