@@ -5,21 +5,25 @@ with what exporters show, and a recording holds it while the VM and its exporter
 that no exporter can extend: ``maintenance.longest`` of its type after it became due, or after it started.
 """
 
+from math import ceil
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.times import parse_duration
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import EQUAL_SOURCE, Settings
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import (
     APPROVED,
     DELETING,
+    EVENT,
     EVENT_PLACE,
     INFO,
     INSTANCE,
     NOT_BEFORE,
     OVER,
+    UNANSWERED,
+    UP,
     VM_EVENT_OVER,
     VM_MAINTENANCE,
     VM_TARGET,
@@ -36,6 +40,7 @@ MAINTENANCE = f"{PREFIX}Maintenance"
 _OWN = f'{INFO}{{scope="self"}}'
 _IMPACT = "on (event_id, vm_id, phase)"
 _REPORTERS = 3  # of one event: one of them may not know its place yet
+_LEAST_AWAY = 120  # seconds: a restart, an upgrade or a missed scrape is shorter
 
 
 def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
@@ -47,10 +52,15 @@ def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
     begin = Recording(
         VM_MAINTENANCE, _begin(settings), "since when an event has been due on a VM, or has started there"
     )
+    unanswered = Recording(
+        UNANSWERED,
+        f'max by (job, instance) (up{{job=~"{settings.text("job")}"}} == 0) + time()',
+        "when a scrape of an exporter failed, while the last one has",
+    )
     return (
         Group("azure-scheduled-events-event-places", interval, (place,)),
         Group("azure-scheduled-events-maintenance", interval, (begin, _maintenance(settings))),
-        Group("azure-scheduled-events-not-back", interval, (_vm_not_back(settings),)),
+        Group("azure-scheduled-events-not-back", interval, (unanswered, _vm_not_back(settings))),
     )
 
 
@@ -166,23 +176,31 @@ def _after(settings: Settings) -> str:
     return settings.duration("maintenance.after") if settings.seconds("maintenance.after") > least else f"{least:g}s"
 
 
-def _by_type(comparison: str, settings: Settings, *, deleting: bool, value: str = "") -> str:
-    """Return the rows of each type compared with its longest maintenance; a new type has that of a Reboot."""
-    types = {f'event_type="{each}"': f"{each.lower()}" for each in EventType if deleting or not each.facts.deletes}
-    types[f'event_type!~"{"|".join(EventType)}"'] = "reboot"
+def _within_longest(settings: Settings) -> str:
+    """Return the rows that began no longer ago than the longest maintenance of their type."""
     return "\nor\n".join(
-        f"(last_over_time({VM_MAINTENANCE}{{{matcher}}}[{_after(settings)}])"
-        f" {comparison} time() - {settings.number(f'maintenance.longest.{name}')})"
-        + value.format(longest=settings.number(f"maintenance.longest.{name}"))
-        for matcher, name in types.items()
+        f"{_rows(matcher, settings)} > time() - {longest}"
+        for matcher, longest in _longest(settings, *EventType).items()
     )
+
+
+def _rows(matcher: str, settings: Settings, phase: str = "") -> str:
+    selected = f'{matcher},phase="{phase}"' if phase else matcher
+    return f"last_over_time({VM_MAINTENANCE}{{{selected}}}[{_after(settings)}])"
+
+
+def _longest(settings: Settings, *types: EventType) -> dict[str, str]:
+    """Return the longest maintenance of ``types`` in seconds, by label matcher; a new type has that of a Reboot."""
+    names = {f'event_type="{each}"': each.lower() for each in types}
+    names[f'event_type!~"{"|".join(EventType)}"'] = "reboot"
+    return {matcher: settings.number(f"maintenance.longest.{name}") for matcher, name in names.items()}
 
 
 def _maintenance(settings: Settings) -> Alert:
     recorded = f"last_over_time({VM_MAINTENANCE}[{settings.duration('memory')}])"
     rows = expression(f"""
         (
-          {_by_type(">", settings, deleting=True)}
+          {_within_longest(settings)}
           or
           ({_own(settings)} unless {_IMPACT} {recorded}) * 0 + time()
         )
@@ -234,23 +252,27 @@ def _written(rows: str, forms: dict[str, str], settings: Settings) -> str:
 
 
 def _vm_not_back(settings: Settings) -> Alert:
-    also = "".join(f", {label}" for label in kept(settings))
+    """A VM that is away counts for the event that hit it last."""
+    rows = f"last_over_time({VM_MAINTENANCE}[{_after(settings)}])"
     return Alert(
         f"{PREFIX}VmNotBack",
-        expression(f"""
-            max by (event_id, event_type{also}) (topk by (event_id) (1,
-              (
-                {_by_type("<=", settings, deleting=False, value=" * 0 + {longest}")}
-              )
-              unless on (event_id, vm_id)
-              (
-                {_by_type(">", settings, deleting=False)}
-              )
-              and on (job, instance) up == 0
-              {answering()}
-              unless on (event_id) {with_imds(f'{INFO}{{event_status!="Started"}}')}
-            ))
-        """),
+        _with_labels_of_event(
+            expression(f"""
+                max by (event_id, event_type) (topk by (event_id) (1,
+                  (
+                    {_expired(settings)}
+                  )
+                  and on (event_id, phase, job, instance, vm_id) topk by (job, instance, vm_id) (1, {rows})
+                  unless on (vm_id)
+                  (
+                    {_within_longest(settings)}
+                  )
+                  {answering(_away(settings))}
+                  unless on (event_id) {with_imds(f'{INFO}{{event_status!="Started"}}')}
+                ))
+            """),
+            settings,
+        ),
         settings.text("not-back.severity"),
         "A VM has not come back from an event.",
         f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and a VM does not answer: it has not come back "
@@ -258,3 +280,58 @@ def _vm_not_back(settings: Settings) -> Alert:
         Dashboard.VM,
         labels=MappingProxyType({"event_status": "Started"}),
     )
+
+
+def _expired(settings: Settings) -> str:
+    """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
+
+    An event that is only due may start late, so what counts is how long its VM has not answered.
+    """
+    late = f"<= on (job, instance) group_left () {_away(settings)} -"
+    return "\nor\n".join(
+        expression(f"""
+            (
+              {_rows(matcher, settings, "started")} {late} {longest}
+              or
+              (
+                {_rows(matcher, settings, "due")} {late} {longest}
+                unless on (job, instance) {UP} offset {format_duration(float(longest))}
+              )
+            ) * 0 + {longest}
+        """)
+        for matcher, longest in _longest(settings, *(each for each in EventType if not each.facts.deletes)).items()
+    )
+
+
+def _away(settings: Settings) -> str:
+    """Return when exporters last did not answer, of those that have not answered for 2 of the last 5 minutes.
+
+    Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time. With rare
+    scrapes, the times are longer.
+    """
+    interval = parse_duration(slow_interval(settings))
+    least = max(_LEAST_AWAY, 2 * settings.seconds("scrape.interval"))
+    window, step = format_duration(2.5 * least), format_duration(interval)
+    return expression(f"""
+        (
+          max by (job, instance) (last_over_time({UNANSWERED}[{window}]))
+          and on (job, instance) count_over_time({UNANSWERED}[{window}:{step}]) >= {ceil(least / interval)}
+        )
+    """)
+
+
+def _with_labels_of_event(text: str, settings: Settings) -> str:
+    """Return ``text``, one row per event, with the labels that its alert has, or had, or else those of its VMs."""
+    if not (labels := ", ".join(kept(settings))):
+        return text
+    return expression(f"""
+        (
+        {text}
+        )
+        * on (event_id) group_left ({labels})
+        group by (event_id, {labels}) (
+          topk by (event_id) (1, count_over_time({EVENT}[{settings.duration("longest")}]))
+          or on (event_id)
+          topk by (event_id) (1, count by (event_id, {labels}) (last_over_time({VM_MAINTENANCE}[{_after(settings)}])))
+        )
+    """)

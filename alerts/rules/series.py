@@ -53,6 +53,7 @@ VM_TARGET = f"{RECORDED}vm_target"
 EVENT_PLACE = f"{RECORDED}event_place"
 WITHOUT_IMDS = f"{RECORDED}exporter_without_imds"
 VM_MAINTENANCE = f"{RECORDED}vm_maintenance_begin_timestamp_seconds"
+UNANSWERED = f"{RECORDED}exporter_unanswered"
 SCALE_SET_LABELS = f"{RECORDED}scale_set_labels"
 ZONE_LABELS = f"{RECORDED}zone_labels"
 

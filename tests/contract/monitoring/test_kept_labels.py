@@ -17,7 +17,7 @@ from support.monitoring.alert_scenarios import (
     one,
 )
 from support.monitoring.promtool import promtool
-from support.monitoring.stories.expected_alerts import LOST_REBOOT, SCALE_SET_HIT, at, row
+from support.monitoring.stories.expected_alerts import LOST_REBOOT, NOT_BACK, SCALE_SET_HIT, at, row
 from support.monitoring.stories.fleets import vms
 
 KEPT = {"labels.keep": "team,node", "spot.severity": "warning"}
@@ -66,6 +66,23 @@ STORIES = (
         ),
         steady={REBOOT: (30, 900)},
         quiet={PREEMPT: (900,)},
+    ),
+    *(
+        Story(
+            f"of two VMs that do not come back from a reboot, {back} does later: the alert stays one",
+            tuple(
+                Exporter(
+                    vm,
+                    (Seen(not_before=300, started=300, resources="vmss_0,vmss_1"),),
+                    target=target,
+                    down=((305, 1500 if vm == back else 100_000),),
+                )
+                for vm, target in (("vmss_0", SEARCH), ("vmss_1", SHOP))
+            ),
+            quiet={NOT_BACK: (1170,)},
+            steady={NOT_BACK: (1230, 2400)},
+        )
+        for back in ("vmss_0", "vmss_1")
     ),
     Story(
         "a host fails, and only a peer of another team is left to report it",

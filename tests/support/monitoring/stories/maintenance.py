@@ -6,6 +6,10 @@ from support.monitoring.alert_scenarios import DOWN, MAINTENANCE, MANY, Exporter
 from support.monitoring.stories.expected_alerts import NOT_BACK
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)
+_FREEZE = Seen("Freeze", not_before=300, started=300, gone=1020, duration=5)
+_FREEZE_BEFORE = replace(_FREEZE, gone=780, event_id="F")
+_REBOOT_AFTER = Seen(announced=500, not_before=800, started=800, gone=1300)
+_BOOT_LOOP = tuple((begin, begin + 90) for begin in range(305, 3000, 120))
 _HOST_FAILURE = Seen(announced=65, not_before=None, started=65, gone=800)
 
 
@@ -129,7 +133,7 @@ MAINTAINED = (
     Story(
         "a VM does not come back from a reboot, and does after an hour",
         one(replace(_REBOOT, gone=100_000), down=((305, 3600),)),
-        quiet={MAINTENANCE: (1210, 2400, 3900), NOT_BACK: (1180, 3610, 4000)},
+        quiet={MAINTENANCE: (1210, 2400, 3900), NOT_BACK: (1180, 3810, 4000)},
         steady={NOT_BACK: (1210, 3590)},
         exact=True,
     ),
@@ -142,6 +146,52 @@ MAINTAINED = (
         ),
         fires={(MAINTENANCE, 300): (working(since="00:05:00"), working("vmss_1", since="00:05:00"))},
         quiet={MAINTENANCE: (230, 1210)},
+        exact=True,
+    ),
+    Story(
+        "a freeze is Started for 12 minutes: one scrape is missed, and later the exporter is upgraded",
+        one(_FREEZE, down=((960, 970), (1180, 1240))),
+        quiet={NOT_BACK: tuple(range(900, 1600, 10))},
+        exact=True,
+    ),
+    Story(
+        "a freeze is Started for 12 minutes, and the VM goes down after 11",
+        one(_FREEZE, down=((960, 3000),)),
+        quiet={NOT_BACK: (1050,)},
+        steady={NOT_BACK: (1090, 1500)},
+        exact=True,
+    ),
+    Story(
+        "a VM answers a quarter of the time after its reboot",
+        one(replace(_REBOOT, gone=100_000), down=_BOOT_LOOP),
+        quiet={NOT_BACK: (1180,)},
+        steady={NOT_BACK: (1210, 2400)},
+        exact=True,
+    ),
+    Story(
+        "a freeze is over, and a reboot follows that takes seven minutes",
+        (Exporter(events=(_FREEZE_BEFORE, _REBOOT_AFTER), down=((805, 1200),)),),
+        quiet={NOT_BACK: tuple(range(800, 1700, 10))},
+        exact=True,
+    ),
+    Story(
+        "a freeze is over, and a reboot follows from which the VM does not come back",
+        (Exporter(events=(_FREEZE_BEFORE, _REBOOT_AFTER), down=((805, 100_000),)),),
+        quiet={NOT_BACK: tuple(range(800, 1690, 10))},
+        steady={NOT_BACK: (1720, 2200)},
+        exact=True,
+    ),
+    Story(
+        "an overdue reboot begins, and takes three minutes",
+        one(Seen(not_before=300, gone=1680), down=((1500, 1680),)),
+        quiet={NOT_BACK: tuple(range(1490, 1900, 10))},
+        exact=True,
+    ),
+    Story(
+        "an overdue reboot begins, and the VM does not come back",
+        one(Seen(not_before=300), down=((1500, 100_000),)),
+        quiet={NOT_BACK: (1510, 2390)},
+        steady={NOT_BACK: (2420, 3000)},
         exact=True,
     ),
 )
