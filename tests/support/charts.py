@@ -35,3 +35,29 @@ def values_of(name: str) -> dict[str, Any]:
         both_maps = isinstance(value, dict) and isinstance(defaults[key], dict)
         defaults[key] = {**defaults[key], **value} if both_maps else value
     return dict(defaults)
+
+
+def of_kind(manifests: list[Manifest], kind: str) -> list[Manifest]:
+    """Return the manifests of one kind."""
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+def only(manifests: list[Manifest], kind: str) -> Manifest:
+    """Return the one manifest of its kind that is no dashboard."""
+    found = [each for each in of_kind(manifests, kind) if "grafana_dashboard" not in each["metadata"]["labels"]]
+    assert len(found) == 1
+    return found[0]
+
+
+def pod(manifests: list[Manifest]) -> Manifest:
+    """Return the specification of the pods."""
+    spec: Manifest = only(manifests, "DaemonSet")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(manifests: list[Manifest]) -> Manifest:
+    """Return the container of the exporter."""
+    (found,) = pod(manifests)["containers"]
+    assert found["name"] == "exporter"
+    result: Manifest = found
+    return result

@@ -1,0 +1,11 @@
+"""What the tests of the Helm chart share."""
+
+import pytest
+
+from support.charts import NAMES, Manifest, rendered
+
+
+@pytest.fixture(scope="package")
+def charts() -> dict[str, list[Manifest]]:
+    """What the chart makes of every file of values."""
+    return {name: rendered(name) for name in NAMES}

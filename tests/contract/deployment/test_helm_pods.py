@@ -1,0 +1,142 @@
+"""The pods of the Helm chart: ports and probes, privileges, the journal's folder, nodes and network."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from azure_scheduled_events_exporter import __version__
+from support.charts import CHART, Manifest, container, helm, of_kind, only, pod, values_of
+
+
+def test_ports_agree(charts: dict[str, list[Manifest]]) -> None:
+    """Listener, container port, host port, probes and NetworkPolicy all mean the same port."""
+    for name, manifests in charts.items():
+        wanted = values_of(name)["port"]
+        (port,) = container(manifests)["ports"]
+        assert port["containerPort"] == wanted
+        assert port.get("hostPort") == (wanted if pod(manifests).get("hostNetwork") else None)
+        for probe in ("livenessProbe", "readinessProbe"):
+            handler = container(manifests)[probe].get("httpGet") or container(manifests)[probe]["tcpSocket"]
+            assert handler["port"] == port["name"]
+    assert values_of("defaults")["port"] == 10169
+
+
+def test_probes(charts: dict[str, list[Manifest]]) -> None:
+    """It is restarted only when it does not live, and ready once Azure has answered; over TLS where it speaks TLS."""
+    plain, tls = container(charts["defaults"]), container(charts["everything"])
+    assert plain["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": "metrics", "scheme": "HTTP"}
+    assert plain["readinessProbe"]["httpGet"] == {"path": "/-/ready", "port": "metrics", "scheme": "HTTP"}
+    assert tls["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    assert "httpGet" not in container(charts["memory"])["livenessProbe"]
+
+
+def test_the_image_is_this_version(charts: dict[str, list[Manifest]]) -> None:
+    """Chart, image and exporter are one version; a digest holds instead of a tag, for all containers."""
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == __version__
+    assert container(charts["defaults"])["image"].endswith(f":{__version__}")
+    for manifests in charts.values():
+        images = {each["image"] for each in [*pod(manifests).get("initContainers", []), *pod(manifests)["containers"]]}
+        assert len(images) == 1
+    assert container(charts["everything"])["image"].endswith(f"@sha256:{'0' * 64}")
+
+
+def test_privileges(charts: dict[str, list[Manifest]]) -> None:
+    """The exporter has no privilege at all, and never a token of the cluster; the folder's preparation has one."""
+    for manifests in charts.values():
+        spec = pod(manifests)
+        assert spec["automountServiceAccountToken"] is False
+        assert all(not each["automountServiceAccountToken"] for each in of_kind(manifests, "ServiceAccount"))
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["securityContext"]["runAsUser"] == 65532
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert container(manifests)["securityContext"] == {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        for each in spec.get("initContainers", []):
+            assert each["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["CHOWN"]}
+            assert not each["securityContext"]["allowPrivilegeEscalation"]
+            assert each["securityContext"]["readOnlyRootFilesystem"]
+
+
+def test_without_the_host_nothing_is_root(charts: dict[str, list[Manifest]]) -> None:
+    """With a pod address and an emptyDir it needs nothing that Kubernetes' restricted standard forbids."""
+    spec = pod(charts["pod-network"])
+    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+    allowed = {"configMap", "emptyDir", "secret", "projected", "downwardAPI", "persistentVolumeClaim"}
+    assert all((volume.keys() - {"name"}) <= allowed for volume in spec["volumes"])
+    assert "hostPort" not in container(charts["pod-network"])["ports"][0]
+
+
+@pytest.fixture
+def node_folder() -> Iterator[Path]:
+    """A folder that everybody may look into, with one in it as the kubelet makes it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        folder = Path(name) / "journal"
+        folder.mkdir(mode=0o755)
+        yield folder
+
+
+def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
+    """The preparation, with CHOWN as its only capability, gives the folder to the user who then writes into it."""
+    (prepare,) = pod(charts["defaults"])["initContainers"]
+    _, *options, folder, user, group = prepare["command"]
+    is_root = os.geteuid() == 0
+    owner = (user, group) if is_root else (str(os.geteuid()), str(os.getegid()))
+    less = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all"] if is_root else []
+    subprocess.run([*less, sys.executable, *options, str(node_folder), *owner], check=True)
+    assert (str(node_folder.stat().st_uid), str(node_folder.stat().st_gid)) == owner
+    become = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"] if is_root else []
+    subprocess.run([*become, "/bin/sh", "-c", f"echo >{node_folder}/journal.sqlite"], check=True)
+    (mount,) = prepare["volumeMounts"]
+    assert (mount["name"], mount["mountPath"]) == ("journal", folder)
+    assert (user, group) == ("65532", "65532")
+
+
+def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:
+    """It runs on Spot and drained nodes too, on no virtual node, and on the node's network unless told otherwise."""
+    spec = pod(charts["defaults"])
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    (term,) = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    assert {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]} in term["matchExpressions"]
+    assert "affinity" not in pod(charts["memory"])
+
+
+def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
+    """A pod with its own address may reach IMDS, collector, Alertmanager and DNS; there is none on the node's."""
+    assert not of_kind(charts["defaults"], "NetworkPolicy")
+    manifest = only(charts["pod-network"], "NetworkPolicy")
+    spec = manifest["spec"]
+    labels = only(charts["pod-network"], "DaemonSet")["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+    azure, collector, more = spec["egress"]
+    assert azure["to"] == [{"ipBlock": {"cidr": "169.254.169.254/32"}}]
+    assert azure["ports"] == [{"port": 80, "protocol": "TCP"}]
+    assert {(each["port"], each["protocol"]) for each in collector["ports"]} == {
+        *((443, "TCP"), (9093, "TCP")),
+        *((53, "UDP"), (53, "TCP")),
+    }
+    assert more["to"] == [{"ipBlock": {"cidr": "10.0.0.9/32"}}]
+    (ingress,) = spec["ingress"]
+    assert ingress["ports"] == [{"port": "metrics", "protocol": "TCP"}]
+    assert ingress["from"]
+
+
+def test_network_policy_lets_through_to_a_simulator() -> None:
+    """With imds.endpoint set, a pod with its own address may reach that port too, and the DNS that finds it."""
+    only_this = ("--show-only", "templates/networkpolicy.yaml", "--set", "hostNetwork=false")
+    endpoint = r"config.imds\.endpoint=http://simulator.sim:10170"
+    done = helm("template", "events", str(CHART), *only_this, "--set", endpoint)
+    assert done.returncode == 0, done.stderr
+    _, more = yaml.safe_load(done.stdout)["spec"]["egress"]
+    assert {each["port"] for each in more["ports"]} == {10170, 53}
