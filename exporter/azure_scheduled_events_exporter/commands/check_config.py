@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.errors import without_password
 from azure_scheduled_events_exporter.http_server.access import check as check_web_config
 from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
 from azure_scheduled_events_exporter.service.privileges import account
-from azure_scheduled_events_exporter.tracing.delivery import is_on
+from azure_scheduled_events_exporter.tracing.delivery import doubts, is_on
 
 
 def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str]) -> int:
@@ -25,11 +25,15 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
         check_web_config(Path(config.web_config_file))
     if config.alertmanager_url:
         check_alerts(config)
-    is_on(config.otlp_endpoint, environment)  # refuses a protocol that is not supported
+    traced = is_on(config.otlp_endpoint, environment)
+    if traced:
+        from azure_scheduled_events_exporter.tracing.otlp import otlp_sender  # noqa: PLC0415 - it takes half a second
+
+        otlp_sender(config.otlp_endpoint)  # refuses what OpenTelemetry refuses; sends nothing
     for setting, text, place in written(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
         print(f"{setting.flag}: {without_password(value)}   [{place or 'default'}]")
-    for warning in warnings(config):
+    for warning in [*warnings(config), *(doubts(environment) if traced else [])]:
         print(f"warning: {warning}", file=sys.stderr)
     for name, meant in unknown_variables(environment):
         hint = f"did you mean {meant}?" if meant else "see --help"

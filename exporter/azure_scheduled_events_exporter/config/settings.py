@@ -93,15 +93,22 @@ def _endpoint(text: str) -> str:
     try:
         address = urlsplit(text)
         usable = address.scheme == "http" and address.hostname and address.port != 0 and address.username is None
-        if usable and not _PLAIN_HOST.fullmatch(address.netloc):
-            from azure_scheduled_events_exporter.lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
-
-            requests.Request("GET", text).prepare()  # as the client of IMDS reads it
+        usable = usable and _can_be_asked(text)
     except ValueError:
         usable = False
     if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):
         raise ValueError(f"{text!r} is not a base address: write http://HOST[:PORT], or '{DISCOVER}'")
     return text.rstrip("/")
+
+
+def _can_be_asked(url: str) -> bool:
+    """Return whether requests, which every client here uses, can read the address. May raise ValueError."""
+    host = urlsplit(url).netloc.rpartition("@")[2]
+    if not _PLAIN_HOST.fullmatch(host):
+        from azure_scheduled_events_exporter.lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
+
+        requests.Request("GET", url).prepare()
+    return ".." not in host
 
 
 def _positive_duration(text: str) -> float:
@@ -137,10 +144,10 @@ def _choice(*choices: str) -> Callable[[str], str]:
 def _collector(text: str) -> str | None:
     try:
         address = urlsplit(text)
-        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0 and text.isprintable()
+        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0 and _can_be_asked(text)
     except ValueError:
         usable = False
-    if text and not usable:
+    if text and (not usable or not text.isprintable() or any(c in text for c in " ?#\\")):
         raise ValueError(
             f"{without_password(text)!r} is not a collector: write http://HOST:4318, or https (HTTP, not gRPC)"
         )
@@ -148,13 +155,14 @@ def _collector(text: str) -> str | None:
 
 
 def _alertmanagers(text: str) -> tuple[str, ...]:
-    return tuple(_alertmanager(each.strip()) for each in text.split(",") if each.strip())
+    # One that is named twice would get every alert twice.
+    return tuple(dict.fromkeys(_alertmanager(each.strip()) for each in text.split(",") if each.strip()))
 
 
 def _alertmanager(text: str) -> str:
     try:
         address = urlsplit(text)
-        usable = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0 and _can_be_asked(text)
     except ValueError:
         usable = False
     if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):

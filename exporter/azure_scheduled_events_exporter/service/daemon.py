@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import DISCOVER, Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
-from azure_scheduled_events_exporter.errors import ExporterError, Stopped, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.http_server.connection import AccessControl
 from azure_scheduled_events_exporter.http_server.messages import Request
 from azure_scheduled_events_exporter.http_server.server import Server
@@ -31,7 +31,7 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
-from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, is_on
+from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, doubts, is_on
 from azure_scheduled_events_exporter.web.status_line import one_line
 
 from .privileges import give_up
@@ -204,12 +204,11 @@ class Exporter:
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
     if not is_on(config.otlp_endpoint, os.environ):
         return None
-    from azure_scheduled_events_exporter.tracing.otlp import OtlpSender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
+    from azure_scheduled_events_exporter.tracing.otlp import otlp_sender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
 
-    try:
-        sender = OtlpSender(config.otlp_endpoint)
-    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
-        raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None
+    sender = otlp_sender(config.otlp_endpoint)
+    for doubt in doubts(os.environ):
+        log.warning("unusable OpenTelemetry variable", extra=facts(error=doubt))
     return SpanDelivery(journal, sender, log)
 
 

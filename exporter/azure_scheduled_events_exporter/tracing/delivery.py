@@ -6,7 +6,9 @@ not import OpenTelemetry: ``tracing.otlp`` does, and is imported only if tracing
 
 import logging
 import math
+import os
 import random
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +33,14 @@ _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0
 _PROTOCOL = "http/protobuf"
 _LATIN_1 = 0xFF
+_LONGEST_TIMEOUT = 3600.0
+_COMPRESSIONS = ("none", "gzip", "deflate")
+_SAMPLERS = (
+    *("always_on", "always_off", "parentbased_always_on", "parentbased_always_off"),
+    *("traceidratio", "parentbased_traceidratio"),
+)
+_HEADER = re.compile(r"[!#-'*+\-.0-9A-Z^-z|~]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
+"""One entry of a header list, as OpenTelemetry's SDK takes it; it leaves out all others."""
 RETRYABLE = {
     HTTPStatus.TOO_MANY_REQUESTS,
     HTTPStatus.BAD_GATEWAY,
@@ -187,8 +197,10 @@ class SpanDelivery:
             failed = _failed(spans, result)
             if result.refused:
                 message, fields = "collector refused spans; the next start sends them again", {"refused": failed}
-            elif result.settled:
+            elif failed:
                 message, fields = "collector rejected spans", {"rejected": failed}
+            elif result.settled:  # OTLP lets a collector send a warning with full success
+                message, fields = "collector accepted spans with a warning", {}
             else:
                 message, fields = "spans cannot be delivered yet", {}
             self._log.warning(message, extra=facts(error=result.reason, **fields))
@@ -256,11 +268,15 @@ def _check_endpoint(endpoint: str | None, environment: Mapping[str, str]) -> Non
 def _check_timeout(environment: Mapping[str, str]) -> None:
     name, timeout = _variable("TIMEOUT", environment)
     try:
-        is_time = not timeout or 0 < float(timeout) < math.inf
+        seconds = float(timeout or 1)
     except ValueError:
-        is_time = False
-    if not is_time:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
         raise UsageError(f"environment variable {name}: {timeout!r} is not a number of seconds above 0, such as 10")
+    if seconds > _LONGEST_TIMEOUT:  # OpenTelemetry's specification has milliseconds
+        raise UsageError(
+            f"environment variable {name}: {timeout!r} is too long: OpenTelemetry's Python SDK reads seconds, write 10"
+        )
 
 
 def _check_headers(environment: Mapping[str, str]) -> None:
@@ -272,3 +288,25 @@ def _check_headers(environment: Mapping[str, str]) -> None:
             f"environment variable {name}: holds a character that no HTTP header can carry: "
             "use printable characters of Latin-1"
         )
+    for number, entry in enumerate(filter(None, map(str.strip, headers.split(","))), 1):
+        if not _HEADER.fullmatch(entry):
+            raise UsageError(
+                f"environment variable {name}: entry {number} is not NAME=VALUE, so it would not be sent: "
+                "separate entries with commas, and write other special characters of a value as %XX"
+            )
+
+
+def doubts(environment: Mapping[str, str]) -> list[str]:
+    """Return warnings about variables that OpenTelemetry's SDK ignores in silence, and about missing files."""
+    variables = (
+        ("OTEL_TRACES_SAMPLER", environment.get("OTEL_TRACES_SAMPLER", ""), _SAMPLERS, "every trace is sampled"),
+        (*_variable("COMPRESSION", environment), _COMPRESSIONS, "requests are not compressed"),
+    )
+    found = [
+        f"environment variable {name}: {value!r} is none of {', '.join(known)}, so {result}"
+        for name, value, known, result in variables
+        if value.strip() and value.strip().lower() not in known
+    ]
+    files = (_variable(name, environment) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"))
+    missing = ((name, file) for name, file in files if file and not os.path.exists(file))  # noqa: PTH110 - any text
+    return [*found, *(f"environment variable {name}: there is no file {file}" for name, file in missing)]

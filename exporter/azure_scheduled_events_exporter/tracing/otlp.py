@@ -31,6 +31,7 @@ from opentelemetry.semconv.attributes import service_attributes
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_failures import failure_reason
 from azure_scheduled_events_exporter.http_sessions import Session
@@ -39,16 +40,33 @@ from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
 
 _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024
+LONGEST_EXPORT_SECONDS = 60.0
+"""Time limit of one export, whatever is configured: no other span is sent in that time."""
+
+
+def otlp_sender(endpoint: str | None) -> "OtlpSender":
+    """Return the sender for ``endpoint`` or for the ``OTEL_*`` variables.
+
+    Raises:
+        UsageError: OpenTelemetry refuses its variables.
+    """
+    try:
+        return OtlpSender(endpoint)
+    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
+        raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None
 
 
 class OtlpSender:
-    """Sends spans to ``endpoint`` (base address), or to the address in the ``OTEL_*`` variables when it is None."""
+    """Sends spans to ``endpoint`` (base address), or to the address in the ``OTEL_*`` variables when it is None.
 
-    def __init__(self, endpoint: str | None) -> None:
+    No export takes more than ``longest`` seconds.
+    """
+
+    def __init__(self, endpoint: str | None, longest: float = LONGEST_EXPORT_SECONDS) -> None:
         # Its messages about every failed request would fill the log at each retry; delivery logs a failure once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         url = None if endpoint is None else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
-        self._adapter = CollectorAdapter()
+        self._adapter = CollectorAdapter(longest)
         session = Session()
         session.mount("http://", self._adapter)
         session.mount("https://", self._adapter)
@@ -125,14 +143,15 @@ class CollectorAdapter(CutOffAdapter):
     interpretation.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float) -> None:
         super().__init__()
+        self._longest = longest
         self.timeout: float | None = None  # seconds for the whole exchange; None as the exporter is configured
         self.result: ExportResult | None = None
 
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
         """Send ``request`` and return an answer for the exporter; network and collector errors do not raise."""
-        seconds = self.timeout or kwargs.get("timeout")
+        seconds = min(self.timeout or kwargs.get("timeout") or self._longest, self._longest)
         deadline = Deadline(seconds, self.cut_off)
         try:
             with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": seconds}) as response:
@@ -170,8 +189,8 @@ def _partial_success(response: requests.Response) -> ExportResult:
     except DecodeError:
         return ExportResult(settled=True)  # some collectors answer JSON, or text; it was a 200
     rejected = answer.partial_success.rejected_spans
-    why = answer.partial_success.error_message or "rejected without a reason"
-    reason = f"{_without_secrets(response)}: {why}" if rejected else ""
+    why = answer.partial_success.error_message or ("rejected without a reason" if rejected else "")
+    reason = f"{_without_secrets(response)}: {why}" if why else ""
     return ExportResult(settled=True, rejected=rejected, reason=reason)
 
 

@@ -95,6 +95,21 @@ class TestCheckConfig:
         done = command(name, *flags, "--journal.path", "memory", **variables)
         assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc'", "unset it", "http/protobuf", "4318")
 
+    @pytest.mark.parametrize("name", ["check-config", "run"])
+    def test_variables_of_opentelemetry(self, name: str) -> None:
+        """A variable that OpenTelemetry refuses is refused by both commands."""
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_ATTRIBUTE_COUNT_LIMIT": "x"}
+        flags = ("--imds.endpoint", "http://127.0.0.1:9", "--web.listen-address", "127.0.0.1:0", "--log.level", "error")
+        done = command(name, *flags, "--journal.path", "memory", **variables)
+        assert_one_line(done, 2, "OpenTelemetry cannot use its settings", "OTEL_ATTRIBUTE_COUNT_LIMIT")
+
+    def test_doubtful_variables(self) -> None:
+        """A sampler that does not exist is warned of, if there is a collector."""
+        done = command("check-config", "--otlp.endpoint", "http://127.0.0.1:9", OTEL_TRACES_SAMPLER="bogus")
+        assert done.returncode == 0
+        assert done.stderr.startswith("warning: environment variable OTEL_TRACES_SAMPLER: 'bogus' is none of ")
+        assert command("check-config", OTEL_TRACES_SAMPLER="bogus").stderr == ""
+
     @pytest.mark.parametrize("name", ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60])
     def test_unknown_variable(self, name: str) -> None:
         """A misspelt variable is reported; a suggestion is made only if there is a similar name."""

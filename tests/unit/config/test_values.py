@@ -109,8 +109,28 @@ def test_any_value(flag: str, text: str) -> None:
             assert message.isprintable()
 
 
-@pytest.mark.parametrize("text", ["collector:4318", "grpc://collector:4317", "http://", "http://[::1", "4318"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("collector:4318", "grpc://collector:4317", "http://", "http://[::1", "4318"),
+        *("http://collector/other?x=1", "http://collector#a", "http://collector:4318/a b", "http://a..b:4318"),
+    ],
+)
 def test_a_collector_that_cannot_be_is_refused(text: str) -> None:
     """A collector's address without http or https is a mistake to hear of at once, not a retry for ever."""
     with pytest.raises(UsageError, match=r"^--otlp.endpoint: .* is not a collector: write http://HOST:4318"):
         resolve({"otlp.endpoint": text}, {})
+
+
+@pytest.mark.parametrize("text", ["http://[::1]x:9093", "http://a..b:9093", "http://u:sesame@a..b:9093", "http://a b"])
+def test_an_alertmanager_that_cannot_be_is_refused(text: str) -> None:
+    """An address to which no alert could be pushed is refused, without its password."""
+    with pytest.raises(UsageError, match=r"^--alertmanager.url: .* is not an Alertmanager: write http") as refused:
+        resolve({"alertmanager.url": text}, {})
+    assert "sesame" not in str(refused.value)
+
+
+def test_an_alertmanager_that_is_named_twice() -> None:
+    """Each Alertmanager gets an alert once."""
+    urls = resolve({"alertmanager.url": "http://a:9093, http://u:p@[::1]:9093,http://a:9093/"}, {}).alertmanager_url
+    assert urls == ("http://a:9093", "http://u:p@[::1]:9093")

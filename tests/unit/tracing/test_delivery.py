@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 
 import pytest
+from opentelemetry.util.re import parse_env_headers
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
@@ -15,7 +16,7 @@ from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Entry
-from azure_scheduled_events_exporter.tracing.delivery import BATCH, ExportResult, SpanDelivery, is_on
+from azure_scheduled_events_exporter.tracing.delivery import BATCH, ExportResult, SpanDelivery, doubts, is_on
 from support.programs import eventually
 
 LOG = logging.getLogger("tests.tracing")
@@ -181,9 +182,9 @@ class TestDelivery:
         delivery = SpanDelivery(journal, script, LOG)
         with running(delivery, script):
             eventually(lambda: delivery.exported == 1, "exported")
-        assert [record.message for record in caplog.records] == [
-            "spans cannot be delivered yet",
-            "collector accepts spans again",
+        assert [(record.message, record.facts) for record in caplog.records] == [  # type: ignore[attr-defined]
+            ("spans cannot be delivered yet", {"error": "503"}),
+            ("collector accepts spans again", {"queued": 1}),
         ]
 
 
@@ -328,6 +329,11 @@ def test_a_protocol_that_does_no_harm(variables: dict[str, str], *, on: bool) ->
     [
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "0"}, "OTEL_EXPORTER_OTLP_TIMEOUT: '0' is not a number of"),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "soon"}, "TRACES_TIMEOUT: 'soon' is not a number of"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "10000"}, "OTEL_EXPORTER_OTLP_TIMEOUT: '10000' is too long"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "10000"}, "reads seconds, write 10"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "s3cret"}, "HEADERS: entry 1 is not NAME=VALUE, so it would"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=b,\u00e9=s3cret"}, "HEADERS: entry 2 is not NAME=VALUE"),
+        (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": 'a=b,c="s3cret"'}, "HEADERS: entry 2 is not NAME=VALUE"),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=\u20ac"}, "OTEL_EXPORTER_OTLP_HEADERS: holds a character"),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=%E2%82%AC"}, "no HTTP header can carry"),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=b%0D%0Ac"}, "no HTTP header can carry"),
@@ -343,3 +349,28 @@ def test_what_can_never_be_sent(endpoint: str | None, variables: dict[str, str],
         is_on(endpoint, variables)
     assert complaint in str(refused.value)
     assert "\u20ac" not in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("headers", ["", ",", "a=b", " a = b c , d=e=f,", "authorization=Basic%20dTpw,x-y=1"])
+def test_header_lists(headers: str) -> None:
+    """What OpenTelemetry's SDK takes is accepted."""
+    assert is_on(None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": headers})
+    assert len(parse_env_headers(headers, liberal=True)) == headers.count("=") - headers.count("e=f")
+
+
+@pytest.mark.parametrize(
+    ("variables", "warning"),
+    [
+        ({"OTEL_TRACES_SAMPLER": "bogus"}, "OTEL_TRACES_SAMPLER: 'bogus' is none of always_on, "),
+        ({"OTEL_EXPORTER_OTLP_COMPRESSION": "snappy"}, "OTLP_COMPRESSION: 'snappy' is none of none, gzip, deflate"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": "/nope.pem"}, "TRACES_CERTIFICATE: there is no file /nope.pem"),
+        ({"OTEL_TRACES_SAMPLER": "Always_On", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}, ""),
+        ({}, ""),
+    ],
+)
+def test_doubts(variables: dict[str, str], warning: str) -> None:
+    """Values that OpenTelemetry's SDK would ignore in silence are warned of."""
+    found = doubts(variables)
+    assert len(found) == bool(warning)
+    assert warning in "".join(found)

@@ -8,6 +8,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
@@ -54,6 +55,19 @@ class TestAnswers:
             assert delivery.exported == 1
             assert journal.spans_queued() == 0
         assert "no room" in str(caplog.records[0].facts)  # type: ignore[attr-defined]
+
+    def test_a_warning(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+        """What a collector says beside a full success is logged, and every span counts as exported."""
+        answer = ExportTraceServiceResponse()
+        answer.partial_success.error_message = "use the new endpoint"
+        collector.answer(Reply(body=answer.SerializeToString()))
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: delivery.exported == 1, "exported")
+        assert delivery.failed == 0
+        (record,) = caplog.records
+        assert record.message == "collector accepted spans with a warning"
+        assert record.facts["error"].endswith("/v1/traces: use the new endpoint")  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize("status", [302, 307, 308, 400, 401, 404, 413, 500])
     def test_a_refusal(self, status: int, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,6 +201,15 @@ class TestAnswers:
             thread.join(PATIENCE)
         assert not result.settled
         assert "no answer" in result.reason
+
+    def test_a_long_timeout(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An export has a time limit of its own, however long the configured one is."""
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
+        collector.answer(HANG)
+        began = time.monotonic()
+        result = OtlpSender(collector.url, longest=0.5).send([ROOT], IDENTITY, None)
+        assert time.monotonic() - began < 8
+        assert (result.settled, result.reason) == (False, "no answer: it took too long")
 
     def test_a_mistake_here_settles_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Spans that could not be sent for a reason on this machine stay in the journal."""
