@@ -155,7 +155,7 @@ def vm_groups(settings: Settings) -> tuple[Group, ...]:
         "survivors": Recording(
             VM_SURVIVED,
             _vm_survived(),
-            "VMs whose exporter answers although a Preempt or Terminate of them has left",
+            "when the exporter of a VM last answered although a Preempt or Terminate of the VM has left",
         ),
     }
     return tuple(
@@ -201,7 +201,7 @@ def _vm_survived() -> str:
     return expression(f"""
         group by (job, instance) (
           last_over_time({VM_EVENT}{{{deleting}}}[1d]) and on (job, instance) {UP} == 1
-        )
+        ) * time()
         unless on (job, instance) {INFO}{{scope="self",{deleting}}}
     """)
 

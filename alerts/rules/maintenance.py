@@ -24,6 +24,7 @@ from .series import (
     OVER,
     UNANSWERED,
     UP,
+    VM_EVENT,
     VM_EVENT_OVER,
     VM_MAINTENANCE,
     VM_TARGET,
@@ -145,7 +146,8 @@ def _recorded(settings: Settings) -> str:
 def _begin(settings: Settings) -> str:
     """A row goes on while its event does, unless the event has left the VM, and while its VM does not answer.
 
-    It keeps the time that it began with.
+    It keeps the time that it began with. Prometheus may have been away for up to ``memory``, if the VM's own exporter
+    has shown the event and not answered without it since.
     """
     memory, after = settings.duration("memory"), _after(settings)
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
@@ -158,11 +160,20 @@ def _begin(settings: Settings) -> str:
           unless on (event_id, vm_id) {VM_EVENT_OVER}
           or
           (
-            last_over_time({VM_MAINTENANCE}{{event_type!~"{DELETING}"}}[{after}])
+            last_over_time({VM_MAINTENANCE}[{after}])
             or
-            (last_over_time({VM_MAINTENANCE}{{event_type=~"{DELETING}"}}[{after}]) and on (job, instance) up)
+            (
+              last_over_time({VM_MAINTENANCE}[{memory}])
+              and on (event_id, vm_id) last_over_time({VM_EVENT}[{settings.duration("longest")}])
+              unless on (event_id, vm_id) last_over_time({VM_EVENT_OVER}[{memory}])
+            )
           )
           > time() - 86400
+          unless on (event_id, event_type, job, instance)
+          (
+            last_over_time({VM_MAINTENANCE}{{event_type=~"{DELETING}"}}[{memory}])
+            unless on (job, instance) up == 0
+          )
           {answering()}
           or
           ({impacts} unless {_IMPACT} last_over_time({VM_MAINTENANCE}[{memory}])) * 0 + time()

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, expression
-from .series import DELETING, EVENT, LAST_SUCCESS, OVER, POLLS, VM_EVENT, VM_SURVIVED, WITHOUT_IMDS
+from .series import DELETING, EVENT, LAST_SUCCESS, POLLS, VM_EVENT, VM_MAINTENANCE, VM_SURVIVED, WITHOUT_IMDS
 
 IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
 IMDS_EXPLAINED = (f"{PREFIX}DocumentInvalid", f"{PREFIX}Throttled")
@@ -42,8 +42,8 @@ def _alert(name: str, text: str, summary: str, description: str, holds: str) -> 
 def _exporter_down(settings: Settings) -> Alert:
     """Scrapes that fail for more than half of the time are a failure too: a loop of restarts never stays down."""
     jobs, period = f'up{{job=~"{settings.text("job")}"}}', settings.duration("exporter-down.for")
-    started = f'last_over_time({VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}[1d])'
-    deleted = f'last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[1d])'
+    away = f'last_over_time({VM_MAINTENANCE}{{event_type!~"{DELETING}"}}[{settings.duration("memory")}])'
+    deleted = f'max by (job, instance) (last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[1d]))'
     return _alert(
         "ExporterDown",
         expression(f"""
@@ -54,10 +54,13 @@ def _exporter_down(settings: Settings) -> Alert:
             )
             unless on (job, instance)
             (last_over_time({VM_EVENT}[{settings.duration("longest")}]) and on (event_id) {EVENT})
+            unless on (job, instance) {away}
             unless on (job, instance)
-            ({started} unless on (event_id) last_over_time({OVER}[1d]))
-            unless on (job, instance)
-            ({deleted} unless on (job, instance) last_over_time({VM_SURVIVED}[1d]))
+            (
+              {deleted}
+              unless on (job, instance)
+              max by (job, instance) (last_over_time({VM_SURVIVED}[1d])) > on (job, instance) {deleted}
+            )
         """),
         "An exporter does not answer, and no event explains it.",
         f"Most scrapes of {{{{ $labels.instance }}}} have failed for {period}. "

@@ -204,4 +204,23 @@ LIVES = (
         quiet={DOWN: (1900, 2200)},
         steady={DOWN: (2330, 3000)},
     ),
+    Story(
+        "a VM is back 20 minutes after its Redeploy, which is over, and its exporter goes down later",
+        one(Seen("Redeploy", not_before=330, started=330, gone=1500), down=((345, 1545), (3000, 100_000))),
+        quiet={DOWN: tuple(range(0, 3300, 30))},
+        steady={DOWN: (3330, 4500)},
+    ),
+    Story(
+        "a VM that was evicted is started again, and evicted again",
+        (
+            Exporter(
+                events=(
+                    Seen("Preempt", not_before=60, started=60, gone=120),
+                    Seen("Preempt", announced=2500, not_before=2530, started=2530, gone=2600, event_id="E2"),
+                ),
+                down=((75, 1500), (2545, 100_000)),
+            ),
+        ),
+        quiet={DOWN: tuple(range(0, 7000, 300))},
+    ),
 )

@@ -194,4 +194,33 @@ MAINTAINED = (
         steady={NOT_BACK: (2420, 3000)},
         exact=True,
     ),
+    Story(
+        "no evaluation for six minutes, again and again, while a VM does not come back",
+        one(Seen(not_before=390, started=390), down=((405, 100_000),)),
+        quiet={NOT_BACK: (400, 800, 1200)},
+        steady={NOT_BACK: (1600, 4000)},
+        every=400,
+    ),
+    Story(
+        "no evaluation for six minutes, again and again, and a VM that was back goes down by itself",
+        one(Seen(not_before=390, started=390, gone=1000), down=((405, 900), (1210, 100_000))),
+        quiet={NOT_BACK: tuple(range(0, 4001, 400))},
+        every=400,
+    ),
+    Story(
+        "a VM is evicted, and another one has its address: it is in no maintenance, and goes down later",
+        (
+            Exporter(
+                events=(Seen("Preempt", not_before=60, started=60),),
+                vm_id="7d3e",
+                instance="10.0.0.4:10169",
+                down=((90, 100_000),),
+                gone=240,
+            ),
+            Exporter("vmss_7", vm_id="9a41", instance="10.0.0.4:10169", born=300, down=((1200, 100_000),)),
+        ),
+        quiet={MAINTENANCE: (20, 610, 1300, 2000), NOT_BACK: MANY},
+        steady={MAINTENANCE: (30, 500), DOWN: (1510, 2000)},
+        exact=True,
+    ),
 )
