@@ -3,6 +3,9 @@
 * :class:`ExporterError`: one line with what is wrong, where, and what to do; the command exits with status 1
 
   * :class:`UsageError`: a flag, variable or file has an impossible value; the command exits with status 2
+
+    * :class:`UnreadableFileError`: a file cannot be read
+
   * :class:`ImdsError`: a request to IMDS got no usable answer
   * :class:`InvalidDocumentError`: the body of an answer is not a Scheduled Events document
   * :class:`OutputError`: standard output cannot be written
@@ -16,9 +19,10 @@
 Imports nothing of the package; every module may use it.
 """
 
+import contextlib
 import re
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 
 
@@ -36,6 +40,19 @@ class UsageError(ExporterError):
     """A flag, environment variable or file has an impossible value; the command exits with status 2."""
 
     exit_status = 2
+
+
+class UnreadableFileError(UsageError):
+    """A file that a setting names cannot be read."""
+
+
+@contextlib.contextmanager
+def named_by(setting: str) -> Iterator[None]:
+    """Within the block, the error of a file that cannot be read says which setting names it."""
+    try:
+        yield
+    except UnreadableFileError as error:
+        raise UsageError(f"{setting}: {error}") from None
 
 
 class Outcome(StrEnum):

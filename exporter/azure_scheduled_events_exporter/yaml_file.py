@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from .errors import UsageError
+from .errors import UnreadableFileError, UsageError
 from .times import parse_duration
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
@@ -195,7 +195,7 @@ def load(path: Path) -> Section:
         with path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise UnreadableFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _LARGEST:
         raise UsageError(f"{path}: larger than 1 MiB: this is not a configuration file")
     return parse(data.decode("utf-8", "replace"), str(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.http_sessions import Authorization, Session, basic, user_of
 from azure_scheduled_events_exporter.yaml_file import Section
 
 
@@ -30,6 +31,18 @@ class HttpConfig:
     ca_file: str = ""
     insecure: bool = False
     certificate: tuple[str, str] | None = None
+
+
+def session_for(url: str, http: HttpConfig | None) -> Session:
+    """Return a session for the server at ``url``; credentials in ``http`` override those of the address."""
+    session = Session()
+    session.auth = user_of(url)
+    if http:
+        if http.user or http.authorization:
+            session.auth = basic(http.user) or Authorization(http.authorization)
+        session.verify = False if http.insecure else http.ca_file or True
+        session.cert = http.certificate
+    return session
 
 
 def load(path: Path) -> HttpConfig:

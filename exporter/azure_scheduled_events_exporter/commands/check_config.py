@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, written
-from azure_scheduled_events_exporter.errors import without_password
+from azure_scheduled_events_exporter.errors import named_by, without_password
 from azure_scheduled_events_exporter.http_server.access import check as check_web_config
 from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
 from azure_scheduled_events_exporter.service.privileges import account
@@ -22,7 +22,8 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
     if config.process_user:
         account(config.process_user)
     if config.web_config_file is not None:
-        check_web_config(Path(config.web_config_file))
+        with named_by("--web.config.file"):
+            check_web_config(Path(config.web_config_file))
     if config.alertmanager_url:
         check_alerts(config)
     traced = is_on(config.otlp_endpoint, environment)

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.errors import ExporterError, ImdsError
+from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, InvalidDocumentError
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.polling.clock import system_clock
@@ -44,7 +44,10 @@ def run(config: Config, *, as_json: bool) -> int:
     client = ImdsClient(endpoint, config.imds_api_version, RateLimiter(), threading.Event().wait)
     # First the events, so that an IMDS that cannot be reached is reported once.
     body = _scheduled_events(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
-    document = parse_document(body)
+    try:
+        document = parse_document(body)
+    except InvalidDocumentError as error:
+        raise ExporterError(f"{endpoint} answered no Scheduled Events document: {error}") from None
     vm_name = config.instance_name
     if vm_name is None:
         try:

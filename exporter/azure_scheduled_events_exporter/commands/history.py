@@ -33,6 +33,12 @@ def run(
         raise UsageError("--journal.path: 'memory' keeps no history: name the journal of the running exporter")
     if redact and record is None:
         raise UsageError("history: --redact needs --record FILE")
+    if documents is not None and record is not None:
+        raise UsageError("history: --documents and --record are two ways: choose one")
+    if as_json and (documents is not None or record is not None):
+        raise UsageError("history: --json is for events: leave it out with --documents and --record")
+    if record == "":
+        raise UsageError("history: --record: has no value: name a file")
     if record is not None:
         return documents_command.record(Path(config.journal_path), Path(record), redacted=redact)
     if documents is not None:

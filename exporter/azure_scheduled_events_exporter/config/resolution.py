@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from azure_scheduled_events_exporter.errors import UsageError, closest
+from azure_scheduled_events_exporter.errors import UsageError, closest, named_by
 
 from .settings import ENVIRONMENT_PREFIX, SETTINGS, Config, Setting, environment_name
 
@@ -32,9 +32,11 @@ def resolve(
     values: dict[str, Any] = {}
     for setting, text, place in written(flags, environment, places):
         try:
-            values[setting.field] = setting.parse(text)
+            with named_by(place or setting.flag):
+                values[setting.field] = setting.parse(text)
         except ValueError as error:
-            raise UsageError(f"{place or setting.flag}: {error}") from None
+            nothing = f"has no value: write one, such as {setting.default}, or leave it out"
+            raise UsageError(f"{place or setting.flag}: {error if text else nothing}") from None
     values["journal_path"] = values["journal_path"] or state_folder(environment)
     return Config(**values)
 
@@ -49,8 +51,11 @@ def written(
     Raises:
         UsageError: the file cannot be read, or has an unknown key.
     """
-    file = flags.get(CONFIG_FILE_FLAG) or environment.get(environment_name(CONFIG_FILE_FLAG))
-    from_file = _read_file(Path(file)) if file else {}
+    variable = environment_name(CONFIG_FILE_FLAG)
+    file = flags.get(CONFIG_FILE_FLAG) or environment.get(variable)
+    origin = (places or {}).get(variable) or f"environment variable {variable}"
+    with named_by(f"--{CONFIG_FILE_FLAG}" if flags.get(CONFIG_FILE_FLAG) else origin):
+        from_file = _read_file(Path(file)) if file else {}
     for setting in SETTINGS:
         if setting.flag in flags:
             yield setting, flags[setting.flag], f"--{setting.flag}"
@@ -98,7 +103,10 @@ def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str
     known += [setting.environment for setting in SETTINGS]
     for name in sorted(environment):
         if name.startswith(ENVIRONMENT_PREFIX) and not name.startswith(_NOT_OURS) and name not in known:
-            yield name, closest(name, known) or ""
+            # Every name has the prefix; compared with it, all are similar.
+            ends = [each.removeprefix(ENVIRONMENT_PREFIX) for each in known]
+            meant = closest(name.removeprefix(ENVIRONMENT_PREFIX), ends)
+            yield name, ENVIRONMENT_PREFIX + meant if meant else ""
 
 
 def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
@@ -107,7 +115,9 @@ def _read_file(path: Path) -> Mapping[str, tuple[str, int]]:
 
     found = yaml_file.load(path).flat()
     known = [setting.flag for setting in SETTINGS]
-    for key, (_, line) in found.items():
+    for key, (text, line) in found.items():
+        if not text and any(flag.startswith(f"{key}.") for flag in known):
+            raise UsageError(f"{path}:{line}: {key}: has no settings: write them below it, indented, or leave it out")
         if key not in known:
             meant = closest(key, known)
             hint = f"did you mean '{meant}'?" if meant else f"known are {', '.join(known)}"

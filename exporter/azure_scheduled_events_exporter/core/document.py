@@ -168,10 +168,10 @@ def parse_document(body: bytes) -> Document:
     except ValueError as error:
         raise InvalidDocumentError(f"no JSON: {_excerpt(str(error))}; it begins {_excerpt(body)}") from None
     if not isinstance(content, dict):
-        raise InvalidDocumentError(f"a JSON {type(content).__name__} instead of an object")
+        raise InvalidDocumentError(f"the JSON is {_kind(content)} instead of an object")
     entries = content.get("Events")
     if not isinstance(entries, list):
-        what = "no Events" if "Events" not in content else f"Events is a {type(entries).__name__}, no list"
+        what = "no Events" if "Events" not in content else f"Events is {_kind(entries)} instead of an array"
         raise InvalidDocumentError(f"{what}; it begins {_excerpt(body)}")
     return _document(content, entries)
 
@@ -227,6 +227,12 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
     return Document(incarnation, tuple(events.values()), tuple(unreadable), tuple(remarks))
 
 
+def _kind(value: object) -> str:
+    """Return what ``value`` is, in JSON's words."""
+    kinds = {bool: "a boolean", str: "a string", list: "an array", dict: "an object", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
 def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
     oddities: list[str] = []
     not_before_text = clean_text(entry.get("NotBefore"))
@@ -236,7 +242,7 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
     resources = entry.get("Resources")
     sent_id = clean_text(entry.get("EventId")).strip()
     if resources is not None and not isinstance(resources, list | str):
-        oddities.append(f"Resources is a {type(resources).__name__}, taken as empty")
+        oddities.append(f"Resources is {_kind(resources)}, taken as empty")
     event = ScheduledEvent(
         event_id=sent_id.upper(),
         sent_id=sent_id,

@@ -14,10 +14,9 @@ from urllib.parse import urlsplit
 import requests
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig
+from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig, session_for
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
 from azure_scheduled_events_exporter.http_failures import failure_reason
-from azure_scheduled_events_exporter.http_sessions import Authorization, Session, basic, user_of
 
 _Result = TypeVar("_Result")
 _LARGEST = 64 << 20
@@ -92,15 +91,9 @@ class Api:
             raise UsageError(f"{flag}: '{without_password(url)}' is no address: write http://HOST:PORT")
         self._url = url.rstrip("/")
         self.shown = without_password(self._url)
-        self._session = Session()
+        self._session = session_for(url, http)
         self._session.trust_env = proxies
         self._session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__} doctor"
-        self._session.auth = user_of(url)
-        if http:
-            if http.user or http.authorization:
-                self._session.auth = basic(http.user) or Authorization(http.authorization)
-            self._session.verify = False if http.insecure else http.ca_file or True
-            self._session.cert = http.certificate
 
     def get(
         self,

@@ -136,14 +136,14 @@ def _openmetrics_text(families: Iterable[Metric]) -> bytes:
 
 def _prefers_openmetrics(accept: str) -> bool:
     weights = _weights(accept)
-    return weights.get("application/openmetrics-text", 0) > 0 and (
-        weights["application/openmetrics-text"] >= weights.get("text/plain", 0)
-    )
+    openmetrics_weight = weights.get("application/openmetrics-text", 0)
+    plain = next((weights[name] for name in ("text/plain", "text/*", "*/*") if name in weights), 0)
+    return 0 < openmetrics_weight >= plain
 
 
 def _accepts_gzip(accept_encoding: str) -> bool:
     weights = _weights(accept_encoding)
-    return weights.get("gzip", weights.get("*", 0)) > 0
+    return 0 < weights.get("gzip", weights.get("*", 0)) >= weights.get("identity", 0)
 
 
 def _weights(header: str) -> dict[str, float]:

@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
 from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.errors import ExporterError, named_by
 from azure_scheduled_events_exporter.journal.journal import Journal
 
 GENERATED = ("exporter", "pushed-alerts.json")
@@ -36,8 +36,10 @@ def check(config: Config) -> Catalog:
     if config.alertmanager_http_config_file is not None:
         from azure_scheduled_events_exporter.alertmanager import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
 
-        http_config.load(Path(config.alertmanager_http_config_file))
-    return parse_catalog(_catalog_text(config.alerts_values))
+        with named_by("--alertmanager.http-config.file"):
+            http_config.load(Path(config.alertmanager_http_config_file))
+    with named_by("--alerts.values"):
+        return parse_catalog(_catalog_text(config.alerts_values))
 
 
 def _catalog_text(values: str | None) -> str:

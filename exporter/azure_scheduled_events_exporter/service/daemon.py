@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import DISCOVER, Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
-from azure_scheduled_events_exporter.errors import ExporterError, Stopped
+from azure_scheduled_events_exporter.errors import ExporterError, Stopped, named_by
 from azure_scheduled_events_exporter.http_server.connection import AccessControl
 from azure_scheduled_events_exporter.http_server.messages import Request
 from azure_scheduled_events_exporter.http_server.server import Server
@@ -300,7 +300,8 @@ def _access(config: Config, log: logging.Logger) -> AccessControl | None:
         return None
     from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415 - not loaded without a web configuration
 
-    return WebAccess(Path(config.web_config_file), OPEN_PATHS, log=log)
+    with named_by("--web.config.file"):
+        return WebAccess(Path(config.web_config_file), OPEN_PATHS, log=log)
 
 
 def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:

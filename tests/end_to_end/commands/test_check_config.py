@@ -110,7 +110,21 @@ class TestCheckConfig:
         assert done.stderr.startswith("warning: environment variable OTEL_TRACES_SAMPLER: 'bogus' is none of ")
         assert command("check-config", OTEL_TRACES_SAMPLER="bogus").stderr == ""
 
-    @pytest.mark.parametrize("name", ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60])
+    @pytest.mark.parametrize("name", ["check-config", "run"])
+    @pytest.mark.parametrize(
+        "flag", ["web.config.file", "approval.policy", "alerts.values", "alertmanager.http-config.file"]
+    )
+    def test_files_that_are_not_there(self, name: str, flag: str) -> None:
+        """A file that cannot be read is named with the setting that names it."""
+        addresses = ("--imds.endpoint", "http://127.0.0.1:9", "--alertmanager.url", "http://127.0.0.1:9")
+        flags = ("--journal.path", "memory", "--log.level", "error", f"--{flag}", "/nowhere/file.yml")
+        done = command(name, *addresses, *flags)
+        assert_one_line(done, 2, f": --{flag}: /nowhere/file.yml: cannot be read: No such file")
+
+    @pytest.mark.parametrize(
+        "name",
+        ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_BOGUS", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60],
+    )
     def test_unknown_variable(self, name: str) -> None:
         """A misspelt variable is reported; a suggestion is made only if there is a similar name."""
         done = command("check-config", **{name: "debug"})

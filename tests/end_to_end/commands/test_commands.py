@@ -131,6 +131,12 @@ class TestUsage:
             (("demo", "--imds.endpoint", "http://127.0.0.1:1"), "--imds.endpoint"),
             (("simulate", "--scenario", "nothing-like-it"), "nothing-like-it"),
             (("events", "--poll.interval", "0"), "--poll.interval"),
+            (("events", "--poll.interval", ""), "--poll.interval: has no value: write one, such as 1s"),
+            (("history", "--documents", "--json"), "--json is for events"),
+            (("history", "--record", "file.json", "--json"), "--json is for events"),
+            (("history", "--record", "file.json", "--documents"), "--documents and --record are two ways"),
+            (("history", "--record", ""), "--record: has no value"),
+            (("drill", "--alertmanager", "http://h", "--alertmanager.http-config.file", "/no"), "file: /no: "),
         ],
     )
     def test_refused(self, arguments: tuple[str, ...], word: str, capsys: pytest.CaptureFixture[str]) -> None:

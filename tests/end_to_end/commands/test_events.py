@@ -90,6 +90,14 @@ class TestEvents:
         assert done.returncode == 0
         assert " peer " in done.stdout
 
+    @pytest.mark.parametrize(("body", "kind"), [(b"null", "null"), (b"[]", "an array")])
+    def test_another_document(self, body: bytes, kind: str, simulator: Simulator) -> None:
+        """An answer that is no document is an error of one line that says who answered, and what."""
+        simulator.serve_body(body)
+        done = command("events", "--imds.endpoint", simulator.url)
+        words = f"{simulator.url} answered no Scheduled Events document: the JSON is {kind} instead of an object"
+        assert_one_line(done, 1, words)
+
     def test_unreadable_entry(self, simulator: Simulator) -> None:
         """A document that is partly unreadable is reported as such, with status 1, and never as no events."""
         simulator.serve_body(b'{"DocumentIncarnation": 1, "Events": [5]}')

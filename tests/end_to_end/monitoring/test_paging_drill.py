@@ -13,6 +13,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Scenario, shipped
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
 from support.programs import eventually, free_port
+from support.servers.http_peer import Peer
 
 FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "evaluation.slow-interval": "3s", "group.interval": "1s"}
 
@@ -101,6 +102,17 @@ def test_inhibition(quiet_team: Alertmanager, capsys: pytest.CaptureFixture[str]
     with pytest.raises(UsageError, match="--maintenance: the labels of an alert have an alertname"):
         run(*address, "--maintenance", vm)
     eventually(lambda: quiet_team.alerts() == [], "no alert of the drill is left")
+
+
+@pytest.mark.parametrize("flags", [(), ("--push",)], ids=["posted", "pushed"])
+def test_credentials(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """The drill, and the exporter that it starts, authenticate as the HTTP client configuration says."""
+    (tmp_path / "http.yml").write_text("authorization: {credentials: sesame}\n")
+    with Peer() as peer:
+        with pytest.raises(ExporterError, match="is it an Alertmanager"):
+            run("--alertmanager", peer.url, "--alertmanager.http-config.file", str(tmp_path / "http.yml"), *flags)
+        assert peer.requests
+        assert {headers.get("Authorization") for _, headers, _ in peer.requests} == {"Bearer sesame"}
 
 
 def test_no_alertmanager() -> None:

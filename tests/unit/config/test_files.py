@@ -35,7 +35,7 @@ COMPLAINTS = {
         ": is not valid YAML: unacceptable character #x0000: special characters are not allowed in "
         '"<unicode string>", position 17'
     ),
-    "duration_empty": f":1: imds.timeout: '' {DURATION}",
+    "duration_empty": ":1: imds.timeout: has no value: write one, such as 10s, or leave it out",
     "duration_without_unit": f":2: imds.timeout: '10' {DURATION}",
     "endpoint_https": f":1: imds.endpoint: 'https://127.0.0.1' {ENDPOINT}",
     "endpoint_with_bad_address": f":1: imds.endpoint: 'http://[::1' {ENDPOINT}",
@@ -58,7 +58,7 @@ COMPLAINTS = {
     "nested_too_deep": ": is not valid YAML: nested too deeply",
     "quote_left_open": ":3: is not valid YAML: found unexpected end of stream",
     "retention_of_zero": ":1: journal.retention: '0' is too short: it must be more than 0",
-    "section_without_keys": f":1: unknown key 'imds': known are {KNOWN}",
+    "section_without_keys": ":1: imds: has no settings: write them below it, indented, or leave it out",
     "tab_as_indentation": ":2: is not valid YAML: found character '\\t' that cannot start any token",
     "telemetry_path_of_the_status_page": ":1: web.telemetry-path: '/' is the status page: choose another path",
     "telemetry_path_relative": (
@@ -72,7 +72,7 @@ COMPLAINTS = {
     "top_is_a_text": ":1: must be a mapping of keys to values",
     "tracing_scope_unknown": ":1: tracing.scope: 'peer' is none of self, all",
     "two_documents": ":2: is not valid YAML: expected a single document in the stream but found another document",
-    "policy_missing": ("tests/no-such-policy.yaml: cannot be read: No such file or directory"),
+    "policy_missing": ":1: approval.policy: tests/no-such-policy.yaml: cannot be read: No such file or directory",
     "unknown_key": ":2: unknown key 'imds.timeot': did you mean 'imds.timeout'?",
     "unknown_key_like_nothing": f":1: unknown key 'zzz': known are {KNOWN}",
     "unknown_key_nested": ":3: unknown key 'imds.api_version': did you mean 'imds.api-version'?",
@@ -150,9 +150,15 @@ def test_bad_value_that_does_not_count(file: Path) -> None:
         resolve({"config.file": str(file), "log.level": "debug"}, {})
 
 
+def test_file_that_a_variable_names(tmp_path: Path) -> None:
+    """A file that cannot be read is named with the variable that names it."""
+    with pytest.raises(UsageError, match=r"^environment variable AZURE_SCHEDULED_EVENTS_CONFIG_FILE: .*: cannot be"):
+        resolve({}, {"AZURE_SCHEDULED_EVENTS_CONFIG_FILE": str(tmp_path / "missing.yaml")})
+
+
 def test_file_that_is_not_there(tmp_path: Path) -> None:
     """A file that cannot be read is named, with the reason."""
     missing = tmp_path / "missing.yaml"
     with pytest.raises(UsageError) as caught:
         resolve({"config.file": str(missing)}, {})
-    assert str(caught.value) == f"{missing}: cannot be read: No such file or directory"
+    assert str(caught.value) == f"--config.file: {missing}: cannot be read: No such file or directory"

@@ -119,6 +119,9 @@ def test_openmetrics_parses_strictly() -> None:
         ("application/openmetrics-text;q=0, text/plain", False),
         ("text/plain, application/openmetrics-text;version=1.0.0;q=0.9", False),
         ("application/openmetrics-text;q=high", False),
+        ("application/openmetrics-text;q=0.5, text/*;q=0.9", False),
+        ("application/openmetrics-text;q=0.5, */*", False),
+        ("application/openmetrics-text;q=0.5, text/plain;q=0.3, text/*;q=0.9", True),
         ("*/*", False),
     ],
 )
@@ -138,7 +141,7 @@ def test_gzip_carries_the_same_text(accept: str) -> None:
         assert without_process(gzip.decompress(packed.body).decode()) == plain
 
 
-@pytest.mark.parametrize("coding", ["", "identity", "gzip;q=0", "gzip; q=0.0", "br"])
+@pytest.mark.parametrize("coding", ["", "identity", "gzip;q=0", "gzip; q=0.0", "br", "gzip;q=0.5, identity;q=1"])
 def test_no_gzip_for_who_does_not_want_it(coding: str) -> None:
     """A scraper that cannot unpack gets plain text."""
     assert exposition(full_life()).render("", coding).content_encoding is None

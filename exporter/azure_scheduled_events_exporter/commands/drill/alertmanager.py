@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig, session_for
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
 from azure_scheduled_events_exporter.http_failures import failure_reason
 
@@ -46,14 +47,14 @@ class HeldAlert:
 
 
 class Alertmanager:
-    """The client of one Alertmanager.
+    """The client of one Alertmanager, with the credentials and certificates of ``http`` or of its address.
 
     Attributes:
         url: its address, which may have a password.
         shown: the same to print.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, http: HttpConfig | None = None) -> None:
         self.url = url.rstrip("/")
         self.shown = without_password(self.url)
         try:
@@ -63,7 +64,7 @@ class Alertmanager:
             usable = False
         if not usable:
             raise UsageError(f"--alertmanager: '{without_password(url)}' is not an address: write http://HOST:PORT")
-        self._session = requests.Session()
+        self._session = session_for(self.url, http)
 
     def sent(self) -> Sent:
         """Return the number of delivered and failed notifications so far."""

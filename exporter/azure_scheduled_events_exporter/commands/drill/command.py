@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.alertmanager import http_config
 from azure_scheduled_events_exporter.alertmanager.catalog import parse_catalog
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible, uninterrupted
 from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, named_by
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Starts, find
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -46,6 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar="URL",
         help="Your Alertmanager, for example http://alerts:9093. Required.",
+    )
+    add(
+        "--alertmanager.http-config.file",
+        dest="http",
+        metavar="FILE",
+        help="Credentials and TLS for it, in the format of Prometheus' HTTP client configuration.",
     )
     add("--timeout", default="2m", metavar="DURATION", help="Time limit for the page. (default 2m)")
     add(
@@ -110,7 +117,9 @@ def _run(arguments: argparse.Namespace) -> None:
     timeout, wait, after = (_duration(flag, getattr(arguments, flag)) for flag in ("timeout", "wait", "after"))
     event = _event(arguments.scenario)
     alert = _as_rendered(alert_of(event), arguments.values)
-    team = Alertmanager(arguments.alertmanager)
+    with named_by("--alertmanager.http-config.file"):
+        http = http_config.load(Path(arguments.http)) if arguments.http is not None else None
+    team = Alertmanager(arguments.alertmanager, http)
     if arguments.maintenance is not None:
         _maintenance(team, arguments.maintenance, timeout)
         return
@@ -147,6 +156,8 @@ def _pushed(
     """Let a simulated VM's exporter push the alert of ``event``, and resolve it unless ``--keep``."""
     # By the environment: others on this machine see the flags of a process, and the address may have a password.
     settings = {f"{ENVIRONMENT_PREFIX}ALERTMANAGER_URL": team.url}
+    if arguments.http is not None:
+        settings[f"{ENVIRONMENT_PREFIX}ALERTMANAGER_HTTP_CONFIG_FILE"] = arguments.http
     if arguments.values is not None:
         settings[f"{ENVIRONMENT_PREFIX}ALERTS_VALUES"] = arguments.values
     with staged(event, "127.0.0.1:0", settings) as stage:
