@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import assert_one_line, command
 from support.monitoring.collector import Collector, Reply
 from support.programs import COMMAND, Exporter, Program, eventually, fetch, free_port
 from support.servers.http_peer import Peer
@@ -152,16 +153,24 @@ class TestCommandLine:
                 assert "Traceback" not in said
                 assert_no_secret("drill", said)
 
-    def test_wrong_headers(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
-        """Invalid headers are not repeated in the log."""
-        with simulator, Collector() as collector:
-            exporter = start_exporter(
-                simulator.url,
-                *("--otlp.endpoint", collector.url, "--log.level", "debug"),
-                OTEL_EXPORTER_OTLP_HEADERS=f"Bearer {TOKEN}",
-            )
-            eventually(lambda: collector.received, "a request at the collector")
-        assert_no_secret("log", exporter.log)
+    @pytest.mark.parametrize("name", ["run", "check-config"])
+    def test_wrong_headers(self, name: str) -> None:
+        """Invalid headers are refused, and not repeated."""
+        flags = ("--otlp.endpoint", "http://127.0.0.1:1", "--imds.endpoint", "http://127.0.0.1:1")
+        done = command(name, *flags, "--journal.path", "memory", OTEL_EXPORTER_OTLP_HEADERS=f"Bearer {TOKEN}")
+        assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_HEADERS: entry 1 is not NAME=VALUE")
+        assert_no_secret(name, done.stderr)
+
+    @pytest.mark.parametrize("name", ["check-config", "doctor"])
+    def test_token_with_a_line_break(self, name: str, tmp_path: Path) -> None:
+        """A token of more than one line is refused by the name of its file, and not repeated."""
+        (tmp_path / "token").write_text(f"{TOKEN}\n{TOKEN}\n")
+        (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
+        flags = ("--imds.endpoint", "http://127.0.0.1:1", "--alertmanager.url", "http://127.0.0.1:1")
+        done = command(name, *flags, "--alertmanager.http-config.file", str(tmp_path / "http.yml"))
+        assert "authorization.credentials_file: token: has a line break" in done.stdout + done.stderr
+        assert done.returncode == 2
+        assert_no_secret(name, done.stdout + done.stderr)
 
 
 def test_the_guard_of_this_module() -> None:
