@@ -23,7 +23,7 @@ def alertmanager_config(settings: Settings) -> str:
         "global": _global(settings),
         "templates": ["templates/*.tmpl"],
         "route": _route(settings),
-        "inhibit_rules": [*_inhibitions(), *_maintenance(settings)],
+        "inhibit_rules": [*_inhibitions(settings), *_maintenance(settings)],
         "receivers": [_pager(settings), _tickets(settings), {"name": "show"}],
     }
     unfilled = any(sign in str(config) for sign in PLACEHOLDERS)
@@ -71,12 +71,13 @@ def _route(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _inhibitions() -> list[dict[str, Any]]:
+def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
     """Return the inhibitions of alerts that repeat or follow from another alert.
 
     Only alerts of events have an event_id: without that matcher, two alerts that lack it would count as equal. The
     alerts that are delivered beside a page are excluded.
     """
+    target = ("job", "instance", *_within(settings, "job", "instance"))
     return [
         {
             "source_matchers": [_OURS, _EVENT, 'event_status="Started"'],
@@ -91,12 +92,12 @@ def _inhibitions() -> list[dict[str, Any]]:
         {
             "source_matchers": [f'alertname="{EXPORTER_DOWN}"'],
             "target_matchers": [_OURS, 'component="exporter"', f'alertname!="{EXPORTER_DOWN}"'],
-            "equal": ["job", "instance"],
+            "equal": [*target],
         },
         {
             "source_matchers": [f'alertname=~"{"|".join(IMDS_EXPLAINED)}"'],
             "target_matchers": [f'alertname="{IMDS_UNREACHABLE}"'],
-            "equal": ["job", "instance"],
+            "equal": [*target],
         },
     ]
 
@@ -113,8 +114,13 @@ def _maintenance(settings: Settings) -> Iterator[dict[str, Any]]:
             yield {
                 "source_matchers": [f'alertname="{MAINTENANCE}"', there],
                 "target_matchers": [*_matchers(target), f'alertname!~"{PREFIX}.+"', there],
-                "equal": [label],
+                "equal": [label, *_within(settings, label)],
             }
+
+
+def _within(settings: Settings, *but: str) -> list[str]:
+    """Return the labels that tell apart clusters in which other labels repeat, besides ``but``."""
+    return [label for label in settings.items("maintenance.within") if label not in but]
 
 
 def _matchers(target: str) -> list[str]:

@@ -160,7 +160,7 @@ def _longest_outage(event_type: EventType) -> Setting:
 
 _BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
 
-_RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|job|instance|__.*"
+_RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|job|instance|phase|__.*"
 """Labels that identify alerts and VMs in the rules, so that a target's label cannot have their place."""
 
 EQUAL_SOURCE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -224,7 +224,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 "memory",
                 "15m",
                 "How long an event is remembered after the last exporter that showed it stopped answering.",
-                1,
+                20,
                 _DAY,
             ),
             _length("longest", "1h", "How long alerts of a started event last while its VM does not answer.", 60, _DAY),
@@ -300,6 +300,13 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 "Labels that the team's own alerts have of a VM, and how they are written there.",
                 _EQUAL,
                 "a list of labels: LABEL, or LABEL=SOURCE and a suffix, such as instance=host:9100",
+            ),
+            _list(
+                "maintenance.within",
+                (),
+                "Labels that an inhibited alert must share besides, if one VM's label may be another's elsewhere.",
+                r"[a-zA-Z_][a-zA-Z0-9_]*",
+                "a list of names of labels, such as cluster",
             ),
             _list(
                 "maintenance.targets",

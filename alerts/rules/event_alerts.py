@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.times import parse_duration
 
 from ..settings import Settings
 from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
@@ -131,12 +132,13 @@ def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]
 
 def _freezes(settings: Settings) -> tuple[Alert, Alert]:
     matcher = _only(EventType.FREEZE)
+    longest = max((settings.duration(each) for each in ("longest", "memory")), key=parse_duration)
     freeze = _soon(current(matcher, settings), matcher, settings)
     short = expression(f"""
         (
           max by (event_id) ({lately(f"{DURATION}{{{matcher}}}", settings)})
           or on (event_id)
-          max by (event_id) (last_over_time({LENGTH}{{{matcher}}}[{settings.duration("longest")}]))
+          max by (event_id) (last_over_time({LENGTH}{{{matcher}}}[{longest}]))
         ) < {settings.number("freeze.short")}
     """)
     kept = EventType.FREEZE.facts.loss

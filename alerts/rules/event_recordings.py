@@ -36,6 +36,7 @@ from .series import (
     known_vms,
     lately,
     lately_at,
+    since_recorded,
     slow_interval,
     with_imds,
 )
@@ -78,6 +79,8 @@ def event_recordings(settings: Settings) -> tuple[Group, ...]:
 
 
 def _announcements(settings: Settings) -> dict[str, Recording]:
+    """A NotBefore of exporters without IMDS access counts only if no other one is known."""
+    planned = since_recorded(NOT_BEFORE, settings)
     return {
         "announcements": Recording(
             WARNED,
@@ -98,7 +101,9 @@ def _announcements(settings: Settings) -> dict[str, Recording]:
                 (
                   min by (event_id, event_type) {with_imds(NOT_BEFORE, _NO_ACCESS)}
                   or on (event_id)
-                  min by (event_id, event_type) ({lately(NOT_BEFORE, settings)})
+                  (last_over_time({PLANNED}[{settings.duration("memory")}]) and on (event_id) {planned})
+                  or on (event_id)
+                  min by (event_id, event_type) ({planned})
                 )
                 unless on (event_id) {lately(f'{INFO}{{event_status="Started"}}', settings)}
             """),

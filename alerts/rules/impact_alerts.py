@@ -88,13 +88,21 @@ def _labels(name: str, place: str, what: str, settings: Settings) -> Recording:
 
 
 def _sizes(settings: Settings) -> tuple[Recording, ...]:
-    away = f"last_over_time({VM_EVENT}[{settings.duration('longest')}])"
+    """A VM that Azure has evicted or deleted counts until it has left the targets: another one may replace it."""
+    gone = f'last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[{settings.duration("memory")}])'
+    away = expression(f"""
+        last_over_time({VM_EVENT}{{event_type!~"{DELETING}"}}[{settings.duration("longest")}])
+        or
+        ({gone} and on (job, instance) up)
+    """)
     return tuple(
         Recording(
             name,
             expression(f"""
                 count by ({place}) (
-                  group by (vm_id, {place}) ({identified()}) or group by (vm_id, {place}) ({away})
+                  group by (vm_id, {place}) ({identified()})
+                  or
+                  group by (vm_id, {place}) ({away})
                 )
             """),
             f"the VMs of a {what}: those with an exporter that answers, and those that an event has taken away",

@@ -6,6 +6,7 @@ These are delivered beside the event's own alert, so the Alertmanager configurat
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+from azure_scheduled_events_exporter.times import format_duration
 
 from ..settings import Settings
 from .event_alerts import carrying, far
@@ -53,7 +54,10 @@ def _alert(name: str, text: str, severity: str, summary: str, description: str, 
 
 
 def _notice(settings: Settings) -> Recording:
-    """Compare with the first NotBefore only, within a minute of the first sight: a later one was rescheduled."""
+    """Compare with the first NotBefore only, soon after the first sight: a later one was rescheduled."""
+    intervals = settings.seconds("scrape.interval") + settings.seconds("evaluation.watcher-interval")
+    soon = max(60.0, 1.5 * intervals)
+    ago = format_duration(soon)
     return Recording(
         NOTICE,
         expression(f"""
@@ -63,10 +67,10 @@ def _notice(settings: Settings) -> Recording:
               max by (event_id, event_type) ({NOT_BEFORE}{{scope="self"}})
               - on (event_id, event_type)
               min by (event_id, event_type) (
-                {FIRST_SEEN}{{scope="self"}} and abs(time() - {FIRST_SEEN}{{scope="self"}}) < 60
-                and on (job, instance) {UP} offset 1m == 1
+                {FIRST_SEEN}{{scope="self"}} and abs(time() - {FIRST_SEEN}{{scope="self"}}) < {soon:g}
+                and on (job, instance) {UP} offset {ago} == 1
               )
-              unless on (event_id) {SHOWN} offset 1m
+              unless on (event_id) {SHOWN} offset {ago}
             )
         """),
         "time from the first sight to NotBefore, if the event's own VM was watching when the event appeared",

@@ -5,6 +5,7 @@ with what exporters show, and a recording holds it while the VM and its exporter
 that no exporter can extend: ``maintenance.longest`` of its type after it became due, or after it started.
 """
 
+from collections.abc import Callable
 from math import ceil
 from types import MappingProxyType
 
@@ -32,6 +33,7 @@ from .series import (
     identified,
     kept,
     named,
+    since_recorded,
     slow_interval,
     with_imds,
 )
@@ -41,7 +43,7 @@ MAINTENANCE = f"{PREFIX}Maintenance"
 _OWN = f'{INFO}{{scope="self"}}'
 _IMPACT = "on (event_id, vm_id, phase)"
 _REPORTERS = 3  # of one event: one of them may not know its place yet
-_LEAST_AWAY = 120  # seconds: a restart, an upgrade or a missed scrape is shorter
+_LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
 
 
 def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
@@ -84,14 +86,15 @@ def _labels(settings: Settings, *but: str) -> str:
     return ", ".join(label for label in labels if label not in but)
 
 
-def _impacts(settings: Settings, scope: str = "") -> str:
+def _impacts(settings: Settings, scope: str = "", shown: Callable[[str], str] = str) -> str:
     """Return the events that have started, and those that start soon or have been approved; never both for one.
 
     The latest NotBefore counts that an exporter shows. If it is an old one, of an exporter that does not reach IMDS,
-    maintenance begins with the start of the event. ``scope`` narrows whose word counts, as a label matcher.
+    maintenance begins with the start of the event. ``scope`` narrows whose word counts, as a label matcher. ``shown``
+    returns the values of a series.
     """
-    started = f'{INFO}{{event_status="Started"{scope and f",{scope}"}}}'
-    approved, not_before = (f"{each}{{{scope}}}" if scope else each for each in (APPROVED, NOT_BEFORE))
+    started = shown(f'{INFO}{{event_status="Started"{scope and f",{scope}"}}}')
+    approved, not_before = (shown(f"{each}{{{scope}}}" if scope else each) for each in (APPROVED, NOT_BEFORE))
     return expression(f"""
         (
           label_replace(group by (event_id) ({started}), "phase", "started", "", "")
@@ -124,17 +127,29 @@ def _own(settings: Settings) -> str:
 
 
 def _recorded(settings: Settings) -> str:
-    """Return the impacts on the VMs that report them or that events name, by the last target that each of them had."""
+    """Return the impacts on the VMs that report them or that events name, by the last target that each of them had.
+
+    An exporter may stop answering before a recording sees what it showed of its own VM.
+    """
+    own = since_recorded(_OWN, settings)
+    impacts = _impacts(settings, 'scope="self"', lambda series: since_recorded(series, settings))
+    targets = f"last_over_time({VM_TARGET}[{settings.several('evaluation.watcher-interval', 2)}])"
     names = named(lambda some: f"{EVENT_PLACE}{{{some}}}")
     place, target = "subscription_id, resource_group, vm_name", f'{VM_TARGET}{{vm_name!=""}}'
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     return expression(f"""
         (group by ({row}) (
-          group by (event_id, event_type, job, instance) ({_OWN})
+          group by (event_id, event_type, job, instance) ({_OWN} or ({own} unless on (job, instance) {UP}))
           * on (event_id) group_left (phase)
-          group by (event_id, phase) ({EVENT_PLACE})
+          (
+            {impacts}
+            or on (event_id)
+            group by (event_id, phase) ({EVENT_PLACE}{{phase="started"}})
+            or on (event_id)
+            group by (event_id, phase) ({EVENT_PLACE}{{phase="due"}})
+          )
           * on (job, instance) group_left ({_labels(settings)})
-          topk by (job, instance) (1, {VM_TARGET} and on (job, instance) {_OWN})
+          topk by (job, instance) (1, {targets} and on (job, instance) {own})
           or
           group by (event_id, event_type, phase, {place}) ({names})
           * on ({place}) group_left (job, instance, {_labels(settings, *place.split(", "))})
@@ -183,8 +198,11 @@ def _begin(settings: Settings) -> str:
 
 def _after(settings: Settings) -> str:
     """Return how long a VM has to be back: a missed scrape or evaluation is not enough."""
-    least = 4 * parse_duration(slow_interval(settings))
-    return settings.duration("maintenance.after") if settings.seconds("maintenance.after") > least else f"{least:g}s"
+    return format_duration(_after_seconds(settings))
+
+
+def _after_seconds(settings: Settings) -> float:
+    return max(settings.seconds("maintenance.after"), 4 * parse_duration(slow_interval(settings)))
 
 
 def _within_longest(settings: Settings) -> str:
@@ -317,16 +335,17 @@ def _expired(settings: Settings) -> str:
 def _away(settings: Settings) -> str:
     """Return when exporters last did not answer, of those that have not answered for 2 of the last 5 minutes.
 
-    Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time. With rare
-    scrapes, the times are longer.
+    Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time. The times
+    are shorter if a VM has to be back for less, and longer with rare scrapes.
     """
     interval = parse_duration(slow_interval(settings))
-    least = max(_LEAST_AWAY, 2 * settings.seconds("scrape.interval"))
-    window, step = format_duration(2.5 * least), format_duration(interval)
+    seconds = max(min(_after_seconds(settings), _LONGEST_WINDOW), 5 * settings.seconds("scrape.interval"))
+    window, least = format_duration(seconds), ceil(_SHARE_AWAY * seconds / interval)
     return expression(f"""
         (
           max by (job, instance) (last_over_time({UNANSWERED}[{window}]))
-          and on (job, instance) count_over_time({UNANSWERED}[{window}:{step}]) >= {ceil(least / interval)}
+          and on (job, instance)
+          count_over_time({UNANSWERED}[{window}:{format_duration(interval)}]) >= {least}
         )
     """)
 

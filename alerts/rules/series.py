@@ -80,6 +80,15 @@ def lately(series: str, settings: Settings, before: str = "") -> str:
     return f"last_over_time({series}[{format_duration(_lately_seconds(settings))}]{ago})"
 
 
+def since_recorded(series: str, settings: Settings) -> str:
+    """Return the last values of ``series`` for a recording, also of exporters that answered after its last evaluation.
+
+    This reads half as many samples as :func:`lately`, which also covers recordings that read this one.
+    """
+    seconds = parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
+    return f"last_over_time({series}[{format_duration(seconds)}])"
+
+
 def lately_at(series: str, settings: Settings) -> str:
     """Return when the last values of ``series`` were scraped, of the same exporters as :func:`lately`."""
     seconds = _lately_seconds(settings)
@@ -325,7 +334,12 @@ def requested(event_type: str, settings: Settings) -> str:
 
 
 def _recorded_request(by_user: str, settings: Settings) -> str:
-    return f"last_over_time({SHOWN}{{{by_user}}}[{settings.several('longest', 2)}])"
+    return f"last_over_time({SHOWN}{{{by_user}}}[{_as_long_as_alerts(settings)}])"
+
+
+def _as_long_as_alerts(settings: Settings) -> str:
+    """Return how long the kind of an event is known: longer than its alert lasts after an exporter last showed it."""
+    return format_duration(2 * max(settings.seconds("longest"), settings.seconds("memory")))
 
 
 def warned(settings: Settings, event_type: str = "") -> str:
@@ -345,6 +359,6 @@ def announced(event_type: str, settings: Settings) -> str:
         (
           {warned(settings, event_type)}
           or on (event_id)
-          last_over_time({WARNED}{{{event_type}}}[{settings.several("longest", 2)}])
+          last_over_time({WARNED}{{{event_type}}}[{_as_long_as_alerts(settings)}])
         )
     """)

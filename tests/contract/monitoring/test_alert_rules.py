@@ -100,6 +100,35 @@ def test_evaluations_are_rarer_than_scrapes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("event", "name", "other"),
+    [
+        (Seen("Redeploy", not_before=330, started=330), REDEPLOY, WITHOUT_NOTICE),
+        (Seen("Redeploy", not_before=330, started=330, source="User"), f"{REDEPLOY}Requested", REDEPLOY),
+        (Seen("Freeze", not_before=330, started=330, duration=5), SHORT_FREEZE, FREEZE),
+    ],
+    ids=("announced", "requested", "short"),
+)
+def test_memory_longer_than_longest(event: Seen, name: str, other: str, tmp_path: Path) -> None:
+    """While an event is remembered, so is what is known of it: its announcement, its source and its duration."""
+    path = tmp_path / "rules.yml"
+    path.write_text(prometheus_rules(resolve({"longest": "5m"})))
+    away = one(event, down=((345, 100_000),))
+    story = Story("memory", away, quiet={other: tuple(range(0, 1600, 30))}, steady={name: (30, 1260)}, every=30)
+    done = promtool(tmp_path, story, rules=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_short_notice_with_rare_evaluations(tmp_path: Path) -> None:
+    """A short notice is seen with scrapes every 15 s and evaluations every minute too."""
+    path = tmp_path / "rules.yml"
+    path.write_text(prometheus_rules(resolve({"scrape.interval": "15s", "evaluation.watcher-interval": "1m"})))
+    short = Exporter(events=(Seen(announced=605, not_before=895, first_seen=595),))
+    story = Story("rare evaluations", (short,), steady={"AzureScheduledEventShortNotice": (660, 780)}, every=60)
+    done = promtool(tmp_path, story, rules=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("story", ANY_ORDER, ids=lambda story: story.name)
 def test_groups_are_evaluated_in_another_order(story: Story, tmp_path: Path) -> None:
     """VMs that go down count all the time, and VMs hit in turn never together: Prometheus gives groups no order."""

@@ -1,6 +1,7 @@
 """When a VM counts as in maintenance, how the alert is labelled, and what Alertmanager is told to inhibit."""
 
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,28 @@ def test_it_needs_no_recording(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump({"groups": [group for group in rules["groups"] if group["rules"]]}))
     story = Story("alerts only", one(_REBOOT), fires={(MAINTENANCE, 240): (working(),)}, quiet={MAINTENANCE: (230,)})
     done = promtool(tmp_path, story, rules=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@dataclass(frozen=True)
+class Restarted(Story):
+    """A story in which Prometheus was restarted: what it recorded before was not marked as stale."""
+
+    recorded: str = ""
+
+    def to_test(self) -> dict[str, object]:
+        """Return the test as promtool reads it, with the recorded series until the 300th second."""
+        told = super().to_test()
+        before = {"series": self.recorded, "values": "_x55 1x5"}
+        return {**told, "input_series": [*self._inputs(self.end), before]}
+
+
+def test_a_phase_of_before_a_restart(tmp_path: Path) -> None:
+    """An event that has been due is in maintenance when it has started, although both phases are recorded."""
+    place = 'azure_scheduled_events:event_place{event_id="E1",event_type="Reboot",phase="due",resources="vmss_0"}'
+    started = one(replace(_REBOOT, announced=300))
+    story = Restarted("restarted", started, steady={MAINTENANCE: (300, 585)}, every=15, recorded=place)
+    done = promtool(tmp_path, story)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -142,3 +165,19 @@ def test_inhibition_needs_a_label_that_both_have() -> None:
     targets = [each["target_matchers"][:-2] for each in found if each["equal"] == ["node"]]
     assert re.match(r'alertname=~"InstanceDown\|', targets[0][0])
     assert targets[1:] == [['alertname="BackupSlow"'], ['alertname=~"Probe.*"', 'job="blackbox"']]
+
+
+def test_inhibition_stays_within_a_cluster() -> None:
+    """If VMs of two clusters have equal labels, an alert is inhibited by a VM of its own cluster only."""
+    within = {"maintenance__within": "cluster"}
+    found = inhibitions(maintenance__targets="node-exporter", maintenance__equal="instance=host:9100,node", **within)
+    assert [each["equal"] for each in found] == [["instance", "cluster"], ["node", "cluster"]]
+    config = yaml.safe_load(rendered("alertmanager/alertmanager.yml", **within))
+    equal = [each["equal"] for each in config["inhibit_rules"]]
+    assert equal == [["event_id"], ["event_id"], *[["job", "instance", "cluster"]] * 2]
+
+
+def test_the_label_of_phases_is_reserved() -> None:
+    """``phase`` tells apart what is recorded of a VM, so it is no label to keep."""
+    with pytest.raises(UsageError, match=r"labels\.keep: 'phase' is not possible"):
+        resolve({"labels.keep": "phase"})

@@ -73,9 +73,9 @@ BLIND = (
             Exporter("vmss_1", (Seen(scope="peer", gone=510),), more=blind(100, 510)),
             replace(_blind_peer(Seen(), since=100), vm="vmss_2"),
         ),
-        quiet={**only(REBOOT, UNREACHABLE), REBOOT: tuple(range(410, 900, 10))},
-        steady={REBOOT: (30, 390)},
-        exact=True,
+        quiet={**only(REBOOT, UNREACHABLE), REBOOT: tuple(range(435, 900, 5))},
+        steady={REBOOT: (30, 395)},
+        every=5,
     ),
     Story(
         "the only exporter that can tell of the end was away for eight minutes",
@@ -90,8 +90,9 @@ BLIND = (
     Story(
         "an event is moved far away and called off, and a blind peer that shows it near misses a scrape",
         (_FAR_AND_OFF, replace(_blind_peer(Seen("Redeploy"), since=100), down=((410, 415),))),
-        quiet={REDEPLOY: tuple(range(210, 900, 10))},
-        steady={REDEPLOY: (30, 190)},
+        quiet={REDEPLOY: tuple(range(200, 900, 5))},
+        steady={REDEPLOY: (30, 195)},
+        every=5,
     ),
     Story(
         "an event is moved far away and called off, and one of two blind peers reaches IMDS again at that moment",
@@ -100,8 +101,9 @@ BLIND = (
             _blind_peer(Seen("Redeploy"), since=100),
             Exporter("vmss_2", (Seen("Redeploy", scope="peer", gone=405),), more=blind(100, 405)),
         ),
-        quiet={REDEPLOY: tuple(range(210, 900, 10))},
-        steady={REDEPLOY: (30, 190)},
+        quiet={REDEPLOY: tuple(range(200, 900, 5))},
+        steady={REDEPLOY: (30, 195)},
+        every=5,
     ),
     Story(
         "a blind exporter moves to another address long after NotBefore",

@@ -68,8 +68,9 @@ PLACES = (
             Exporter(events=(replace(_EVICTED, gone=200),), vm_id="7d3e", instance="10.0.0.1:10169", gone=200),
             Exporter(vm_id="7d3e", instance="10.0.0.2:10169", born=230),
         ),
-        quiet={PREEMPT: (260, 300, 400, 1000)},
-        steady={PREEMPT: (30, 220)},
+        quiet={PREEMPT: (280, 300, 400, 900)},
+        steady={PREEMPT: (30, 225)},
+        every=5,
     ),
     Story(
         "scale sets of one name in two resource groups, each with one VM of four hit",
@@ -117,5 +118,38 @@ PLACES = (
         tuple(replace(each, target={"zone": zone}) for each in one(Seen()) for zone in ("1", "2")),
         quiet=only(REBOOT),
         steady={REBOOT: (30, 900)},
+    ),
+    Story(
+        "a wave of evictions half an hour after another one, whose VMs have been replaced",
+        (
+            *(
+                Exporter(
+                    f"vmss_{number}",
+                    (Seen("Preempt", not_before=60, started=60, event_id=f"E{number}", resources=f"vmss_{number}"),),
+                    down=((70, 100_000),),
+                    gone=150,
+                )
+                for number in range(4)
+            ),
+            *(Exporter(f"vmss_{number}", born=330) for number in range(8, 12)),
+            *(
+                Exporter(
+                    f"vmss_{number}",
+                    (
+                        Seen(
+                            "Preempt",
+                            announced=2100,
+                            not_before=2130,
+                            event_id=f"E{number}",
+                            resources=f"vmss_{number}",
+                        ),
+                    )
+                    * (number < 6),
+                )
+                for number in range(4, 8)
+            ),
+        ),
+        quiet={SCALE_SET_HIT: (1800, 2070)},
+        steady={SCALE_SET_HIT: (2100, 2400)},
     ),
 )
