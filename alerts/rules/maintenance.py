@@ -282,7 +282,7 @@ def _written(rows: str, forms: dict[str, str], settings: Settings) -> str:
 
 def _vm_not_back(settings: Settings) -> Alert:
     """A VM that is away counts for the event that hit it last."""
-    rows = f"last_over_time({VM_MAINTENANCE}[{_after(settings)}])"
+    rows, away = f"last_over_time({VM_MAINTENANCE}[{_after(settings)}])", _away(settings)
     return Alert(
         f"{PREFIX}VmNotBack",
         _with_labels_of_event(
@@ -296,7 +296,8 @@ def _vm_not_back(settings: Settings) -> Alert:
                   (
                     {_within_longest(settings)}
                   )
-                  {answering(_away(settings))}
+                  and on (job, instance) {away}
+                  {answering(away)}
                   unless on (event_id) {with_imds(f'{INFO}{{event_status!="Started"}}')}
                 ))
             """),
@@ -316,7 +317,8 @@ def _expired(settings: Settings) -> str:
 
     An event that is only due may start late, so what counts is how long its VM has not answered.
     """
-    late = f"<= on (job, instance) group_left () {_away(settings)} -"
+    last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
+    late = f"<= on (job, instance) group_left () {last} -"
     return "\nor\n".join(
         expression(f"""
             (
@@ -333,21 +335,21 @@ def _expired(settings: Settings) -> str:
 
 
 def _away(settings: Settings) -> str:
-    """Return when exporters last did not answer, of those that have not answered for 2 of the last 5 minutes.
+    """Return the exporters that have not answered for 2 of the last 5 minutes.
 
-    Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time. The times
-    are shorter if a VM has to be back for less, and longer with rare scrapes.
+    Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time.
     """
-    interval = parse_duration(slow_interval(settings))
-    seconds = max(min(_after_seconds(settings), _LONGEST_WINDOW), 5 * settings.seconds("scrape.interval"))
-    window, least = format_duration(seconds), ceil(_SHARE_AWAY * seconds / interval)
-    return expression(f"""
-        (
-          max by (job, instance) (last_over_time({UNANSWERED}[{window}]))
-          and on (job, instance)
-          count_over_time({UNANSWERED}[{window}:{format_duration(interval)}]) >= {least}
-        )
-    """)
+    interval, window = parse_duration(slow_interval(settings)), _window(settings)
+    least = ceil(_SHARE_AWAY * window / interval)
+    return f"(count_over_time({UNANSWERED}[{format_duration(window)}:{format_duration(interval)}]) >= {least})"
+
+
+def _window(settings: Settings) -> float:
+    """Return over how many seconds it counts how often an exporter answers.
+
+    They are fewer if a VM has to be back for less, and more with rare scrapes.
+    """
+    return max(min(_after_seconds(settings), _LONGEST_WINDOW), 5 * settings.seconds("scrape.interval"))
 
 
 def _with_labels_of_event(text: str, settings: Settings) -> str:
