@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, wri
 from azure_scheduled_events_exporter.service import daemon
 
 from .events import COLUMNS, event_row
-from .interruption import Interrupted, interruptible, uninterrupted
+from .interruption import Interrupted, ignore_signals, interruptible
 from .table import table
 
 _LOOK_SECONDS = 0.1
@@ -168,8 +168,8 @@ def _requested(
         status = interrupted.exit_status if isinstance(interrupted, Interrupted) else 128 + signal.SIGINT
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
-        with uninterrupted():
-            results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
+        ignore_signals()
+        results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     _report(chosen, numbers, results)
     return 0 if all(results.get(number) == ACCEPTED for number in numbers) else status
 

@@ -20,7 +20,7 @@ class Interrupted(BaseException):
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise :class:`Interrupted` on signals that end a process."""
+    """Raise :class:`Interrupted` on signals that end a process, until :func:`ignore_signals` is called."""
 
     def interrupt(number: int, _: FrameType | None) -> NoReturn:
         raise Interrupted(number)
@@ -30,14 +30,23 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is interrupt:
+                signal.signal(number, handler)
+
+
+def ignore_signals() -> dict[int, Any]:
+    """Ignore these signals and Ctrl-C; return the handlers that were set.
+
+    A command whose result is final calls this, so that its exit status reports that result and no late signal.
+    """
+    numbers = [getattr(signal, name) for name in (*_SIGNALS, "SIGINT") if hasattr(signal, name)]
+    return {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Ignore these signals and Ctrl-C during a cleanup."""
-    numbers = [getattr(signal, name) for name in (*_SIGNALS, "SIGINT") if hasattr(signal, name)]
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    before = ignore_signals()
     try:
         yield
     finally:

@@ -147,6 +147,22 @@ def test_an_interrupted_request_is_withdrawn(
     nothing_was_sent(simulator, exporter)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_after_the_result(
+    number: int, simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """``approve`` that has reported its result exits with the status of that result, also if a signal comes then."""
+    start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as operator:
+        assert operator.stdout is not None
+        eventually(lambda: operator.stdout.readline() == f"{event_id}: accepted\n", "the result")  # type: ignore[union-attr]
+        operator.send_signal(number)
+        operator.wait(PATIENCE)
+    assert operator.returncode == 0
+
+
 def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
     """A request that a killed ``approve`` left behind is not fulfilled once its operator would have given up."""
     exporter = start(start_exporter, simulator.url, state)

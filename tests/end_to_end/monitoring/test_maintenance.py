@@ -175,7 +175,8 @@ def play(scene: Scene, simulators: dict[str, Simulator]) -> None:
         list(pool.map(come_back, ("search_1", "search_0", "shop_0")))
     eventually(lambda: happened("shop_1", What.COMPLETED), "the event of shop_1 is over")
     pager = scene.stack.receiver
-    eventually(lambda: ("InstanceDown", "firing") in scene.heard("/pager", "shop_1"), "the team hears of shop_1", 120)
+    away = {("InstanceDown", "firing"), ("VmNotBack", "firing")}
+    eventually(lambda: away <= {*scene.heard("/pager", "shop_1")}, "the team hears that shop_1 stays away", 120)
     for vm in ("search_2", "shop_1"):
         vms[vm].start()
     eventually(lambda: query('ALERTS{alertname!="AzureScheduledEventShortNotice"}') == [], "no alert is left", 60)
