@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from .errors import one_line, without_password
 from .lean_requests import requests
 
+NO_ANSWER_IN_TIME = "no answer in time"
+"""The reason of every request that took too long, whichever time limit ended it."""
+
 
 def failure_reason(error: BaseException) -> str:
     """Return in one line why a request ended with ``error``, without a password."""
@@ -16,7 +19,7 @@ def failure_reason(error: BaseException) -> str:
         if isinstance(cause, OSError) and cause.strerror and not isinstance(cause, requests.RequestException):
             return one_line(cause.strerror)
     if any(isinstance(cause, TimeoutError | requests.Timeout) for cause in causes):
-        return "no answer in time"
+        return NO_ANSWER_IN_TIME
     if any(map(_is_about_header, causes)):
         # The libraries quote the whole header, which may be a secret.
         return "a header of the request has a character that HTTP cannot carry"

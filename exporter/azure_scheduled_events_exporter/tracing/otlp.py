@@ -33,7 +33,7 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
-from azure_scheduled_events_exporter.http_failures import failure_reason
+from azure_scheduled_events_exporter.http_failures import NO_ANSWER_IN_TIME, failure_reason
 from azure_scheduled_events_exporter.http_sessions import Session
 
 from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
@@ -157,9 +157,11 @@ class CollectorAdapter(CutOffAdapter):
             with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": seconds}) as response:
                 result = _judge(response)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            result = ExportResult(settled=False, reason=f"no answer: {failure_reason(error)}")
+            why = failure_reason(error)
+            reason = why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
+            result = ExportResult(settled=False, reason=reason)
         if deadline.passed:
-            result = ExportResult(settled=False, reason="no answer: it took too long")
+            result = ExportResult(settled=False, reason=NO_ANSWER_IN_TIME)
         self.result = result
         reply = requests.Response()
         accepted = result.settled and not result.refused and not result.rejected
