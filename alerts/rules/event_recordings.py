@@ -5,8 +5,6 @@ reported its event do not answer, end it when one of them answers without the ev
 recording reads scraped series, its own past, and at most one other level of recordings.
 """
 
-from azure_scheduled_events_exporter.times import format_duration
-
 from ..settings import Settings
 from .rule import Group, Recording, expression
 from .series import (
@@ -31,6 +29,7 @@ from .series import (
     VM_SURVIVED,
     WARNED,
     WITHOUT_IMDS,
+    at_last_scrapes,
     identified,
     kept,
     known_vms,
@@ -38,6 +37,7 @@ from .series import (
     lately_at,
     since_recorded,
     slow_interval,
+    two_scrapes,
     with_imds,
 )
 
@@ -219,8 +219,8 @@ def _over(settings: Settings) -> Recording:
     and what one said that could not reach IMDS meanwhile counts neither for the end nor against it. While an exporter
     that cannot reach IMDS still shows the event, the end is kept.
     """
-    memory = settings.duration("memory")
-    pause = format_duration(2 * max(settings.seconds("evaluation.interval"), settings.seconds("scrape.interval")))
+    memory, pause = settings.duration("memory"), two_scrapes(settings)
+    shown = at_last_scrapes(INFO, settings)
     return Recording(
         OVER,
         expression(f"""
@@ -230,9 +230,9 @@ def _over(settings: Settings) -> Recording:
                   last_over_time({INFO}[{memory}]) and on (job, instance) min_over_time({UP}[{pause}]) == 1
                 )
                 or on (event_id)
-                max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {INFO})
+                max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {shown})
               )
-              unless on (event_id) {with_imds(f"last_over_time({INFO}[{pause}])", f"min_over_time({UP}[{pause}]) == 0")}
+              unless on (event_id) {with_imds(shown, f"min_over_time({UP}[{pause}]) == 0")}
             ) * 0 + time()
         """),
         "events that are over: an exporter that showed the event answers without it",

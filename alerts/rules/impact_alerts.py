@@ -46,19 +46,26 @@ def impact_groups(settings: Settings) -> tuple[Group, ...]:
     slow, slowest = slow_interval(settings), settings.duration("evaluation.watcher-interval")
     return (
         Group("azure-scheduled-events-targets", slowest, (_known_targets(settings),)),
-        Group("azure-scheduled-events-places", slowest, _places(settings)),
+        *(Group(f"azure-scheduled-events-{name}", slowest, rules) for name, rules in _places(settings).items()),
         Group("azure-scheduled-events-vms-hit", slow, (hit,)),
         Group("azure-scheduled-events-impact", slow, (_scale_set_hit(settings),)),
         Group("azure-scheduled-events-zones", slow, (_zone_hit(settings),)),
     )
 
 
-def _places(settings: Settings) -> tuple[Recording, ...]:
-    place_labels = (
-        _labels(SCALE_SET_LABELS, SCALE_SET, "scale set", settings),
-        _labels(ZONE_LABELS, ZONE, "zone", settings),
-    )
-    return (*_sizes(settings), *(place_labels if kept(settings) else ()))
+def _places(settings: Settings) -> dict[str, tuple[Recording, ...]]:
+    """Return the recordings of scale sets and of zones by the name of their group."""
+    rules = {
+        "scale-set-sizes": (
+            _size(SCALE_SET_VMS, SCALE_SET, "scale set", settings),
+            _labels(SCALE_SET_LABELS, SCALE_SET, "scale set", settings),
+        ),
+        "zone-sizes": (
+            _size(ZONE_VMS, ZONE, "zone", settings),
+            _labels(ZONE_LABELS, ZONE, "zone", settings),
+        ),
+    }
+    return {name: (size, labels) if kept(settings) else (size,) for name, (size, labels) in rules.items()}
 
 
 def _known_targets(settings: Settings) -> Recording:
@@ -87,7 +94,7 @@ def _labels(name: str, place: str, what: str, settings: Settings) -> Recording:
     return Recording(name, text, f"the labels of targets on which all VMs of a {what} agree")
 
 
-def _sizes(settings: Settings) -> tuple[Recording, ...]:
+def _size(name: str, place: str, what: str, settings: Settings) -> Recording:
     """A VM that Azure has evicted or deleted counts until it has left the targets: another one may replace it."""
     gone = f'last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[{settings.duration("memory")}])'
     away = expression(f"""
@@ -95,19 +102,16 @@ def _sizes(settings: Settings) -> tuple[Recording, ...]:
         or
         ({gone} and on (job, instance) up)
     """)
-    return tuple(
-        Recording(
-            name,
-            expression(f"""
-                count by ({place}) (
-                  group by (vm_id, {place}) ({identified()})
-                  or
-                  group by (vm_id, {place}) ({away})
-                )
-            """),
-            f"the VMs of a {what}: those with an exporter that answers, and those that an event has taken away",
-        )
-        for name, place, what in ((SCALE_SET_VMS, SCALE_SET, "scale set"), (ZONE_VMS, ZONE, "zone"))
+    return Recording(
+        name,
+        expression(f"""
+            count by ({place}) (
+              group by (vm_id, {place}) ({identified()})
+              or
+              group by (vm_id, {place}) ({away})
+            )
+        """),
+        f"the VMs of a {what}: those with an exporter that answers, and those that an event has taken away",
     )
 
 

@@ -30,6 +30,7 @@ from .series import (
     VM_MAINTENANCE,
     VM_TARGET,
     answering,
+    at_last_scrapes,
     identified,
     kept,
     named,
@@ -63,7 +64,8 @@ def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
     return (
         Group("azure-scheduled-events-event-places", interval, (place,)),
         Group("azure-scheduled-events-maintenance", interval, (begin, _maintenance(settings))),
-        Group("azure-scheduled-events-not-back", interval, (unanswered, _vm_not_back(settings))),
+        Group("azure-scheduled-events-unanswered", interval, (unanswered,)),
+        Group("azure-scheduled-events-not-back", interval, (_vm_not_back(settings),)),
     )
 
 
@@ -132,6 +134,7 @@ def _recorded(settings: Settings) -> str:
     An exporter may stop answering before a recording sees what it showed of its own VM.
     """
     own = since_recorded(_OWN, settings)
+    silent = f"({own} unless on (job, instance) {at_last_scrapes(UP, settings)})"
     impacts = _impacts(settings, 'scope="self"', lambda series: since_recorded(series, settings))
     targets = f"last_over_time({VM_TARGET}[{settings.several('evaluation.watcher-interval', 2)}])"
     names = named(lambda some: f"{EVENT_PLACE}{{{some}}}")
@@ -139,7 +142,7 @@ def _recorded(settings: Settings) -> str:
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     return expression(f"""
         (group by ({row}) (
-          group by (event_id, event_type, job, instance) ({_OWN} or ({own} unless on (job, instance) {UP}))
+          group by (event_id, event_type, job, instance) ({_OWN} or {silent})
           * on (event_id) group_left (phase)
           (
             {impacts}
@@ -187,9 +190,9 @@ def _begin(settings: Settings) -> str:
           unless on (event_id, event_type, job, instance)
           (
             last_over_time({VM_MAINTENANCE}{{event_type=~"{DELETING}"}}[{memory}])
-            unless on (job, instance) up == 0
+            unless on (job, instance) {at_last_scrapes("up", settings)} == 0
           )
-          {answering()}
+          {answering(settings=settings)}
           or
           ({impacts} unless {_IMPACT} last_over_time({VM_MAINTENANCE}[{memory}])) * 0 + time()
         )
@@ -297,7 +300,7 @@ def _vm_not_back(settings: Settings) -> Alert:
                     {_within_longest(settings)}
                   )
                   and on (job, instance) {away}
-                  {answering(away)}
+                  {answering(away, settings)}
                   unless on (event_id) {with_imds(f'{INFO}{{event_status!="Started"}}')}
                 ))
             """),
@@ -326,7 +329,7 @@ def _expired(settings: Settings) -> str:
               or
               (
                 {_rows(matcher, settings, "due")} {late} {longest}
-                unless on (job, instance) {UP} offset {format_duration(float(longest))}
+                unless on (job, instance) {at_last_scrapes(UP, settings, format_duration(float(longest)))}
               )
             ) * 0 + {longest}
         """)

@@ -31,6 +31,8 @@ APPROVED = _name("event_approved")
 ANNOUNCED = _name("event_announced")
 APPROVAL_DUE = _name("event_approval_due_timestamp_seconds")
 POLLS = _name("polls_total")
+EVERY_POLL = f"{_name('poll_duration_seconds')}_count"
+"""Polls of every outcome: one series per exporter, where their sum by outcome would read six."""
 LAST_SUCCESS = _name("last_success_timestamp_seconds")
 
 RECORDED = "azure_scheduled_events:"
@@ -87,6 +89,21 @@ def since_recorded(series: str, settings: Settings) -> str:
     """
     seconds = parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
     return f"last_over_time({series}[{format_duration(seconds)}])"
+
+
+def at_last_scrapes(series: str, settings: Settings, before: str = "") -> str:
+    """Return ``series`` of exporters that answered at one of their last two scrapes.
+
+    For the plain selector, Prometheus reads the samples of five minutes, which takes more than twice the time. What it
+    selects ends one scrape earlier. ``before``: how long ago, as Prometheus writes durations; "" for now.
+    """
+    ago = f" offset {before}" if before else ""
+    return f"last_over_time({series}[{two_scrapes(settings)}]{ago})"
+
+
+def two_scrapes(settings: Settings) -> str:
+    """Return the time of two scrapes, or of two evaluations if these are rarer."""
+    return format_duration(2 * max(settings.seconds("evaluation.interval"), settings.seconds("scrape.interval")))
 
 
 def lately_at(series: str, settings: Settings) -> str:
@@ -168,12 +185,15 @@ def _names(least: int) -> str:
     return f'resources=~"([^,]+,){{{least - 1}}}.+"' if least > 1 else 'resources!=""'
 
 
-def answering(ignored: str = "") -> str:
+def answering(ignored: str = "", settings: Settings | None = None) -> str:
     """Return what takes VMs whose exporter answers out of a set with ``vm_id``: less than :func:`identified` costs.
 
-    Exporters of the series ``ignored`` do not count as answering.
+    Exporters of the series ``ignored`` do not count as answering. With ``settings``, those count that answered at one
+    of their last two scrapes, see :func:`at_last_scrapes`.
     """
     named, unnamed = (f'{INSTANCE}{{vm_id{operator}""}}' for operator in ("!=", "="))
+    if settings:
+        named, unnamed = at_last_scrapes(named, settings), at_last_scrapes(unnamed, settings)
     if ignored:
         named, unnamed = with_imds(named, ignored), with_imds(unnamed, ignored)
     names = f'label_join({unnamed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")'

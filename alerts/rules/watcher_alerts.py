@@ -5,7 +5,17 @@ from types import MappingProxyType
 
 from ..settings import Settings
 from .rule import PREFIX, Alert, Dashboard, Group, expression
-from .series import DELETING, EVENT, LAST_SUCCESS, POLLS, VM_EVENT, VM_MAINTENANCE, VM_SURVIVED, WITHOUT_IMDS
+from .series import (
+    DELETING,
+    EVENT,
+    EVERY_POLL,
+    LAST_SUCCESS,
+    POLLS,
+    VM_EVENT,
+    VM_MAINTENANCE,
+    VM_SURVIVED,
+    WITHOUT_IMDS,
+)
 
 IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
 IMDS_EXPLAINED = (f"{PREFIX}DocumentInvalid", f"{PREFIX}Throttled")
@@ -100,7 +110,7 @@ def _throttled(settings: Settings) -> Alert:
         "Throttled",
         expression(f"""
             sum without (outcome) (increase({POLLS}{{outcome="throttled"}}[5m]))
-            / sum without (outcome) (increase({POLLS}[5m]))
+            / increase({EVERY_POLL}[5m])
             > {settings.number("throttled.share")}
         """),
         "The metadata service throttles an exporter.",

@@ -126,10 +126,18 @@ class Exporter:
     def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
         """Yield every series of this target."""
         yield "up", {}, self._while_target(lambda now: 0.0 if self._in(self.down, now) else 1.0)
+        polls: list[Value] = []
         for name, labels, value in (*self._own(), *((name, {}, v) for name, v in self._figures().items())):
             label = labels.get("outcome", "")
             chosen = self.more.get(f"{name} {label}".strip(), value)
+            if name == "polls_total":
+                polls.append(chosen)
             yield self._full(name), labels, self._while_up(chosen)
+        yield (
+            PREFIX + "poll_duration_seconds_count",
+            {},
+            self._while_up(lambda now: sum(poll(now) or 0 for poll in polls)),
+        )
         for event in self.events:
             for name, labels, value in event.series():
                 yield PREFIX + name, labels, self._while_seeing(value)
