@@ -71,7 +71,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
         "blind": (watcher, _blind(settings)),
         "exporters": (slow, _exporters(settings)),
         "shares": (slow, _shares()),
-        "polls": (slow, _polls(window)),
+        **{name: (slow, (each,)) for name, each in _polls(window).items()},
         "failures": (slow, _failed_polls(window)),
         **{f"poll-{share}": (slow, (each,)) for share, each in _poll_times(window).items()},
         "pace": (slow, _pace(window)),
@@ -254,9 +254,19 @@ def _reason(job: str) -> str:
     return f"(up{{{job}}} == 0) + 1 or {_BY_TARGET} ({_UP} == 0) + 2 or {_BY_TARGET} 0 * ({silent}) + 3"
 
 
-def _polls(window: str) -> tuple[Recording, ...]:
-    by_outcome = f"sum by (job, outcome) (rate({METRIC}polls_total[{window}]))"
-    return (Recording(POLLS, by_outcome, "polls by outcome, of all exporters"),)
+def _polls(window: str) -> dict[str, Recording]:
+    """Two groups share the outcomes, which are six series of each exporter."""
+    lost = "timeout|connection_error"
+    outcomes = {"polls": ("yes", f'outcome!~"{lost}"'), "lost-polls": ("no", f'outcome=~"{lost}"')}
+    return {
+        name: Recording(
+            POLLS,
+            f"sum by (job, outcome) (rate({METRIC}polls_total{{{matcher}}}[{window}]))",
+            "polls by outcome, of all exporters; whether IMDS answered them",
+            MappingProxyType({"answered": answered}),
+        )
+        for name, (answered, matcher) in outcomes.items()
+    }
 
 
 def _failed_polls(window: str) -> tuple[Recording, ...]:

@@ -6,6 +6,7 @@ a boolean and ``2020-07-01`` never a date.
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -14,6 +15,7 @@ from .times import parse_duration
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _LARGEST = 1 << 20
+_DEEPEST = 30  # levels; far below the limit of Python, which would end other code in its middle too
 _MOST_KEYS = 10_000  # limit of keys in a file: aliases of aliases can turn a few lines into millions
 
 
@@ -145,11 +147,13 @@ class Section:
                 raise UsageError(f"{self.source}:{item.start_mark.line + 1}: {key}: every entry must be a mapping")
         return tuple(Section(self.source, item, f"{key}[{i}]") for i, item in enumerate(node.value))
 
-    def flat(self, budget: Iterator[int] | None = None, *, lists: bool = False) -> Mapping[str, tuple[str, int]]:
+    def flat(
+        self, budget: Iterator[int] | None = None, *, lists: bool = False, levels: int = _DEEPEST
+    ) -> Mapping[str, tuple[str, int]]:
         """Return every scalar below this section by its dotted key, with its line; marks all as known.
 
-        ``budget`` has an item for every key that may still be read. With ``lists``, a list of plain values is one text
-        with a line for each value; otherwise it is refused.
+        ``budget`` has an item for every key that may still be read, and ``levels`` limits their nesting. With
+        ``lists``, a list of plain values is one text with a line for each value; otherwise it is refused.
         """
         budget = budget or iter(range(_MOST_KEYS))
         found: dict[str, tuple[str, int]] = {}
@@ -158,10 +162,9 @@ class Section:
                 raise self.error(f"more than {_MOST_KEYS} keys: this is not a configuration file", key)
             self._known.append(key)
             if isinstance(node, yaml.MappingNode):
-                try:
-                    inner = Section(self.source, node, key).flat(budget, lists=lists)
-                except RecursionError:  # an alias of the mapping that contains it
-                    raise self.error("nested too deeply", key) from None
+                if not levels:  # such as an alias of the mapping that contains it
+                    raise self.error("nested too deeply", key)
+                inner = Section(self.source, node, key).flat(budget, lists=lists, levels=levels - 1)
                 entries = {f"{key}.{rest}": entry for rest, entry in inner.items()}
             elif isinstance(node, yaml.ScalarNode):
                 entries = {key: (_plain(node), self._lines[key])}
@@ -178,6 +181,22 @@ class Section:
     def _node(self, key: str) -> yaml.Node | None:
         self._known.append(key)
         return self._nodes.get(key)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses what is nested too deeply before the limit of Python is reached."""
+
+    levels = _DEEPEST
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:  # noqa: ANN401 - passed on
+        """Return the next node."""
+        if not self.levels:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
+        self.levels -= 1
+        node = super().compose_node(parent, index)
+        self.levels += 1
+        return node
 
 
 def _plain(node: yaml.ScalarNode) -> str:
@@ -204,16 +223,15 @@ def load(path: Path) -> Section:
 def parse(text: str, source: str) -> Section:
     """Read YAML from ``text``; ``source`` names it in error messages. Raises as :func:`load` does."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         # "expected a single document" is in the context, "but found another document" in the problem.
         whole = error.context and (not error.problem or error.problem.startswith("but "))
         problem = f"{error.context} {error.problem or ''}".strip() if whole else error.problem
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
-    except (yaml.YAMLError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
-        raise UsageError(f"{source}: is not valid YAML: {reason}") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None
     nothing = isinstance(node, yaml.ScalarNode) and node.value == "" and node.style is None  # after a lone "---"
     if node is None or nothing:
         node = yaml.MappingNode("tag:yaml.org,2002:map", [], yaml.Mark(source, 0, 0, 0, "", 0))

@@ -55,7 +55,7 @@ COMPLAINTS = {
     "log_format_unknown": ":1: log.format: 'xml' is none of logfmt, json",
     "log_level_in_capitals": ":1: log.level: 'INFO' is none of debug, info, warning, error",
     "log_level_unknown": ":1: log.level: 'verbose' is none of debug, info, warning, error",
-    "nested_too_deep": ": is not valid YAML: nested too deeply",
+    "nested_too_deep": ":1: is not valid YAML: nested too deeply",
     "quote_left_open": ":3: is not valid YAML: found unexpected end of stream",
     "retention_of_zero": ":1: journal.retention: '0' is too short: it must be more than 0",
     "section_without_keys": ":1: imds: has no settings: write them below it, indented, or leave it out",
