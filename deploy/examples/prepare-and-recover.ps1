@@ -8,8 +8,8 @@ the argument "prepare"; when the last event is over, Hook runs with "recover". E
 EVENT_TYPE, EVENT_SOURCE, EVENT_STATE, EVENT_RESOURCES, EVENT_NOT_BEFORE, EVENT_DURATION_SECONDS and so on. A Hook that
 fails is run again after a restart, so it must be safe to run twice.
 
-Needs azure-scheduled-events-exporter.exe and access to its journal, and something that restarts this script when it
-ends, such as a scheduled task.
+Needs azure-scheduled-events-exporter.exe and access to its journal, and something that starts this script again when it
+ends, such as a scheduled task with a trigger that is repeated every minute.
 
 .PARAMETER Hook
 A program or script that takes one argument, "prepare" or "recover", and ends with status 0 if it succeeded.
@@ -49,7 +49,11 @@ function Invoke-Hook($what, $record) {
     foreach ($field in $record.PSObject.Properties) {
         $name = $field.Name.ToUpperInvariant()
         if (-not $name.StartsWith('EVENT_')) { $name = "EVENT_$name" }
-        $value = if ($field.Value -is [array]) { $field.Value -join ',' } else { [string]$field.Value }
+        $value = if ($field.Value -is [array]) { $field.Value -join ',' }
+        elseif ($field.Value -is [datetime]) {  # what PowerShell 6 and newer make of a time in JSON
+            $field.Value.ToUniversalTime().ToString('yyyy-MM-ddTHH:mm:ssZ', [Globalization.CultureInfo]::InvariantCulture)
+        }
+        else { [string]$field.Value }
         [Environment]::SetEnvironmentVariable($name, $value, 'Process')
     }
     Write-Output "$what for $($record.event_type) $($record.event_id)"

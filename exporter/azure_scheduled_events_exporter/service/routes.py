@@ -7,7 +7,6 @@ from azure_scheduled_events_exporter.http_server.messages import Request, Respon
 from azure_scheduled_events_exporter.http_server.server import Handler
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
-from azure_scheduled_events_exporter.web.events_api import events_json
 
 OPEN_PATHS = ("/-/healthy", "/-/ready")
 """Paths without a password: probes have none, and the answers show only whether IMDS is read."""
@@ -60,6 +59,8 @@ def routes(
         return Response(200, page(snapshot, now, telemetry_path), _HTML, page_headers())
 
     def events(snapshot: Snapshot, now: float) -> Response:
+        from azure_scheduled_events_exporter.web.events_api import events_json  # noqa: PLC0415 - many never ask for it
+
         return Response(200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),))
 
     return {

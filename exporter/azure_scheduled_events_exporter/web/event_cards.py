@@ -13,6 +13,7 @@ from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import iso_time
 
 from .html import Markup, joined, tag
+from .importance import in_order
 from .wording import APPROVERS, SOURCES, clipped, foreign, impact, kind, left, meaning, moment, since, standing
 
 CARDS = 20
@@ -22,20 +23,6 @@ _NAMES = 10
 _OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
 # Only an id in Azure's own format may appear in a command for people to copy.
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
-
-
-def in_order(lives: Iterable[Lifecycle]) -> list[Lifecycle]:
-    """Return the events by importance: those of this VM, then those that have started, then by NotBefore."""
-    never = float("inf")
-    return sorted(
-        lives,
-        key=lambda life: (
-            life.scope is Scope.PEER,
-            life.state is not State.STARTED,
-            never if life.event.not_before is None else life.event.not_before,
-            life.event_id,
-        ),
-    )
 
 
 def cards(

@@ -11,8 +11,8 @@ from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-from .event_cards import in_order
 from .html import Markup, joined, tag
+from .importance import in_order
 from .wording import APPROVERS, OUTCOMES, foreign, kind, length, moment, paused, standing
 
 _CURRENT = 20  # current events shown beside those that ended

@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import iso_time
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-from .event_cards import in_order
+from .importance import in_order
 from .wording import kind, standing
 
 

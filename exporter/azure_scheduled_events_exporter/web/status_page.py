@@ -15,9 +15,10 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-from .event_cards import cards, in_order
+from .event_cards import cards
 from .history import lives, timeline
 from .html import Markup, joined, tag
+from .importance import in_order
 from .wording import kind, moment, since, standing
 
 NAME = "azure-scheduled-events-exporter"

@@ -106,7 +106,7 @@ def test_prometheus_operator_takes_it(charts: dict[str, list[Manifest]], operato
                 with pytest.raises(jsonschema.ValidationError):
                     validator.validate({**manifest, "spec": {**manifest["spec"], "unknown": 1}})
                 checked += 1
-    assert checked == 3
+    assert checked == 4
 
 
 def test_operator_gets_the_rules(charts: dict[str, list[Manifest]]) -> None:
@@ -138,6 +138,8 @@ def test_scrapes_find_the_pods(charts: dict[str, list[Manifest]]) -> None:
             "__meta_kubernetes_pod_label_app_kubernetes_io_name": labels["app.kubernetes.io/name"],
             "__meta_kubernetes_pod_container_port_name": port["name"],
         }
+    often = only(charts["large-user"], "PodMonitor")["spec"]["podMetricsEndpoints"][0]
+    assert (often["interval"], often["scrapeTimeout"]) == ("2s", "2s"), "the operator refuses a longer time limit"
     everything = only(charts["everything"], "PodMonitor")["spec"]["podMetricsEndpoints"][0]
     assert (everything["path"], everything["scheme"]) == ("/events", "https")
 

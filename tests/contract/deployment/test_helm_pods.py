@@ -54,7 +54,7 @@ def test_privileges(charts: dict[str, list[Manifest]]) -> None:
         assert spec["automountServiceAccountToken"] is False
         assert all(not each["automountServiceAccountToken"] for each in of_kind(manifests, "ServiceAccount"))
         assert spec["securityContext"]["runAsNonRoot"]
-        assert spec["securityContext"]["runAsUser"] == 65532
+        assert spec["securityContext"]["runAsUser"] in {65532, 1000650000}
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert container(manifests)["securityContext"] == {
             "readOnlyRootFilesystem": True,
@@ -86,20 +86,59 @@ def node_folder() -> Iterator[Path]:
         yield folder
 
 
+def prepare(container: Manifest, folder: Path) -> tuple[int, int]:
+    """Run the preparation with the capability that it has; return the user and group that the folder is for."""
+    _, *options, _, user, group = container["command"]
+    is_root = os.geteuid() == 0
+    owner = (int(user), int(group)) if is_root else (os.geteuid(), os.getegid())
+    less = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all"] if is_root else []
+    subprocess.run([*less, sys.executable, *options, str(folder), *map(str, owner)], check=True)
+    return owner
+
+
+def write_as(owner: tuple[int, int], path: Path) -> None:
+    """Write a file that only its owner may read, as that user."""
+    become = ["setpriv", f"--reuid={owner[0]}", f"--regid={owner[1]}", "--clear-groups"] if os.geteuid() == 0 else []
+    subprocess.run([*become, "/bin/sh", "-c", f"umask 077; echo >>{path}"], check=True)
+
+
+def owner_of(path: Path) -> tuple[int, int]:
+    """Return its user and group."""
+    return path.stat().st_uid, path.stat().st_gid
+
+
 def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
     """The preparation, with CHOWN as its only capability, gives the folder to the user who then writes into it."""
-    (prepare,) = pod(charts["defaults"])["initContainers"]
-    _, *options, folder, user, group = prepare["command"]
-    is_root = os.geteuid() == 0
-    owner = (user, group) if is_root else (str(os.geteuid()), str(os.getegid()))
-    less = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all"] if is_root else []
-    subprocess.run([*less, sys.executable, *options, str(node_folder), *owner], check=True)
-    assert (str(node_folder.stat().st_uid), str(node_folder.stat().st_gid)) == owner
-    become = ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"] if is_root else []
-    subprocess.run([*become, "/bin/sh", "-c", f"echo >{node_folder}/journal.sqlite"], check=True)
-    (mount,) = prepare["volumeMounts"]
+    (container,) = pod(charts["defaults"])["initContainers"]
+    *_, folder, user, group = container["command"]
+    owner = prepare(container, node_folder)
+    assert owner_of(node_folder) == owner
+    write_as(owner, node_folder / "journal.sqlite")
+    (mount,) = container["volumeMounts"]
     assert (mount["name"], mount["mountPath"]) == ("journal", folder)
     assert (user, group) == ("65532", "65532")
+
+
+def test_another_user_gets_the_journal(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
+    """After a change of runAsUser, the journal's files are the new user's, but no file that has a name elsewhere."""
+    before, after = (pod(charts[name])["initContainers"][0] for name in ("defaults", "large-user"))
+    first = prepare(before, node_folder)
+    node_folder.chmod(0o700)
+    journal, linked = node_folder / "journal.sqlite", node_folder / "linked"
+    write_as(first, journal)
+    write_as(first, linked)
+    (node_folder.parent / "elsewhere").hardlink_to(linked)
+    second = prepare(after, node_folder)
+    write_as(second, journal)
+    assert (owner_of(journal), owner_of(linked)) == (second, first)
+    assert owner_of(node_folder) == second
+
+
+def test_large_user_ids(charts: dict[str, list[Manifest]]) -> None:
+    """A user id of OpenShift, which Helm reads as a floating-point number, stays a number of digits."""
+    spec = pod(charts["large-user"])
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["fsGroup"]) == (1000650000, 1000650001)
+    assert spec["initContainers"][0]["command"][-2:] == ["1000650000", "1000650001"]
 
 
 def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:

@@ -13,8 +13,9 @@ from azure_scheduled_events_exporter.core.observation import ObservationContext,
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
-from azure_scheduled_events_exporter.web.event_cards import CARDS, in_order
+from azure_scheduled_events_exporter.web.event_cards import CARDS
 from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.importance import in_order
 from azure_scheduled_events_exporter.web.status_page import page
 from azure_scheduled_events_exporter.web.wording import clipped
 from fuzz.target import SEPARATOR, Form, Target, files
