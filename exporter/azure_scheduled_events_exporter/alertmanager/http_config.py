@@ -5,6 +5,7 @@ Reads ``basic_auth``, ``authorization`` and ``tls_config``; sends nothing. Error
 Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config
 """
 
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from unicodedata import category
@@ -41,6 +42,8 @@ def session_for(url: str, http: HttpConfig | None) -> Session:
         if http.user or http.authorization:
             session.auth = basic(http.user) or Authorization(http.authorization)
         session.verify = False if http.insecure else http.ca_file or True
+        if http.insecure:  # somebody has asked for that, and need not be warned at each request
+            warnings.filterwarnings("ignore", message="Unverified HTTPS request")
         session.cert = http.certificate
     return session
 

@@ -93,10 +93,18 @@ def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:
     def apis(name: str, urls: Sequence[str]) -> tuple[Api, ...]:
         file = files[name]
         http = http_config.load(Path(file)) if file else None
+        if name == "exporter" and not parsed.exporter and http is None:
+            # Its certificate may name another address, and is compared with the configured one. No password is sent.
+            http = http_config.HttpConfig(insecure=True)
         return tuple(Api(f"--{name}", url, http, proxies=name != "exporter") for url in urls)
 
     exporter = apis("exporter", [parsed.exporter or url_of(config)])[0]
-    alertmanagers = apis("alertmanager", parsed.alertmanager or config.alertmanager_url)
+    alertmanagers: tuple[Api, ...] = ()
+    try:
+        alertmanagers = apis("alertmanager", parsed.alertmanager or config.alertmanager_url)
+    except ExporterError:
+        if parsed.alertmanager:
+            raise  # otherwise it is a setting of the exporter, which is checked with the others
     return chain.Servers(
         exporter, apis("prometheus", parsed.prometheus), alertmanagers, apis("grafana", parsed.grafana)
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import h11
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .tls import Tls
 
 _PIECE = 16 * 1024  # bytes of a body written to the transport at once: the memory that a client that never reads costs
+_UNDECRYPTED = 32 * 1024  # received bytes that wait to be decrypted: at least one TLS record, 16 KiB
 _HEADER_END = re.compile(rb"\n\r?\n")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")  # before a request; RFC 9112, 2.2 says to ignore them
 _FIRST_PRINTABLE = 0x21  # a request cannot begin with a byte below it; the first byte of a TLS handshake is 0x16
@@ -191,6 +192,8 @@ class Connection(asyncio.BufferedProtocol):
         """Store the transport and set it to report as soon as it buffers a byte for a slow reader."""
         self._transport = cast("asyncio.Transport", transport)  # what asyncio gives for TCP and TLS
         self._transport.set_write_buffer_limits(high=1)  # 0 would leave its TLS transport paused for ever
+        if self._tls is not None:  # reads on while it is paused, by default until 256 KiB wait to be decrypted
+            cast("Any", transport).set_read_buffer_limits(high=_UNDECRYPTED)
         self._connected = True
         self._client = str((transport.get_extra_info("peername") or ("",))[0])
         self._forbidden = self._tls is not None and not self._tls.knows(transport.get_extra_info("ssl_object"))

@@ -110,7 +110,8 @@ async function refresh() {
   busy = true;
   try {
     const patience = AbortSignal.timeout(REQUEST_TIMEOUT);
-    const answer = await fetch(location.pathname, { cache: "no-store", redirect: "error", signal: patience });
+    // By origin: a page that was opened with user and password in its address may not fetch an address that has them.
+    const answer = await fetch(location.origin + location.pathname, { cache: "no-store", redirect: "error", signal: patience });
     if (!answer.ok) throw new Error(`it answered ${answer.status}`);
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     if (!fresh.getElementById("main")?.dataset.now) throw new Error("something else answered");

@@ -9,11 +9,12 @@ import pytest
 from alerts import render
 from alerts.settings import load
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.doctor.doctor_chain import Chain, doctor, healthy_chain
+from support.doctor.doctor_chain import VM, Chain, doctor, healthy_chain
 from support.doctor.doctor_faults import Fault
-from support.doctor.local_faults import LOCAL_FAULTS
+from support.doctor.local_faults import LOCAL_FAULTS, old_span
 from support.doctor.monitoring_faults import MONITORING_FAULTS
 from support.programs import COMMAND, environment
+from support.servers.certificates import Authority
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +93,35 @@ def test_unusable_values(chain: Chain, server: str) -> None:
     (found,) = report.of("alert-values")
     assert "/nowhere.yaml" in found["sentence"]
     assert report.status == 1
+
+
+def test_an_exporter_with_tls(chain: Chain) -> None:
+    """An exporter with a certificate of a private authority is as configured, and doctor needs no flag for it."""
+    folder = chain.new_folder()
+    pair = Authority(folder).server()
+    web = folder / "web.yaml"
+    web.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
+    with chain.extra:
+        exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
+        address = f"127.0.0.1:{exporter.port}"
+        report = doctor({**chain.beyond, "web.listen-address": address, "web.config.file": str(web)})
+    assert [each["mark"] for each in (*report.of("served"), *report.of("certificate"))] == ["ok", "ok"], report.output
+    assert [each["mark"] for each in report.of("exporter-polls")] == ["ok"], report.output
+    assert "InsecureRequestWarning" not in report.output
+
+
+def test_spans_wait_without_tracing(chain: Chain) -> None:
+    """Spans that wait although tracing has been turned off are no fault."""
+    (found,) = doctor({**chain.beyond, **old_span(chain)}).of("spans")
+    assert (found["mark"], "Tracing is off" in found["sentence"]) == ("ok", True)
+
+
+def test_credentials_for_pushing_that_cannot_be_read(chain: Chain) -> None:
+    """A wrong setting of the exporter's pushing is one finding, and the other checks are made."""
+    prefix = "AZURE_SCHEDULED_EVENTS_ALERTMANAGER"
+    report = doctor(chain.beyond, **{f"{prefix}_URL": "http://127.0.0.1:9", f"{prefix}_HTTP_CONFIG_FILE": "/nowhere"})
+    assert any("/nowhere" in each["sentence"] for each in report.findings), report.output
+    assert report.of("journal-kept")
 
 
 def test_requests_stay_within_the_budget(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ import base64
 import json
 import signal
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import bcrypt
@@ -16,6 +17,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.programs import Exporter, fetch
+from support.servers.certificates import Authority
 
 POLL = ("--poll.interval", "250ms", "--instance.name", "vmss_0")
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0"),), ())
@@ -104,3 +106,33 @@ def test_clients_that_reset_at_once(simulator: Simulator, start_exporter: Callab
     used = after.user + after.system - before.user - before.system
     assert used < 0.25, f"{used:.2f} s of processor time"  # 0.4 s when each became a connection first
     assert exporter.terminate() == 0
+
+
+def test_tls_clients_that_send_and_never_read(
+    simulator: Simulator, stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path
+) -> None:
+    """What TLS clients send while they do not read their answers stays in the kernel, not in the exporter's memory."""
+    authority, config, clients = Authority(tmp_path), tmp_path / "web.yml", []
+    pair = authority.server()
+    config.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}\n")
+    exporter = start_exporter(simulator.url, *POLL, "--web.config.file", str(config))
+    trusting = ssl.create_default_context(cafile=str(authority.own.certificate))
+    for _ in range(20):
+        plain = stack.enter_context(socket.socket())
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        plain.connect(("127.0.0.1", exporter.port))
+        clients.append(stack.enter_context(trusting.wrap_socket(plain, server_hostname="127.0.0.1")))
+    for _ in range(25):  # one by one, so that answers fill the way back before the flood
+        for client in clients:
+            client.send(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+        time.sleep(0.04)
+    process = psutil.Process(exporter.process.pid)
+    before = process.memory_info().rss
+    for client in clients:
+        client.settimeout(0)
+    for _ in range(40):
+        for client in clients:
+            with suppress(ssl.SSLWantWriteError, OSError):
+                client.send(bytes(16_384))
+        time.sleep(0.02)
+    assert (process.memory_info().rss - before) / len(clients) < 128 * 1024

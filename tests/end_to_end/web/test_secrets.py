@@ -161,15 +161,15 @@ class TestCommandLine:
         assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_HEADERS: entry 1 is not NAME=VALUE")
         assert_no_secret(name, done.stderr)
 
-    @pytest.mark.parametrize("name", ["check-config", "doctor"])
-    def test_token_with_a_line_break(self, name: str, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("name", "status"), [("check-config", 2), ("doctor", 1)])
+    def test_token_with_a_line_break(self, name: str, status: int, tmp_path: Path) -> None:
         """A token of more than one line is refused by the name of its file, and not repeated."""
         (tmp_path / "token").write_text(f"{TOKEN}\n{TOKEN}\n")
         (tmp_path / "http.yml").write_text("authorization: {credentials_file: token}\n")
         flags = ("--imds.endpoint", "http://127.0.0.1:1", "--alertmanager.url", "http://127.0.0.1:1")
         done = command(name, *flags, "--alertmanager.http-config.file", str(tmp_path / "http.yml"))
         assert "authorization.credentials_file: token: has a line break" in done.stdout + done.stderr
-        assert done.returncode == 2
+        assert done.returncode == status
         assert_no_secret(name, done.stdout + done.stderr)
 
 

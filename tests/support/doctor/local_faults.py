@@ -41,7 +41,8 @@ def _throttled(chain: Chain) -> Flags:
     return {}
 
 
-def _old_span(chain: Chain) -> Flags:
+def old_span(chain: Chain) -> Flags:
+    """Return the flags for a journal with a span that has waited for two hours."""
     path = Path(_file(chain, "journal.sqlite", b""))
     store = on_disk(path)
     begun = time.time() - 7200
@@ -154,7 +155,12 @@ LOCAL_FAULTS = (
         "Restart",
         beyond(lambda chain: {"journal.path": _file(chain, "journal.sqlite", b"no database" * 999)}),
     ),
-    Fault("old span", "spans", "collector", beyond(_old_span)),
+    Fault(
+        "old span",
+        "spans",
+        "collector",
+        beyond(lambda chain: {**old_span(chain), "otlp.endpoint": "http://127.0.0.1:9"}),
+    ),
     # Exporter
     Fault(
         "no exporter",

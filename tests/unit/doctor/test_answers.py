@@ -1,6 +1,7 @@
 """What doctor makes of answers: correct ones that are seldom seen, and such as no version of the server gives."""
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,7 +84,7 @@ _RULES = {"name": "azure-scheduled-events", "interval": 5, "rules": []}
         (
             "Prometheus",
             "prometheus-reachable",
-            prometheus(query={"result": [{"metric": {}, "values": [["Infinity", "1"]]}]}),
+            prometheus(query={"result": [{"metric": {}, "values": [["Infinity", "1"]] * 2}]}),
         ),
         ("Alertmanager", "alertmanager-reachable", alertmanager(route={**_PAGER, "group_wait": "soon"})),
         ("Alertmanager", "alertmanager-reachable", alertmanager("route: {receiver: 2020-13-45}")),
@@ -195,3 +196,19 @@ def test_data_source_that_fails_with_200(message: str) -> None:
     health = as_json({"status": "ERROR", "message": message})
     found = the("data-source", examined("Grafana", grafana(**{"/api/datasources/uid/p/health": health})))
     assert (found.mark, f"ERROR: {message}" in found.sentence) == ("wrong", True)
+
+
+def test_a_store_without_a_list_of_targets() -> None:
+    """A store that does not scrape, and has no list of targets, is checked by its samples and rules."""
+    replies = prometheus()
+    del replies["/api/v1/targets"]
+    found = examined("Prometheus", replies)
+    assert not [each for each in found if each.check == "prometheus-reachable" and each.mark == "wrong"]
+    assert the("target", found).mark == "wrong"
+
+
+def test_one_sample_in_five_minutes() -> None:
+    """A scrape every five minutes, of which a query finds one, is too rare."""
+    now = time.time()
+    found = examined("Prometheus", prometheus(query={"result": [{"metric": {}, "values": [[now - 200, "1"]]}]}))
+    assert the("scrape-interval", found).mark == "wrong"

@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,6 +19,7 @@ from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, Wrong
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.http_server.messages import plain
 from azure_scheduled_events_exporter.times import format_duration
 
 _PREFIX: Final = "azure_scheduled_events_"
@@ -78,6 +80,13 @@ def _served(api: Api, port: int) -> Finding:
         if "TLS" in str(error) or "SSL" in str(error) or "certificate" in str(error):
             hint = "Compare --web.config.file with the running exporter's, or name it with --exporter and its CA."
         return wrong("served", f"No exporter answers at {api.shown}: {error}; {listening}.", hint, _DOWN)
+    if answer.body == plain(HTTPStatus.FORBIDDEN).body:
+        return warning(
+            "served",
+            f"The exporter at {api.shown} serves only clients whose certificate has a name that it allows.",
+            "Give doctor such a certificate: --exporter.http-config.file.",
+            "web-config.md",
+        )
     if answer.body.strip() != b"alive":
         who = listener(port) or "another program"
         return wrong(
@@ -162,7 +171,7 @@ def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, st
 
 def _same_events(subject: Subject, api: Api) -> Finding:
     if subject.document is None:
-        return ok("exporter-events", "Not compared: the metadata service shows no events.")
+        return ok("exporter-events", "Not compared: doctor has no document of the metadata service.")
     wanted = {event.event_id.upper() for event in subject.document.events}
     shown: set[str] = set()
     for look in range(_LOOKS):
@@ -212,7 +221,8 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Fi
         return warning(
             "exporter-deliveries",
             f"The collector has refused {failed:.0f} trace spans.",
-            "The exporter's log has the reason. Correct it and restart the exporter, which sends them again.",
+            "The exporter's log has the reason. After a restart it sends again those that the log calls refused; "
+            "rejected ones are lost.",
             "runbooks/AzureScheduledEventSpansPilingUp.md",
         )
     return ok("exporter-deliveries", "The exporter has delivered what it had to deliver.")

@@ -20,6 +20,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, read_only
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.times import format_duration
+from azure_scheduled_events_exporter.tracing.delivery import is_on
 
 _PAGE: Final = "runbooks/AzureScheduledEventJournalNotOnDisk.md"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -59,7 +60,7 @@ def examine(subject: Subject) -> Findings:
     yield found
     if found.check == "journal-kept":
         yield _writable(path, folder)
-        yield from _content(path)
+        yield from _content(path, is_traced=_is_traced(subject))
 
 
 def _existing(folder: Path) -> Path:
@@ -170,7 +171,14 @@ def _writable(path: Path, folder: Path) -> Finding:
     )
 
 
-def _content(path: Path) -> Findings:
+def _is_traced(subject: Subject) -> bool:
+    try:
+        return is_on(subject.config.otlp_endpoint, subject.environment)
+    except ExporterError:  # reported with the collector
+        return True
+
+
+def _content(path: Path, *, is_traced: bool) -> Findings:
     try:
         with closing(_open(path)) as store:
             lives = list(store.history())
@@ -186,7 +194,9 @@ def _content(path: Path) -> Findings:
     mine = sum(life.scope == "self" for life in lives)
     yield ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
     age = time.time() - min((span.end for span in waiting), default=time.time())
-    if age > _SPAN_WAITS:
+    if waiting and not is_traced:
+        yield ok("spans", f"Trace spans that wait: {len(waiting)}. Tracing is off, so they are not sent.")
+    elif age > _SPAN_WAITS:
         yield wrong(
             "spans",
             f"Trace spans that wait for the collector: {len(waiting)}, the oldest for {format_duration(round(age))}.",

@@ -143,7 +143,14 @@ def _name(subject: Subject, answer: Answer) -> Finding:
             "README.md#when-it-does-not-work",
         )
     subject.instance = instance
-    if configured and comparable_name(configured) != comparable_name(instance.vm_name):
+    if configured and comparable_name(configured) not in {"", comparable_name(instance.vm_name)}:
+        if comparable_name(configured) == comparable_name(instance.host_name):
+            return warning(
+                "vm-name",
+                f"--instance.name is {configured}, this VM's host name; Azure calls it {instance.vm_name}.",
+                "Keep it only if Resources of this VM's events name the host.",
+                "README.md#when-it-does-not-work",
+            )
         return wrong(
             "vm-name",
             f"--instance.name is {configured}, but Azure calls this VM {instance.vm_name}: its own events are "

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from http import HTTPStatus
 from ipaddress import ip_address
 from itertools import pairwise
 from statistics import median
@@ -52,7 +53,12 @@ def unreachable(check: str, what: str, api: Api, error: ExporterError) -> Findin
 
 def _target(subject: Subject, api: Api) -> Findings:
     """Find this exporter among the targets, by the VM's name in its metrics, else by its port and host name."""
-    active = api.data("/api/v1/targets", state="active")["data"]["activeTargets"]
+    active: Sequence[Mapping[str, Any]] = ()
+    try:
+        active = api.data("/api/v1/targets", state="active")["data"]["activeTargets"]
+    except WrongAnswerError as error:
+        if error.status != HTTPStatus.NOT_FOUND:  # a store that does not scrape itself may lack it
+            raise
     series = _series(subject, api)
     if not active and series:
         yield from _stored(api, *min(series))
@@ -153,7 +159,13 @@ def _stored(api: Api, job: str, instance: str) -> Findings:
         yield wrong("target", sentence, "Look at the target's error there, such as vmagent's page /targets.", _DOWN)
         return
     yield ok("target", f"The store has samples of this exporter as {job}/{instance}.")
-    interval = median(later - earlier for (earlier, _), (later, _) in pairwise(samples)) if samples[1:] else 0.0
+    if not samples[1:]:
+        sentence = "The store has one sample of the last 5 minutes."
+        yield wrong(
+            "scrape-interval", sentence, "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice.", _SET_UP
+        )
+        return
+    interval = median(later - earlier for (earlier, _), (later, _) in pairwise(samples))
     yield from _interval(interval)
     yield from _recent(time.time() - samples[-1][0], interval)
 
