@@ -32,7 +32,7 @@ ANNOUNCED = _name("event_announced")
 APPROVAL_DUE = _name("event_approval_due_timestamp_seconds")
 POLLS = _name("polls_total")
 EVERY_POLL = f"{_name('poll_duration_seconds')}_count"
-"""Polls of every outcome: one series per exporter, where their sum by outcome would read six."""
+"""How many polls an exporter has made, in one series; ``polls_total`` counts them in six, by outcome."""
 LAST_SUCCESS = _name("last_success_timestamp_seconds")
 
 RECORDED = "azure_scheduled_events:"
@@ -94,15 +94,16 @@ def since_recorded(series: str, settings: Settings) -> str:
 def at_last_scrapes(series: str, settings: Settings, before: str = "") -> str:
     """Return ``series`` of exporters that answered at one of their last two scrapes.
 
-    For the plain selector, Prometheus reads the samples of five minutes, which takes more than twice the time. What it
-    selects ends one scrape earlier. ``before``: how long ago, as Prometheus writes durations; "" for now.
+    If an exporter stops answering, the plain selector loses its series one scrape earlier. But Prometheus reads the
+    samples of five minutes for it, which takes more than twice the time. ``before``: how long ago, as Prometheus writes
+    durations; "" for now.
     """
     ago = f" offset {before}" if before else ""
     return f"last_over_time({series}[{two_scrapes(settings)}]{ago})"
 
 
 def two_scrapes(settings: Settings) -> str:
-    """Return the time of two scrapes, or of two evaluations if these are rarer."""
+    """Return the length of two scrape intervals, or of two evaluation intervals if those are longer."""
     return format_duration(2 * max(settings.seconds("evaluation.interval"), settings.seconds("scrape.interval")))
 
 

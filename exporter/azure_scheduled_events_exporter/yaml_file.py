@@ -184,7 +184,7 @@ class Section:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses what is nested too deeply before the limit of Python is reached."""
+    """Reads YAML, but refuses more than :data:`_DEEPEST` levels, long before Python's recursion limit is reached."""
 
     levels = _DEEPEST
 

@@ -14,6 +14,7 @@ from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Subject
+from azure_scheduled_events_exporter.http_server.messages import plain
 from support.doctor.doctor_chain import Canned, Reply, as_json, grafana, imds
 
 Replies = dict[str, Reply]
@@ -212,3 +213,11 @@ def test_one_sample_in_five_minutes() -> None:
     now = time.time()
     found = examined("Prometheus", prometheus(query={"result": [{"metric": {}, "values": [[now - 200, "1"]]}]}))
     assert the("scrape-interval", found).mark == "wrong"
+
+
+def test_an_exporter_that_refuses_the_certificate() -> None:
+    """An exporter that allows other names of client certificates is no other program to be ended."""
+    replies = {**exporter(), "/-/healthy": (403, {}, plain(403).body)}
+    served = the("served", examined("Exporter", replies))
+    assert served.mark == "warning"
+    assert "End that program" not in served.hint

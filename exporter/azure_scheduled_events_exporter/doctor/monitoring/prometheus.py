@@ -26,6 +26,7 @@ from .shipped import GROUPS, ShippedRules, rules, shape
 
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
 _SET_UP: Final = "alerts.md#set-it-up"
+_SCRAPE_OFTEN: Final = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
 _OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and as long as the notice of an eviction
 _LATE: Final = 3.0  # scrapes that may be missing
 
@@ -160,10 +161,7 @@ def _stored(api: Api, job: str, instance: str) -> Findings:
         return
     yield ok("target", f"The store has samples of this exporter as {job}/{instance}.")
     if not samples[1:]:
-        sentence = "The store has one sample of the last 5 minutes."
-        yield wrong(
-            "scrape-interval", sentence, "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice.", _SET_UP
-        )
+        yield wrong("scrape-interval", "The store has one sample of the last 5 minutes.", _SCRAPE_OFTEN, _SET_UP)
         return
     interval = median(later - earlier for (earlier, _), (later, _) in pairwise(samples))
     yield from _interval(interval)
@@ -196,7 +194,7 @@ def _scrapes(target: Mapping[str, Any]) -> Findings:
 
 
 def _interval(interval: float) -> Findings:
-    hint = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
+    hint = _SCRAPE_OFTEN
     sentence = f"It is scraped every {format_duration(round(interval, 1))}."
     if interval >= _SELDOM:
         yield wrong("scrape-interval", sentence, hint, _SET_UP)
