@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import Collector
+from support.programs import PATIENCE
 
 LOG = logging.getLogger("tests.otlp")
 TRACE = "c7061bacafdc4513b24baa5f13a16123"
@@ -64,7 +65,7 @@ def delivering(sender: OtlpSender, path: Path | None = None) -> Iterator[tuple[J
     thread.start()
     yield journal, delivery
     delivery.stop([], 1.0)
-    thread.join(5.0)
+    thread.join(PATIENCE)  # a thread that outlives its test logs into the next one
     journal.close()
 
 
