@@ -424,10 +424,13 @@ class Connection(asyncio.BufferedProtocol):
             self.phase, self.deadline = Phase.WAITING, now + limits.idle_seconds
             transport.resume_reading()
             return
-        self.phase, self.deadline = Phase.CLOSING, now + limits.linger_seconds
+        self.phase, linger = Phase.CLOSING, now + limits.linger_seconds
         if self._eof or not self._unread:
+            # asyncio's TLS does not say when its last 64 kB are sent, so a slow client may take all its time for them.
+            self.deadline = linger if self._tls is None else max(linger, self.deadline)
             transport.close()
             return
+        self.deadline = linger
         # Closing with input unread makes the kernel send a reset, which destroys the response on its way.
         transport.resume_reading()
         if transport.can_write_eof():

@@ -17,6 +17,7 @@ from azure_scheduled_events_exporter.http_server.server import Handler, Server
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 PAGE = b"azure_scheduled_events_up 1\n"
 BIG = b"0123456789abcdef" * 93_750  # 1.5 MB
+MEDIUM = BIG[:120_000]  # more than the kernel takes; asyncio takes the rest
 HUGE = BIG * 10  # more than the kernel takes for a client that does not read
 LIMITS = Limits()
 PATIENCE = 5.0  # seconds a test waits for what should come at once
@@ -31,6 +32,10 @@ def _big(_: Request) -> Response:
     return Response(200, BIG, "text/plain")
 
 
+def _medium(_: Request) -> Response:
+    return Response(200, MEDIUM, "text/plain")
+
+
 def _huge(_: Request) -> Response:
     return Response(200, HUGE, "text/plain")
 
@@ -39,7 +44,7 @@ def _echo(request: Request) -> Response:
     return Response(200, f"{request.method} {request.path} {request.query}".encode(), "text/plain")
 
 
-ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/big": _big, "/huge": _huge, "/echo": _echo}
+ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/medium": _medium, "/big": _big, "/huge": _huge, "/echo": _echo}
 
 
 class _Records(logging.Handler):

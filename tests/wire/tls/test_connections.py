@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.http_server.connection import Limits
+from azure_scheduled_events_exporter.http_server.connection import Limits, Phase
 from support.programs import eventually
 from support.servers.certificates import Authority
-from support.servers.serving import BIG, PAGE, read_all, read_answer, request, status
+from support.servers.serving import BIG, MEDIUM, PAGE, read_all, read_answer, request, status
 from support.servers.tls_serving import PLAIN, ask, encrypted, said, trusting, wrapped
 
 
@@ -119,6 +119,22 @@ class TestTls:
             client.sendall(request("/huge"))
             eventually(lambda: running.server._connections, "the connection")
             eventually(lambda: not running.server._connections, "the end of the connection")
+
+    def test_last_bytes_of_a_slow_client(self, file: Path, authority: Authority) -> None:
+        """A client that reads its last page late still gets all of it."""
+        context = trusting(authority)
+        with (
+            encrypted(file, Limits(linger_seconds=0.1)) as running,
+            context.wrap_socket(running.connect(receive_buffer=4096), server_hostname="localhost") as client,
+        ):
+            client.sendall(request("/medium", "GET", "1.1", "Connection: close"))
+            (connection,) = running.server._connections
+            eventually(lambda: connection.phase is Phase.CLOSING, "the end of the answer")
+            for _ in range(3):  # each is closed after linger_seconds
+                with wrapped(running, context) as another:
+                    another.sendall(request("/metrics", "POST", "1.1", "Content-Length: 1000"))
+                    read_all(another)
+            assert read_all(client).partition(b"\r\n\r\n")[2] == MEDIUM
 
     def test_closed_connections_are_freed(self, file: Path, authority: Authority) -> None:
         """A closed connection gives its memory back at once, instead of at the next garbage collection."""
