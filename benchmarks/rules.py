@@ -1,12 +1,12 @@
 """How long the rules take over a large fleet: generated series, a real Prometheus, its own figures.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.rules [MINUTES] [SETTING=VALUE ...] [--victoria]``, with
-settings of the rules as in a values file. The longest window of the rules over all exporters is 15 minutes, so that a
-shorter run flatters. Each VM has the series that the rules read, not all of an exporter's. Figures: the time by the
-clock while the fleet is scraped and all groups are evaluated, which other load on the machine lengthens; each group's
-expressions, asked one by one of an idle Prometheus on what was scraped, in processor time and by the clock; and the
-processors that Prometheus used in all, with scrapes and the texts of alerts. With ``--victoria``, Prometheus also
-writes all series to VictoriaMetrics, which is asked the same afterwards.
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.rules [MINUTES] [SETTING=VALUE ...] [--victoria] [--lookback
+2m]``, with settings of the rules as in a values file. The longest window of the rules over all exporters is 15
+minutes, so that a shorter run flatters. Each VM has the series that the rules read, not all of an exporter's. Figures:
+the time by the clock while the fleet is scraped and all groups are evaluated, which other load on the machine
+lengthens; each group's expressions, asked one by one of an idle Prometheus on what was scraped, in processor time and
+by the clock; and the processors that Prometheus used in all, with scrapes and the texts of alerts. With
+``--victoria``, Prometheus also writes all series to VictoriaMetrics, which is asked the same afterwards.
 """
 
 import argparse
@@ -117,10 +117,13 @@ def serve() -> ThreadingHTTPServer:
     return server
 
 
-def start(folder: Path, port: int, fleet: int, alertmanager: str, interval: str, copy_to: str = "") -> Program:
+def start(
+    folder: Path, port: int, fleet: int, alertmanager: str, interval: str, *, lookback: str, copy_to: str = ""
+) -> Program:
     """Start Prometheus with the shipped rules; it scrapes the fleet on port ``fleet`` every ``interval``.
 
-    ``copy_to``: the URL of a VictoriaMetrics that it writes all series to.
+    ``lookback``: for how long it looks back for the last sample of a series. ``copy_to``: the URL of a VictoriaMetrics
+    that it writes all series to.
     """
     (folder / "prometheus" / "prometheus.yml").write_text(
         json.dumps(
@@ -143,6 +146,7 @@ def start(folder: Path, port: int, fleet: int, alertmanager: str, interval: str,
     )
     arguments = [debian("prometheus"), f"--config.file={folder / 'prometheus' / 'prometheus.yml'}"]
     arguments += [f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address=127.0.0.1:{port}"]
+    arguments.append(f"--query.lookback-delta={lookback}")
     return Program(arguments, folder / "prometheus.log")
 
 
@@ -217,6 +221,7 @@ def main() -> None:
     plan.add_argument("minutes", nargs="?", type=float, default=17.0)
     plan.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
     plan.add_argument("--victoria", action="store_true", help="ask VictoriaMetrics too, which gets the same data")
+    plan.add_argument("--lookback", default="5m", help="Prometheus' --query.lookback-delta")
     chosen = plan.parse_args()
     values = dict(each.split("=", 1) for each in chosen.settings)
     server = serve()
@@ -230,7 +235,9 @@ def main() -> None:
         url, interval = f"http://127.0.0.1:{port}", settings.duration("scrape.interval")
         with Alertmanager(folder, settings) as alertmanager:
             address = alertmanager.url.removeprefix("http://")
-            prometheus = start(folder, port, server.server_port, address, interval, copy_url)
+            prometheus = start(
+                folder, port, server.server_port, address, interval, lookback=chosen.lookback, copy_to=copy_url
+            )
             running.enter_context(prometheus)
             prometheus.wait_for_line("Server is ready to receive web requests")
             figures, processors = measure(url, prometheus.process.pid, chosen.minutes)
@@ -245,6 +252,7 @@ def main() -> None:
     server.shutdown()
     print(f"{VMS} VMs, {EVENTS} events, {os.cpu_count()} cores, {chosen.minutes:g} min, load {load:.1f}")
     print(f"GOGC {os.environ.get('GOGC', '100')}, {' '.join(chosen.settings) or 'settings as shipped'}")
+    print(f"Lookback {chosen.lookback}, {'with' if chosen.victoria else 'without'} VictoriaMetrics beside it")
     print(f"While all ran, Prometheus used {processors:.2f} processors and sent {told} notifications")
     for group in sorted(
         (each for each in figures if not each.endswith(" alerts")), key=lambda each: -max(figures[each])
