@@ -251,8 +251,9 @@ def test_doctor_finds_nothing_wrong(engine: str, tmp_path: Path) -> None:
         alertmanager = stack.wait_for_line(LISTENING + "/api/v2/alerts +Alertmanager: ")[1]
         exporter = stack.wait_for_line(LISTENING + "/ +Status page of web-0")[1]
         simulator = stack.wait_for_line(LISTENING + "/simulator/record +Simulator: ")[1]
-        watched = "azure_scheduled_events_last_success_timestamp_seconds>0"
-        eventually(lambda: len(query(prometheus, watched)) == 5, "five exporters are scraped")
+        success = "azure_scheduled_events_last_success_timestamp_seconds"
+        watched = f"{success} > 0 and on (instance) count_over_time({success}[1m]) > 1"
+        eventually(lambda: len(query(prometheus, watched)) == 5, "five exporters are scraped twice")
         [journal] = folder.glob("web-0/**/journal.sqlite")
         report = doctor(
             {

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -208,11 +208,24 @@ def test_a_store_without_a_list_of_targets() -> None:
     assert the("target", found).mark == "wrong"
 
 
-def test_one_sample_in_five_minutes() -> None:
-    """A scrape every five minutes, of which a query finds one, is too rare."""
+@pytest.mark.parametrize(
+    ("ages", "mark", "words"),
+    [
+        ((200,), "wrong", "one sample of the last 15 minutes"),
+        ((310, 10), "wrong", "scraped every 5m"),
+        ((3,), "warning", "not known"),
+        ((*range(900, 300, -60), *range(60, 0, -5)), "ok", "scraped every 5s"),
+    ],
+    ids=["old", "every five minutes", "the first one", "more often since a minute"],
+)
+def test_samples_of_a_store(ages: Sequence[int], mark: str, words: str) -> None:
+    """Rare samples are wrong, the first sample says nothing yet, and the last minute counts."""
     now = time.time()
-    found = examined("Prometheus", prometheus(query={"result": [{"metric": {}, "values": [[now - 200, "1"]]}]}))
-    assert the("scrape-interval", found).mark == "wrong"
+    samples = [[now - age, "1"] for age in ages]
+    found = examined("Prometheus", prometheus(query={"result": [{"metric": {}, "values": samples}]}))
+    interval = the("scrape-interval", found)
+    assert interval.mark == mark
+    assert words in interval.sentence
 
 
 def test_an_exporter_that_refuses_the_certificate() -> None:

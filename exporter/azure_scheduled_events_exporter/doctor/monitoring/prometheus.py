@@ -29,6 +29,7 @@ _SET_UP: Final = "alerts.md#set-it-up"
 _SCRAPE_OFTEN: Final = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
 _OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and as long as the notice of an eviction
 _LATE: Final = 3.0  # scrapes that may be missing
+_SCRAPES: Final = 10  # that show how often a store gets samples now, and not before its configuration was changed
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -152,7 +153,7 @@ def _is_loopback(host: str) -> bool:
 
 def _stored(api: Api, job: str, instance: str) -> Findings:
     """Check the samples of this exporter that another program has scraped and stored."""
-    selector = f"up{{job={json.dumps(job)},instance={json.dumps(instance)}}}[5m]"
+    selector = f"up{{job={json.dumps(job)},instance={json.dumps(instance)}}}[15m]"
     found = api.data("/api/v1/query", query=selector)["data"]["result"]
     samples = [(float(at), float(value)) for series in found for at, value in series["values"]]
     if not samples or samples[-1][1] != 1:
@@ -160,12 +161,17 @@ def _stored(api: Api, job: str, instance: str) -> Findings:
         yield wrong("target", sentence, "Look at the target's error there, such as vmagent's page /targets.", _DOWN)
         return
     yield ok("target", f"The store has samples of this exporter as {job}/{instance}.")
-    if not samples[1:]:
-        yield wrong("scrape-interval", "The store has one sample of the last 5 minutes.", _SCRAPE_OFTEN, _SET_UP)
-        return
-    interval = median(later - earlier for (earlier, _), (later, _) in pairwise(samples))
-    yield from _interval(interval)
-    yield from _recent(time.time() - samples[-1][0], interval)
+    age = time.time() - samples[-1][0]
+    if samples[1:]:
+        recent = samples[-_SCRAPES:]
+        interval = median(later - earlier for (earlier, _), (later, _) in pairwise(recent))
+        yield from _interval(interval)
+        yield from _recent(age, interval)
+    elif age >= _SELDOM:
+        yield wrong("scrape-interval", "The store has one sample of the last 15 minutes.", _SCRAPE_OFTEN, _SET_UP)
+    else:
+        sentence = "The store has one sample, so how often it is scraped is not known."
+        yield warning("scrape-interval", sentence, "Run doctor again in a minute.", _SET_UP)
 
 
 def _quoted(name: str) -> str:
