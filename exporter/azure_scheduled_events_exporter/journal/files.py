@@ -117,8 +117,15 @@ def writable(path: Path) -> Store:
             connection.rollback()
             return Store(connection, may_migrate=False)
     except (sqlite3.Error, OSError) as error:
-        hint = "" if isinstance(error, NotUsableError) else "; try as root"
-        raise ExporterError(f"the journal {file} cannot be written: {reason(error)}{hint}") from None
+        raise ExporterError(f"the journal {file} cannot be written: {reason(error)}{_writing_hint(error)}") from None
+
+
+def _writing_hint(error: Exception) -> str:
+    if isinstance(error, NotUsableError):
+        return ""
+    if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY:
+        return " by a process that does not end its write; restart the exporter if it hangs, and try again"
+    return "; try as root"
 
 
 def is_written(path: Path) -> bool:

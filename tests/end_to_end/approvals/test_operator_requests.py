@@ -136,7 +136,7 @@ def test_an_interrupted_request_is_withdrawn(
     exporter = start(start_exporter, simulator.url, state)
     event_id = event_ids(simulator)["Reboot"]
     command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
-    with stopped(exporter):
+    with stopped(exporter, state):
         operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
         eventually(lambda: queued(state) == [event_id], "the request")
         operator.send_signal(number)
@@ -189,7 +189,7 @@ def test_requests_hold_for_what_was_shown(state: Path, start_exporter: Callable[
         exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--journal.path", str(state))
         exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
         command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "MOVED", "--yes"]
-        with stopped(exporter):
+        with stopped(exporter, state):
             operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
             eventually(lambda: queued(state) == ["MOVED"], "the request")
             simulator.set_document([{**event, "NotBefore": moments[1], "DurationInSeconds": -1}])

@@ -110,7 +110,7 @@ def test_approve_that_is_killed(
     exporter = start_exporter(simulator.url, *POLL, "--journal.path", str(state), **clock.environment)
     exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
     command = [COMMAND, "approve", "--imds.endpoint", simulator.url, *POLL[:2], "--imds.timeout", "1s"]
-    with stopped(exporter):
+    with stopped(exporter, state):
         operator = subprocess.Popen(
             [*command, "--journal.path", str(state), ID, "--yes"], stdout=subprocess.DEVNULL, env=environment()
         )

@@ -4,12 +4,13 @@ import os
 import pty
 import select
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.journal.files import file_path, read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
@@ -107,13 +108,25 @@ def queued(state: Path) -> list[str]:
 
 
 @contextmanager
-def stopped(exporter: Exporter) -> Iterator[None]:
-    """Stop the exporter's process during the block."""
-    exporter.process.send_signal(signal.SIGSTOP)
+def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
+    """Stop the exporter's process during the block, at a moment at which it is not writing to its journal."""
+    eventually(lambda: _stops_between_writes(exporter, state), "an exporter that is not writing")
     try:
         yield
     finally:
         exporter.process.send_signal(signal.SIGCONT)
+
+
+def _stops_between_writes(exporter: Exporter, state: Path) -> bool:
+    exporter.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, exporter.process.pid, os.WSTOPPED)
+    try:
+        with closing(sqlite3.connect(file_path(state), timeout=0)) as journal:
+            journal.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        exporter.process.send_signal(signal.SIGCONT)
+        return False
+    return True
 
 
 def nothing_was_sent(simulator: Simulator, exporter: Exporter) -> None:

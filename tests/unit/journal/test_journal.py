@@ -1,7 +1,9 @@
 """The journal's file: where it is and who may read it, its one writer, and what it keeps for how long."""
 
 import os
+import sqlite3
 import stat
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Chan
 from azure_scheduled_events_exporter.core.statistics import measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError
-from azure_scheduled_events_exporter.journal.files import file_path, read_only
+from azure_scheduled_events_exporter.journal.files import file_path, read_only, writable
 from azure_scheduled_events_exporter.journal.store import Entry
 from support.events.journal_recorder import DAY, START, Open, history
 
@@ -120,6 +122,14 @@ class TestOneWriter:
         """The lock goes with the one that holds it, although its file stays."""
         start(folder).journal.close()
         assert start(folder).is_up()
+
+    def test_a_write_that_does_not_end(self, folder: Path, start: Open) -> None:
+        """A command that cannot write because a process hangs in its write says so, and does not advise to be root."""
+        start(folder).sees("A")
+        with closing(sqlite3.connect(file_path(folder), isolation_level=None)) as hanging:
+            hanging.execute("BEGIN IMMEDIATE")
+            with pytest.raises(ExporterError, match=r"written: database is locked .*; restart .*, and try again$"):
+                writable(folder)
 
 
 class TestRetention:
