@@ -184,7 +184,7 @@ class Section:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML, but refuses more than :data:`_DEEPEST` levels, long before Python's recursion limit is reached."""
+    """Reads YAML, but refuses nesting beyond :data:`_DEEPEST` levels, long before Python's recursion limit."""
 
     levels = _DEEPEST
 

@@ -188,7 +188,7 @@ class Server:
                 client,
                 ssl=tls.context if tls else None,
                 ssl_handshake_timeout=self._limits.request_seconds if tls else None,
-                ssl_shutdown_timeout=self._limits.write_seconds if tls else None,  # or the connection's deadline
+                ssl_shutdown_timeout=self._limits.write_seconds if tls else None,  # its deadline may be earlier
             )
         )
 

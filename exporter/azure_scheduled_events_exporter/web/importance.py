@@ -1,4 +1,4 @@
-"""Which current event matters most: the first of each list, of the status line and of the page's summary. Pure."""
+"""The order of current events in lists, in the status line and in the page's summary: by importance. Pure."""
 
 from collections.abc import Iterable
 

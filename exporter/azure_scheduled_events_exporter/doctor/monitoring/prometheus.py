@@ -29,7 +29,7 @@ _SET_UP: Final = "alerts.md#set-it-up"
 _SCRAPE_OFTEN: Final = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
 _OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and as long as the notice of an eviction
 _LATE: Final = 3.0  # scrapes that may be missing
-_SCRAPES: Final = 10  # that show how often a store gets samples now, and not before its configuration was changed
+_SCRAPES: Final = 10  # the newest ones: older ones may be from before the interval was changed
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -170,7 +170,7 @@ def _stored(api: Api, job: str, instance: str) -> Findings:
     elif age >= _SELDOM:
         yield wrong("scrape-interval", "The store has one sample of the last 15 minutes.", _SCRAPE_OFTEN, _SET_UP)
     else:
-        sentence = "The store has one sample, so how often it is scraped is not known."
+        sentence = "The store has only one sample of this exporter, so its scrape interval is not known."
         yield warning("scrape-interval", sentence, "Run doctor again in a minute.", _SET_UP)
 
 
