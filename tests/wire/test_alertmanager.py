@@ -5,8 +5,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -194,3 +197,93 @@ def test_event_during_an_outage(tmp_path: Path) -> None:
             began = time.monotonic()
             eventually(lambda: len(away.alerts()) >= 2, "the alert is posted again")
             assert time.monotonic() - began < 3, "the next empty post would come after 4 s at the earliest"
+
+
+REBOOT: dict[str, object] = {
+    "EventType": "Reboot",
+    "ResourceType": "VirtualMachine",
+    "Resources": ["vmss_0"],
+    "EventStatus": "Scheduled",
+    "NotBefore": "Mon, 11 Apr 2072 22:26:58 GMT",
+    "Description": "",
+    "EventSource": "Platform",
+    "DurationInSeconds": -1,
+}
+PREEMPT = REBOOT | {"EventType": "Preempt", "NotBefore": ""}
+TWO = Scenario("two", "", (VirtualMachine("vmss_0"), VirtualMachine("vmss_1")), ())
+
+
+def ends(peer: Peer, event_id: str) -> list[datetime]:
+    """Return until when the posts kept the alert of ``event_id``, in their order."""
+    alerts = [cast("dict[str, Any]", alert) for alert in peer.alerts()]
+    return [datetime.fromisoformat(each["endsAt"]) for each in alerts if each["labels"]["event_id"] == event_id]
+
+
+def is_resolved(peer: Peer, event_id: str) -> bool:
+    """Return whether the last post of the alert of ``event_id`` ended it."""
+    return bool(times := ends(peer, event_id)) and times[-1] <= datetime.now(UTC)
+
+
+@pytest.fixture
+def pushing(tmp_path: Path) -> Iterator[Callable[..., Exporter]]:
+    """Start exporters that push to a peer, on one journal."""
+    (tmp_path / "values.yaml").write_text("scrape.interval: 1s\n")
+    with ExitStack() as stack:
+
+        def start(simulator: Simulator, peer: Peer, *more: str) -> Exporter:
+            flags = ["--alertmanager.url", peer.url, "--alerts.values", str(tmp_path / "values.yaml")]
+            flags += ["--poll.interval", "100ms", "--journal.path", str(tmp_path / "journal"), *more]
+            output = tmp_path / f"exporter-{len(list(tmp_path.glob('*.log')))}.log"
+            return stack.enter_context(Exporter(simulator.url, output, *flags))
+
+        yield start
+
+
+def test_event_whose_source_is_hidden(pushing: Callable[..., Exporter]) -> None:
+    """With an api-version that hides who requested an event, its alert is pushed after two scrapes, not minutes."""
+    with Peer() as peer, Simulator(TWO) as simulator:
+        exporter = pushing(simulator, peer, "--imds.api-version", "2019-04-01")
+        exporter.wait_for_line("this VM's name is known")
+        exporter.shows("an empty post", lambda scrape: scrape.value("alertmanager_up") == 1)
+        simulator.set_document([REBOOT | {"EventId": "HIDDEN", "EventSource": "", "NotBefore": ""}])
+        eventually(lambda: ends(peer, "HIDDEN"), "the alert")
+
+
+def test_many_events_end_while_it_is_away(pushing: Callable[..., Exporter]) -> None:
+    """After a restart, the alert of an event that has ended is resolved, however many other events ended with it."""
+    with Peer() as peer, Simulator(TWO) as simulator:
+        theirs = [REBOOT | {"EventId": f"THEIRS-{number}", "Resources": ["vmss_1"]} for number in range(25)]
+        simulator.set_document([REBOOT | {"EventId": "MINE"}, *theirs])
+        exporter = pushing(simulator, peer)
+        exporter.wait_for_line('msg="alert pushed"')
+        assert exporter.terminate() == 0
+        simulator.set_document([])
+        pushing(simulator, peer)
+        eventually(lambda: is_resolved(peer, "MINE"), "the end of the alert")
+
+
+def test_event_that_leaves_this_vm_out(pushing: Callable[..., Exporter]) -> None:
+    """The alert of an event that goes on for other VMs is not resolved when Resources leave this VM out."""
+    with Peer() as peer, Simulator(TWO) as simulator:
+        both = REBOOT | {"EventId": "BOTH", "Resources": ["vmss_0", "vmss_1"]}
+        simulator.set_document([both])
+        exporter = pushing(simulator, peer)
+        exporter.wait_for_line('msg="alert pushed"')
+        simulator.set_document([both | {"Resources": ["vmss_1"]}])
+        exporter.shows("an event of a peer", lambda scrape: scrape.total("pending", scope="peer") == 1)
+        simulator.set_document([both | {"Resources": ["vmss_1"]}, PREEMPT | {"EventId": "NEXT"}])
+        eventually(lambda: ends(peer, "NEXT"), "the next alert")
+        assert not is_resolved(peer, "BOTH")
+        simulator.set_document([])
+        eventually(lambda: is_resolved(peer, "BOTH"), "the end of the alert")
+
+
+def test_impossible_date(pushing: Callable[..., Exporter]) -> None:
+    """An Alertmanager whose Date no clock can show gets the next alert with the times of this VM's clock."""
+    with Peer(headers={"Date": "Fri, 31 Dec 9999 23:59:59 GMT"}) as peer, Simulator(TWO) as simulator:
+        exporter = pushing(simulator, peer)
+        for name in ("FIRST", "SECOND"):
+            simulator.set_document([PREEMPT | {"EventId": name}])
+            [end, *_] = eventually(partial(ends, peer, name), "the alert")
+            assert abs(end - datetime.now(UTC)) < timedelta(days=1)
+        assert not exporter.lines("internal error")

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -33,6 +32,9 @@ BATCH = 64
 
 _PROBE_SECONDS = 300.0
 """Interval of empty posts while there is no event; they show whether the next alert would be accepted."""
+
+_LOOK_SECONDS = 1.0
+"""Interval of the checks whether an event has an alert that has none yet."""
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
@@ -100,15 +102,15 @@ class AlertPush:
     def update(
         self,
         current: Mapping[str, Lifecycle],
-        recent: Sequence[Lifecycle],
+        ended: Collection[Lifecycle],
         shown: Collection[str],
         instance: Instance | None,
     ) -> None:
         """Update the alerts after a document with the events ``shown``; the journal already has all changes."""
         confirmed = (self._view.confirmed if self._view else frozenset()) | frozenset(shown)
         self._view = _View(
-            current=tuple(life for life in current.values() if life.scope is Scope.SELF),
-            ended=tuple(life for life in recent if life.scope is Scope.SELF),
+            current=tuple(life for life in current.values() if life.is_mine),
+            ended=tuple(life for life in ended if life.is_mine),
             confirmed=confirmed & current.keys(),
             instance=instance,
         )
@@ -129,11 +131,14 @@ class AlertPush:
         rules = _EVALUATIONS * self._catalog.evaluation_interval + self._catalog.slow_interval
         return interval + rules + _SETTLING_SLACK_SECONDS
 
-    def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> None:
-        """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows."""
+    def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> bool:
+        """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows.
+
+        Return whether each event has its alert: one whose source is not shown has it later.
+        """
         view = self._view
         if view is None:
-            return
+            return True
         holding = []
         for life in view.current:
             alerts = self._alerts(life, view, now.wall)
@@ -141,6 +146,7 @@ class AlertPush:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
         ended = [] if outbox.has_begun else list(self._ended(view, outbox, shows, now))
         outbox.refresh(holding, ended, now.monotonic, now.wall)
+        return len(holding) == len(view.current)
 
     def _ended(
         self, view: _View, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp
@@ -229,7 +235,7 @@ class _Worker:
     def _deliver(self) -> float:
         """Send the due alerts; return how long to wait afterwards."""
         now = self._clock()
-        self._push.refresh(self._outbox, self._client.shows, now)
+        is_complete = self._push.refresh(self._outbox, self._client.shows, now)
         settling = self._push.settling(now.monotonic)
         due = self._sendable(self._outbox.due(now.monotonic, settling), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
@@ -241,6 +247,8 @@ class _Worker:
             self._probe_at = self._clock().monotonic + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
         now = self._clock()
         waits = [self._outbox.wait(now.monotonic, settling), self._probe_at - now.monotonic]
+        if not is_complete:
+            waits.append(_LOOK_SECONDS)
         return max(0.0, min(wait for wait in waits if wait is not None))
 
     def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 10.0
 _LARGEST_ANSWER = 1 << 20
+_LARGEST_OFFSET_SECONDS = 100 * 365 * 86_400.0  # a VM's clock may begin in 1970; further away, a Date is an error
 _PATH = "/api/v2/alerts"
 _ABOUT_CONTENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
@@ -190,6 +191,7 @@ def _judge(response: requests.Response, content: bytes) -> PushResult:
 
 def _offset(date: str) -> float | None:
     try:
-        return parsedate_to_datetime(date).timestamp() - time.time()
+        offset = parsedate_to_datetime(date).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
         return None
+    return offset if abs(offset) < _LARGEST_OFFSET_SECONDS else None

@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError
 from azure_scheduled_events_exporter.logs import facts
 
 from .policy import BUILT_IN, Policy
@@ -19,8 +19,9 @@ class ReloadingPolicy:
         self._log = log
         # A built-in policy has no file. The name of any other is the path that it was read from.
         self._path = None if policy is BUILT_IN.get(policy.name) else Path(policy.name)
-        self._stamp = self._look()
+        self._stamp: _Stamp | None = None  # the file may have changed since the policy was read
         self._missing = False
+        self._error = ""
 
     def current(self) -> Policy:
         """Return the policy, read again if its file has changed since the last call."""
@@ -41,11 +42,18 @@ class ReloadingPolicy:
         from .policy_file import load  # noqa: PLC0415 - loaded with the first policy file already
 
         try:
-            self._policy = load(path)
+            policy = load(path)
         except UsageError as error:
-            self._log.error("changed approval policy is invalid: the last valid policy stays", extra=facts(error=error))
+            if isinstance(error, UnreadableFileError):
+                self._stamp = None  # becoming readable does not change it
+            if str(error) != self._error:
+                self._error = str(error)
+                message = "changed approval policy is invalid: the last valid policy stays"
+                self._log.error(message, extra=facts(error=error))
         else:
-            self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(self._policy.rules)))
+            if policy != self._policy or self._error:
+                self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(policy.rules)))
+            self._policy, self._error = policy, ""
 
     def _look(self) -> _Stamp | None:
         """Return the stamp by which a change of the file is detected; None if the file cannot be found."""

@@ -137,11 +137,14 @@ def _of_this_vm(lines: Sequence[Line], current: _Current) -> tuple[Sequence[Line
     mine: list[Line] = []
     waiting: list[Line] = []
     for line in lines:
-        scope = line.record["scope"]
+        record = line.record
+        scope = record["scope"]
         if scope == Scope.UNKNOWN:
-            scope = scopes.get(line.record["event_id"], scope)
+            scope = scopes.get(record["event_id"], scope)
         if scope == Scope.SELF:
-            mine.append(replace(line, record={**line.record, "scope": scope}))
+            mine.append(replace(line, record={**record, "scope": scope, "mine": True}))
+        elif record.get("mine"):  # absent in what older versions wrote
+            mine.append(line)
         elif scope == Scope.UNKNOWN:
             waiting.append(line)
     return mine, waiting[-_REMEMBERED:]

@@ -114,6 +114,11 @@ class Lifecycle:
         return self.event.event_id
 
     @property
+    def is_mine(self) -> bool:
+        """Whether Resources name this VM, or did before: they may shrink while the event goes on."""
+        return self.scope is Scope.SELF or bool(self.own_name)
+
+    @property
     def announced(self) -> bool:
         """Whether a document showed the event before it started."""
         return self.started_at != self.first_seen

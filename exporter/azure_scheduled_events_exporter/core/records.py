@@ -60,6 +60,7 @@ def _of_event(life: Lifecycle) -> Record:
     return {
         **{name: list(value) if isinstance(value, tuple) else value for name, value in values},
         "scope": str(life.scope),
+        "mine": life.is_mine,
         "trace_id": trace_id(life.event_id),
     }
 

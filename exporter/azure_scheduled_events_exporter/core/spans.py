@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from .document import Scope, event_values
+from .document import event_values
 from .lifecycle import Approver, Change, Lifecycle, Move, Transition
 from .timestamp import Timestamp, iso_time
 
@@ -68,8 +68,7 @@ def span_id(event_id: str, vm_name: str, span_name: str) -> str:
 
 def is_traced(life: Lifecycle, *, peers_too: bool) -> bool:
     """Return whether this VM sends spans of ``life``. Until its own name is known, it sends none."""
-    is_ours = life.scope is Scope.SELF or bool(life.own_name)  # if Resources change, a begun trace is completed
-    return bool(life.vm_name) and (is_ours or peers_too)
+    return bool(life.vm_name) and (life.is_mine or peers_too)
 
 
 def finished(change: Change) -> tuple[SpanFacts, ...]:

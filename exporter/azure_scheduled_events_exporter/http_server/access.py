@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PAUSE = 1.0  # seconds between two checks of the files
 _SOON = 7 * 86400.0  # seconds before its expiry from which on a certificate causes a warning
-_Stamps = Mapping[Path, tuple[int, int, int] | None]
+_Stamps = Mapping[Path, tuple[int, ...] | None]
 
 
 class Bucket:
@@ -251,13 +251,13 @@ def _trust(reading: _Reading) -> object:
 
 
 def _stamps(files: Iterable[Path]) -> _Stamps:
-    """Return modification time, size and inode of each file; None for a missing one."""
-    stamps: dict[Path, tuple[int, int, int] | None] = {}
+    """Return times of modification and of the last chmod or chown, size and inode of each file; None if missing."""
+    stamps: dict[Path, tuple[int, ...] | None] = {}
     for file in files:
         try:
             status = file.stat()
         except OSError:
             stamps[file] = None
         else:
-            stamps[file] = (status.st_mtime_ns, status.st_size, status.st_ino)
+            stamps[file] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
     return stamps

@@ -328,7 +328,7 @@ class Poller:
         )
         if self._alerts is not None:
             documented = {event.event_id for event in document.events}
-            self._alerts.update(known.current, self.snapshot.recent, documented, self._identity)
+            self._alerts.update(known.current, known.ended.values(), documented, self._identity)
 
     def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
         """Write ``changes`` and the new state ``known`` to the journal, then log; return the new snapshot."""

@@ -118,6 +118,26 @@ def test_mine_at_once(simulator: Simulator, run: Callable[..., Exporter], follow
     mine.wait_for(("MINE", "detected"))
 
 
+def test_event_that_leaves_this_vm_out(
+    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
+) -> None:
+    """An event of this VM stays one for ``--mine`` when Resources shrink to others: its end is printed, too."""
+    exporter = run()
+    follower = follow("--mine")
+    settled(follower)
+    both, theirs = {"Resources": ["vmss_0", "vmss_1"]}, {"Resources": ["vmss_1"]}
+    simulator.set_document([event("BOTH") | both])
+    follower.wait_for(("BOTH", "detected"))
+    simulator.set_document([event("BOTH", "Started") | both])
+    follower.wait_for(("BOTH", "detected"), ("BOTH", "approved"), ("BOTH", "started"))
+    simulator.set_document([event("BOTH", "Started") | theirs])
+    exporter.shows("an event of a peer", lambda scrape: scrape.total("started", scope="peer") == 1)
+    simulator.set_document([])
+    follower.wait_for(("BOTH", "detected"), ("BOTH", "approved"), ("BOTH", "started"), ("BOTH", "completed"))
+    last = follower.printed[-1]
+    assert (last["scope"], last["mine"], last["resources"]) == ("peer", True, ["vmss_1"])
+
+
 class Nameless(Gate):
     """An IMDS that does not answer a VM's name until it is ``named``."""
 

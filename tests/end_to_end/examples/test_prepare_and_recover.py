@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from support.events.follower import event
 from support.example_scripts import EXAMPLES, Stage, reads_journal, scenario
 from support.programs import COMMAND, PATIENCE, eventually
 
@@ -230,3 +231,46 @@ def test_stopped_runner_leaves_nothing_behind(stage: Stage) -> None:
     assert script.process.wait(PATIENCE) == 0
     assert not reads_journal(script)
     assert script.output.read_text() == ""
+
+
+def _placed(status: str, *resources: str) -> list[dict[str, object]]:
+    """Return a document with a Reboot of ``resources``."""
+    return [event("BOTH", status) | {"Resources": list(resources)}]
+
+
+def test_resources_shrink(stage: Stage) -> None:
+    """A VM that was prepared recovers at the end of its event, also if Resources have left it out meanwhile."""
+    exporter = stage.exporter()
+    stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.set_document(_placed("Scheduled", "vmss_0", "vmss_1"))
+    eventually(lambda: verbs(stage) == ["drain"], "the drain")
+    stage.simulator.set_document(_placed("Started", "vmss_0", "vmss_1"))
+    exporter.shows("its start", lambda scrape: scrape.total("started", scope="self") == 1)
+    stage.simulator.set_document(_placed("Started", "vmss_1"))
+    exporter.shows("an event of a peer", lambda scrape: scrape.total("started", scope="peer") == 1)
+    stage.simulator.set_document([])
+    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "recovery")
+
+
+def test_status_that_nobody_knows(stage: Stage) -> None:
+    """An event whose status is not documented has not started: the VM is prepared for it."""
+    stage.exporter()
+    stage.unit("kubectl-drain", NODE="node")
+    stage.simulator.set_document(_placed("Pending", "vmss_0"))
+    eventually(lambda: verbs(stage) == ["drain"], "the drain")
+
+
+def test_resources_change_during_the_drain(stage: Stage) -> None:
+    """An event that names other VMs only, or more than before, when the drain is done is not approved for them."""
+    exporter = stage.exporter()
+    stage.slow(on=True)
+    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve", str(EXAMPLES / "kubectl-drain"))
+    script = stage.run(*runner, NODE="node")
+    stage.simulator.set_document(_placed("Scheduled", "vmss_0"))
+    eventually(lambda: verbs(stage) == ["drain"], "the drain")
+    stage.simulator.set_document(_placed("Scheduled", "vmss_0", "vmss_1"))
+    exporter.shows("two VMs", lambda scrape: scrape.total("event_resources") == 2)
+    stage.slow(on=False)
+    refusal = "not approved: BOTH also affects other VMs: vmss_0, vmss_1"
+    eventually(lambda: refusal in script.output.read_text(), "the refusal")
+    assert not stage.approved

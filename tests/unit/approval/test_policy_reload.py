@@ -1,0 +1,81 @@
+"""A policy file that changes although its time and size do not, or before the first look at it."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.approval.policy_file import load
+from azure_scheduled_events_exporter.approval.policy_reload import ReloadingPolicy
+
+HOLD = "rules: [{name: wait, action: hold}]\n"
+APPROVE = "rules: [{name: go, action: approve}]\n"
+NOBODY = 65534
+LOG = logging.getLogger("azure-scheduled-events-exporter")
+
+
+@pytest.fixture
+def file() -> Iterator[Path]:
+    """Return the path of a policy that approves, in a folder that every user can enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder, "policy.yaml")
+        path.write_text(APPROVE)
+        yield path
+
+
+@contextmanager
+def without_rights_of_root() -> Iterator[None]:
+    """Read files as somebody else than root, who may read all."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def rule(reloading: ReloadingPolicy) -> str:
+    """Return the name of the only rule in effect."""
+    [only] = reloading.current().rules
+    return only.name
+
+
+def test_file_becomes_readable(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A changed policy that may not be read yet is reported once, and is in effect as soon as its rights allow it."""
+    caplog.set_level(logging.INFO)
+    reloading = ReloadingPolicy(load(file), LOG)
+    assert rule(reloading) == "go"
+    changed = file.with_name("changed.yaml")
+    changed.write_text(HOLD)
+    changed.chmod(0)
+    changed.replace(file)
+    with without_rights_of_root():
+        assert [rule(reloading) for _ in range(3)] == ["go"] * 3
+        messages = [record.message for record in caplog.records]
+        assert messages == ["changed approval policy is invalid: the last valid policy stays"]
+    file.chmod(0o644)
+    with without_rights_of_root():
+        assert rule(reloading) == "wait"
+    assert [record.message for record in caplog.records][1:] == ["approval policy reloaded"]
+
+
+def test_edit_before_the_first_look(file: Path) -> None:
+    """An edit between the start, which reads the policy, and the first document is in effect for that document."""
+    policy = load(file)
+    file.write_text(HOLD)
+    assert rule(ReloadingPolicy(policy, LOG)) == "wait"
+
+
+def test_unchanged_file(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A file that did not change is not reported as reloaded."""
+    caplog.set_level(logging.INFO)
+    reloading = ReloadingPolicy(load(file), LOG)
+    assert [rule(reloading) for _ in range(3)] == ["go"] * 3
+    assert caplog.records == []
