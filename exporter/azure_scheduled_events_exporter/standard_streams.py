@@ -6,6 +6,7 @@ Must not know any command, or decide its exit status.
 import contextlib
 import io
 import os
+import select
 import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
@@ -62,6 +63,15 @@ def checked() -> Iterator[None]:
         except OSError:  # Python would change the exit status to 120 for what nobody reads
             discard(sys.stderr)
         sys.stdout, sys.stderr = before
+
+
+def has_reader() -> bool:
+    """Return whether standard output can still be read: not once the reader of a pipe has ended."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    pipe = select.poll()
+    pipe.register(sys.stdout.fileno(), 0)  # POLLERR is reported always
+    return not any(events & select.POLLERR for _, events in pipe.poll(0))
 
 
 def discard(stream: TextIO) -> None:

@@ -98,6 +98,8 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
         for line in lines:
             if printed.is_new(line.record) and not _print(line):
                 return 0
+        if not standard_streams.has_reader():
+            return 0
     return 0
 
 

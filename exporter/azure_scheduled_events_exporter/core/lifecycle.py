@@ -71,7 +71,8 @@ class Lifecycle:
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
             None if no NotBefore was known.
         requested_by: who requested an approval from here whose result is not known: set before the request, cleared by
-            a refusal. If the event then starts early, the request was accepted. requested_at: when it was first sent.
+            a refusal. If the event then starts early, or while nobody watches, the request was accepted. requested_at:
+            when it was first sent.
         approved_by: who approved it, once that is known; approved_at: when.
         approved_not_before: NotBefore when the approval from here was accepted.
         started_at: when it was first seen Started, or when this VM booted if only that proves it.
@@ -142,8 +143,10 @@ class Lifecycle:
 
     @property
     def counted_end(self) -> Transition | None:
-        """The end that histograms have counted, if any. A ``lost`` end adds nothing to histograms."""
-        return self.wrong_end if self.outcome is Transition.LOST and self.wrong_end else self.outcome
+        """The end that histograms have counted, if any: ``lost`` adds nothing, and ``completed`` includes the others."""
+        if self.wrong_end is Transition.COMPLETED or (self.outcome is Transition.LOST and self.wrong_end):
+            return self.wrong_end
+        return self.outcome
 
     def moved(self, transition: Transition, at: Timestamp, previous: float | None) -> "Lifecycle":
         """Return the life with one more entry in :attr:`moves`; ``previous`` is NotBefore before it."""

@@ -205,7 +205,7 @@ def _seen(
         life = _paused(life, context.pause, begins=True)
     changes = []
     for transition in transitions:
-        happened = _apply(transition, before, life, context.now)
+        happened = _apply(transition, before, life, context)
         if happened is not None:
             life = happened
             changes.append(Change(transition, life, context.now))
@@ -218,8 +218,11 @@ def _spelled_as_before(event: ScheduledEvent, before: ScheduledEvent) -> Schedul
     return replace(event, resources=tuple(known.get(comparable_name(name), name) for name in event.resources))
 
 
-def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, now: Timestamp) -> Lifecycle | None:
+def _apply(
+    transition: Transition, before: Lifecycle | None, life: Lifecycle, context: ObservationContext
+) -> Lifecycle | None:
     """Return ``life`` after ``transition``, or None if the transition did not happen."""
+    now = context.now
     match transition:
         case Transition.RESCHEDULED:
             if before is None or before.not_before in {None, life.not_before}:
@@ -227,7 +230,9 @@ def _apply(transition: Transition, before: Lifecycle | None, life: Lifecycle, no
             return life.moved(transition, now, before.not_before)
         case Transition.APPROVED:
             early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
-            if life.approved_by or not early:
+            # Nobody watched whether it started before NotBefore, and an approval had been sent: that started it.
+            sent = life.requested_by is not None and not context.watched
+            if life.approved_by or not (early or sent):
                 return None
             approver = life.requested_by or Approver.EXTERNAL
             return replace(life, approved_by=approver, approved_at=now, requested_by=None, requested_at=None)

@@ -222,11 +222,11 @@ def phase_durations(change: Change) -> list[tuple[str, float]]:
 def _settles_approval(change: Change) -> bool:
     """Return whether ``change`` decides who approved the event: the approval itself, or a start at NotBefore."""
     life = change.lifecycle
+    if life.wrong_end is Transition.COMPLETED:  # decided before the event returned
+        return False
     if life.approved_by is not Approver.DEADLINE:
         return change.transition is Transition.APPROVED
-    if life.proven_by_boot:
-        return change.transition is Transition.COMPLETED and life.wrong_end is not Transition.COMPLETED
-    return change.transition is Transition.STARTED and life.wrong_end is not Transition.COMPLETED
+    return change.transition is (Transition.COMPLETED if life.proven_by_boot else Transition.STARTED)
 
 
 def _began_started(life: Lifecycle) -> bool:

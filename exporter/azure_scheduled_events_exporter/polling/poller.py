@@ -457,8 +457,8 @@ class Poller:
             self._known = merge_recovered(self._known, found.lifecycles)
             if self._delivery is not None:  # for spans that waited on the disk
                 self._delivery.wake()
-            # Compare the next document again, with the lifecycles from the disk.
-            self._document = self._documented = None
+            # Compare the next document again, with the lifecycles from the disk, and keep it if the disk has not.
+            self._document = self._documented = self._kept = None
             self._missed = True
             self.snapshot = replace(self.snapshot, statistics=found.statistics)
         self._journal.prune(now, lambda: self._clock_confirmed(now))
@@ -467,7 +467,8 @@ class Poller:
         """Start with an empty state if the journal is another VM's: this VM was created from its image."""
         if self._identity is None or not self._journal.claim(self._identity.vm_id):
             return
-        self._known, self._document, self._documented, self._missed = Lifecycles(), None, None, True
+        self._known, self._missed = Lifecycles(), True
+        self._document = self._documented = self._kept = None
         self._unshown = frozenset()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)
         self.snapshot = replace(self.snapshot, current={}, statistics=Statistics(), recent=())

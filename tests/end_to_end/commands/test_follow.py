@@ -67,6 +67,15 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
     assert follower.printed == []
 
 
+def test_follower_without_a_reader(simulator: Simulator, state: Path) -> None:
+    """A follower whose reader has ended ends at once, not when the next event comes."""
+    command = [COMMAND, "events", "--follow", "--imds.endpoint", simulator.url, "--journal.path", str(state), *FAST]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as follower:
+        assert follower.stdout
+        follower.stdout.close()
+        assert follower.wait(PATIENCE) == 0
+
+
 def test_a_follower_reports_to_nobody(simulator: Simulator, state: Path, tmp_path: Path) -> None:
     """A follower that asks IMDS itself prints, and neither pushes alerts nor sends spans, whatever is configured."""
     with Peer() as team, Collector() as collector:

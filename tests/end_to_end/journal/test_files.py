@@ -93,6 +93,17 @@ class TestOneWriter:
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         assert rows(state) == [("A", "detected")]
 
+    def test_a_document_from_meanwhile(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:
+        """A document that came while the disk was away is kept once the disk is back, if it is still the newest."""
+        exporter = run()
+        with closing(sqlite3.connect(state / "journal.sqlite", isolation_level=None)) as backup:
+            backup.execute("BEGIN IMMEDIATE")
+            simulator.set_document([event("A")])
+            exporter.shows("the trouble", lambda scrape: scrape.value("journal_up") == 0)
+        with closing(sqlite3.connect(state / "journal.sqlite")) as reader:
+            kept = "SELECT count(*) FROM documents WHERE CAST(body AS TEXT) LIKE '%\"A\"%'"
+            eventually(lambda: reader.execute(kept).fetchone() == (1,), "the document")
+
     def test_a_link_is_no_second_journal(
         self, run: Callable[..., Exporter], simulator: Simulator, state: Path, tmp_path: Path
     ) -> None:

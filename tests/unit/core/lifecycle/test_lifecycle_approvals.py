@@ -58,6 +58,16 @@ def test_approved_here(approver: Approver, seconds: float) -> None:
     assert watch.life.approved_by is approver
 
 
+@pytest.mark.parametrize(("watched", "approver"), [(False, Approver.EXPORTER), (True, Approver.DEADLINE)])
+def test_start_after_a_request_without_an_answer(watched: bool, approver: Approver) -> None:
+    """An approval that was sent and not answered started the event, unless it was seen to wait until NotBefore."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, ["A"], Approver.EXPORTER, at(1))
+    watch.sees(at(901), STARTED, watched=watched)
+    assert watch.life.approved_by is approver
+
+
 def test_approval_counts_once() -> None:
     """A second approval of an event, by any approver, is not reported and changes nothing."""
     watch = Watch()
