@@ -20,6 +20,14 @@ from .policy_reload import ReloadingPolicy
 ACCEPTED = "accepted"
 """The result of an operator's request that IMDS has accepted."""
 
+NO_ANSWER = "approval without an answer"
+"""How the result of an operator's request begins that IMDS did not answer: IMDS may have accepted it."""
+
+UNKNOWN_RESULT = "sent, but no result came: it may have been approved"
+"""The result of an operator's request of which nobody saw how it ended."""
+
+_STARTED = "it has started already"
+_APPROVED = "it is approved already, by "
 _NO_EVENT_ID = "IMDS sent no EventId, so the event cannot be approved"
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
@@ -225,14 +233,24 @@ class ApprovalScheduler:
         return fresh or due[:1]
 
 
+def is_approved(result: str) -> bool:
+    """Return whether ``result`` of an operator's request means that the event is approved or has started."""
+    return result in {ACCEPTED, _STARTED} or result.startswith(_APPROVED)
+
+
+def may_be_approved(result: str) -> bool:
+    """Return whether IMDS may have accepted the operator's request with this ``result`` without anybody seeing it."""
+    return result == UNKNOWN_RESULT or result.startswith(NO_ANSWER)
+
+
 def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
     """Return why an operator's request is not sent; ``""`` if it is sent."""
     if life is None:
         return "not current: IMDS shows no such event"
     if life.state is State.STARTED:
-        return "it has started already"
+        return _STARTED
     if not life.is_open_to_approval:
-        return f"it is approved already, by {life.approved_by}"
+        return f"{_APPROVED}{life.approved_by}"
     if request.not_before is not None and life.not_before != request.not_before:
         shown, now = iso_time(request.not_before), "unknown" if life.not_before is None else iso_time(life.not_before)
         return f"not approved: NotBefore was {shown} when you confirmed and is {now} now; look at it and approve again"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.files import writable
+from azure_scheduled_events_exporter.journal.files import read_only, writable
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator
 from support.events.approve_command import (
     VMS,
@@ -71,17 +71,54 @@ def test_imds_throttles(
         assert exporter.scrape().transitions(event_type="Reboot")["approved"] == 1
 
 
-def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """If no answer comes, the command reports that, and not a refusal."""
+@pytest.mark.parametrize("running", [True, False])
+def test_no_answer(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """If no answer comes, the command reports that, and its exit status is not that of a refusal."""
     with Gate(simulator.url, Way.HANG) as gate:
-        exporter = start(start_exporter, gate.url, state, "--imds.timeout", "500ms")
+        exporter = start(start_exporter, gate.url, state, "--imds.timeout", "500ms") if running else None
         event_id = event_ids(simulator)["Reboot"]
-        done = approve(gate.url, state, event_id, "--yes")
-        assert done.returncode == 1
+        done = approve(gate.url, state, event_id, "--yes", "--imds.timeout", "500ms")
+        assert done.returncode == 3
         assert done.stdout.splitlines()[-1] == (
             f"{event_id}: approval without an answer: no whole answer from {gate.url} within 0.5 s"
         )
-        assert exporter.scrape().value("approval_requests_total", outcome="error") == 1
+        if exporter:
+            assert exporter.scrape().value("approval_requests_total", outcome="error") == 1
+
+
+def test_two_operators(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """Two requests for one event at the same time are one approval, and a success for both."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
+    with stopped(exporter, state):
+        operators = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) for _ in range(2)]
+        eventually(lambda: queued(state) == [event_id, event_id], "both requests")
+    results = [operator.communicate(timeout=2 * PATIENCE)[0].splitlines()[-1] for operator in operators]
+    assert [operator.returncode for operator in operators] == [0, 0]
+    assert sorted(results) == [f"{event_id}: accepted", f"{event_id}: it is approved already, by operator"]
+    assert approved(simulator) == [("Reboot", "vmss_0")]
+
+
+def test_a_sent_request_that_expires(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """A request that was sent and has no result when it expires may have been approved, and says so."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    now = time.time()
+    with stopped(exporter, state), closing(writable(state)) as store:
+        numbers = store.requests.add({event_id: None}, "ada", now - 60, now - 30)
+        store.requests.mark_sent(numbers, now - 40)
+    with closing(read_only(state)) as store:
+        (result,) = eventually(lambda: store.requests.results(numbers), "a result").values()
+    assert result == "sent, but no result came: it may have been approved"
+    nothing_was_sent(simulator, exporter)
 
 
 @pytest.mark.parametrize("asked", [False, True])
