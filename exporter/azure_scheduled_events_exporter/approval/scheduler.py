@@ -5,7 +5,7 @@ Keeps the state that a policy must not have. Decides nothing about events (``app
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -99,6 +99,7 @@ class ApprovalScheduler:
         self._policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
+        self._alone: set[int] = set()  # operators' requests that IMDS refused together with others, by number
         self._logged: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
         self.statuses: dict[str, ApprovalStatus] = {}
         self.policy = policy.name if policy is BUILT_IN.get(policy.name) else "file"
@@ -106,13 +107,14 @@ class ApprovalScheduler:
         self._count_dry_runs()
 
     def due(
-        self, known: Lifecycles, vm_name: str | None, requests: Iterable[ApprovalRequest], now: Timestamp
+        self, known: Lifecycles, vm_name: str | None, requests: Sequence[ApprovalRequest], now: Timestamp
     ) -> tuple[list[Due], dict[int, str]]:
         """Return what to approve in one request now, and results for operators' requests that are not sent to IMDS."""
         self._reload()
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
         self._logged = {name: said for name, said in self._logged.items() if name in current}
+        self._alone &= {request.number for request in requests}
         self.statuses = {}
         due: dict[str, Due] = {}
         results: dict[int, str] = {}
@@ -139,13 +141,21 @@ class ApprovalScheduler:
             self._retries.pop(one.life.event_id, None)
             self.statuses.pop(one.life.event_id, None)
 
-    def failed(self, attempted: Sequence[Due], now: Timestamp, *, is_refusal: bool, throttled: bool = False) -> None:
-        """Count a request that IMDS refused or did not answer, and schedule the retry; ``throttled`` means a 429."""
+    def failed(self, attempted: Sequence[Due], now: Timestamp, *, is_refusal: bool, throttled: bool = False) -> bool:
+        """Count a request that IMDS refused or did not answer, and schedule the retry; ``throttled`` means a 429.
+
+        Return whether operators' requests are sent again: after a 429, because IMDS looked at none of them, and each
+        alone after a refusal of several events, because one of these may be the reason.
+        """
         self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
         for one in attempted:
             before = self._retries.get(one.life.event_id)
             pause = _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
             self._retries[one.life.event_id] = _Retry(now.monotonic + pause, now.wall + pause, pause, throttled)
+        refused_together = is_refusal and not throttled and len(attempted) > 1
+        if refused_together:
+            self._alone.update(one.request for one in attempted if one.request is not None)
+        return throttled or refused_together
 
     def _reload(self) -> None:
         """Apply the rules of a changed policy file; their decisions are logged again."""
@@ -229,8 +239,10 @@ class ApprovalScheduler:
 
     def _together(self, due: list[Due]) -> list[Due]:
         """Return all, or a single one that was refused before: IMDS may refuse a whole request for one bad id."""
-        fresh = [one for one in due if one.request is not None or one.life.event_id not in self._retries]
-        return fresh or due[:1]
+        return [one for one in due if not self._is_sent_alone(one)] or due[:1]
+
+    def _is_sent_alone(self, due: Due) -> bool:
+        return due.life.event_id in self._retries if due.request is None else due.request in self._alone
 
 
 def is_approved(result: str) -> bool:

@@ -35,7 +35,7 @@ from .interruption import Interrupted, ignore_signals, interruptible
 from .table import table
 
 _LOOK_SECONDS = 0.1
-_THROTTLED_SECONDS = 1.0
+_AGAIN_SECONDS = 1.0  # until the next poll, without an exporter
 _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
 _IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
@@ -128,7 +128,8 @@ def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecy
         if not _agreed(chosen, yes=yes):
             return 1
     store = writable(path)
-    patience = config.imds_timeout + config.poll_interval + _PATIENCE_SECONDS
+    # A poll for each event too: after a refusal of all together, each is sent alone.
+    patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
     try:
         return _requested(store.requests, chosen, config, patience, lambda: time.sleep(_LOOK_SECONDS))
     finally:
@@ -140,12 +141,13 @@ def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Confi
 
     def look() -> None:
         if polled:
-            time.sleep(_THROTTLED_SECONDS)  # IMDS throttles: no result yet
+            time.sleep(_AGAIN_SECONDS)  # no result yet: IMDS throttles, or has refused several events together
         polled.append(True)
         _poll(exporter)
 
     polled: list[bool] = []
-    return _requested(_Own(exporter), chosen, config, _PATIENCE_SECONDS, look)
+    patience = _AGAIN_SECONDS * len(chosen) + _PATIENCE_SECONDS
+    return _requested(_Own(exporter), chosen, config, patience, look)
 
 
 class _Own:

@@ -410,13 +410,13 @@ class Poller:
         what = "approval refused" if is_refusal else NO_ANSWER
         self._log.warning(what, extra=request_facts(due, error=error))
         throttled = error.outcome is Outcome.THROTTLED
-        self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
+        again = self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
         if is_refusal:
             # An earlier request without an answer may have been accepted, even if IMDS refuses now.
             names = [one.life.event_id for one in due if one.life.requested_by is None]
             self.snapshot = self._with(mark_refused(self._known, names), ())
         requests = [one.request for one in due if one.request is not None]
-        if throttled:  # IMDS did not look at them: they are sent again, unless the operator withdraws them
+        if again:  # they are sent again, unless the operator withdraws them
             self._journal.mark_sent(requests, None)
         else:
             self._journal.set_request_results(dict.fromkeys(requests, f"{what}: {error}"))

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from email.utils import formatdate
 from pathlib import Path
@@ -25,7 +25,7 @@ from support.events.approve_command import (
     start,
     stopped,
 )
-from support.events.gate import Gate, Way
+from support.events.gate import Gate, Treatment, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 
@@ -51,6 +51,32 @@ def test_imds_refuses(
         assert len(gate.posts) == 1
         assert exporter.scrape().total("event_approved") == 0
         assert exporter.scrape().value("approval_requests_total", outcome="rejected") == (1 if running else 0)
+
+
+def refuses(event_id: str) -> Callable[[Sequence[str]], Treatment]:
+    """Return the rule of an IMDS that refuses each approval that names this event."""
+    return lambda event_ids: 400 if event_id in event_ids else Way.PASS
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_imds_refuses_one_of_several(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """An event that IMDS refuses does not keep it from approving the others."""
+    ids = event_ids(simulator)
+    with Gate(simulator.url, refuses(ids["Freeze"])) as gate:
+        if running:
+            start(start_exporter, gate.url, state)
+        done = approve(gate.url, state, "--all-mine", "--yes")
+        assert done.returncode == 1
+        results = dict(line.split(": ", 1) for line in done.stdout.splitlines()[-2:])
+        assert results[ids["Reboot"]] == "accepted"
+        assert results[ids["Freeze"]].startswith(f"approval refused: {gate.url} answered 400: not today; ")
+        assert [len(post.event_ids) for post in gate.posts] == [2, 1, 1]
+    assert approved(simulator) == [("Reboot", "vmss_0")]
 
 
 @pytest.mark.parametrize("running", [True, False])
