@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.errors import printable
 from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
@@ -266,7 +268,17 @@ def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
     if request.not_before is not None and life.not_before != request.not_before:
         shown, now = iso_time(request.not_before), "unknown" if life.not_before is None else iso_time(life.not_before)
         return f"not approved: NotBefore was {shown} when you confirmed and is {now} now; look at it and approve again"
+    if added := _added(life, request):
+        return f"not approved: Resources also has {printable(', '.join(added))} now; look at it and approve again"
     return "" if life.event.sent_id else _NO_EVENT_ID
+
+
+def _added(life: Lifecycle, request: ApprovalRequest) -> list[str]:
+    """Return the VMs of the event that the operator has not seen."""
+    if request.resources is None:
+        return []
+    shown = set(map(comparable_name, request.resources))
+    return [name for name in life.event.resources if comparable_name(name) not in shown]
 
 
 def request_facts(due: Sequence[Due], **more: object) -> dict[str, Mapping[str, object]]:

@@ -46,8 +46,8 @@ _MAY_BE_APPROVED = 3
 class Requests(Protocol):
     """Where approval requests are queued: the running exporter's journal, or this process' own."""
 
-    def add(self, events: Mapping[str, float | None], operator: str, created: float, expires: float) -> list[int]:
-        """Queue requests; return their numbers."""
+    def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
+        """Queue requests to approve events as they were shown; return their numbers."""
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those requests that have one."""
@@ -164,8 +164,7 @@ def _requested(
 ) -> int:
     """Queue requests and ``look`` until all have results, for ``patience`` seconds; return the exit status."""
     wall = time.time()
-    events = {life.event_id: life.not_before for life in chosen}
-    numbers = requests.add(events, _operator(), wall, wall + patience)
+    numbers = requests.add(chosen, _operator(), wall, wall + patience)
     status = 1
     try:
         deadline = time.monotonic() + patience

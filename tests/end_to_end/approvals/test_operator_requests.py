@@ -139,7 +139,7 @@ def test_a_sent_request_that_expires(
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
     with stopped(exporter, state), closing(writable(state)) as store:
-        numbers = store.requests.add({event_id: None}, "ada", now - 60, now - 30)
+        numbers = store.requests.add([store.current()[event_id]], "ada", now - 60, now - 30)
         store.requests.mark_sent(numbers, now - 40)
     with closing(read_only(state)) as store:
         (result,) = eventually(lambda: store.requests.results(numbers), "a result").values()
@@ -232,31 +232,43 @@ def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Call
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
     with closing(writable(state)) as store:
-        store.requests.add({event_id: None}, "ada", now - 60, now - 30)
+        store.requests.add([store.current()[event_id]], "ada", now - 60, now - 30)
     eventually(lambda: queued(state) == [], "a result")
     nothing_was_sent(simulator, exporter)
 
 
-def test_requests_hold_for_what_was_shown(state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """An event whose NotBefore has moved since the operator saw it is not approved, and the operator learns why."""
+@pytest.mark.parametrize(
+    ("change", "result"),
+    [
+        ({"NotBefore": 2.0}, "not approved: NotBefore was "),
+        ({"Resources": ["vmss_0", "vmss_1"]}, "not approved: Resources also has vmss_1 now; "),
+        ({"Resources": ["_VMSS_0"]}, "accepted"),
+    ],
+    ids=["another NotBefore", "another VM", "fewer VMs"],
+)
+def test_requests_hold_for_what_was_shown(
+    change: dict[str, object], result: str, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """An event whose NotBefore or VMs are not those that the operator saw is not approved; the operator learns why."""
+
+    def document(**values: object) -> list[dict[str, object]]:
+        event: dict[str, object] = {"EventId": "MOVED", "EventType": "Reboot", "EventStatus": "Scheduled"}
+        event |= {"EventSource": "Platform", "ResourceType": "VirtualMachine", "Description": ""}
+        event |= {"DurationInSeconds": -1, "NotBefore": 1.0, "Resources": ["vmss_0", "vmss_2"], **values}
+        return [{**event, "NotBefore": formatdate(began + 3600 * float(str(event["NotBefore"])), usegmt=True)}]
+
+    began = time.time()
     with Simulator(Scenario("quiet", "Nothing happens.", VMS, ())) as simulator:
-        moments = [formatdate(time.time() + hours * 3600, usegmt=True) for hours in (1, 2)]
-        event: dict[str, object] = {
-            "EventId": "MOVED",
-            "EventType": "Reboot",
-            "EventStatus": "Scheduled",
-            "EventSource": "Platform",
-        }
-        event |= {"ResourceType": "VirtualMachine", "Resources": ["vmss_0"], "Description": ""}
-        simulator.set_document([{**event, "NotBefore": moments[0], "DurationInSeconds": -1}])
+        simulator.set_document(document())
         exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--journal.path", str(state))
         exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
         command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "MOVED", "--yes"]
         with stopped(exporter, state):
             operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
             eventually(lambda: queued(state) == ["MOVED"], "the request")
-            simulator.set_document([{**event, "NotBefore": moments[1], "DurationInSeconds": -1}])
+            simulator.set_document(document(**change))
         said, _ = operator.communicate(timeout=2 * PATIENCE)
-        assert operator.returncode == 1
-        assert said.splitlines()[-1].startswith("MOVED: not approved: NotBefore was ")
-        nothing_was_sent(simulator, exporter)
+        assert said.splitlines()[-1].startswith(f"MOVED: {result}")
+        assert operator.returncode == (0 if result == "accepted" else 1)
+        if result != "accepted":
+            nothing_was_sent(simulator, exporter)
