@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.approval.scheduler import UNKNOWN_RESULT, i
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, OutputError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, OutputError, UsageError
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
@@ -36,6 +36,7 @@ from .table import table
 
 _LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0  # until the next poll, without an exporter
+_THROTTLED_POLLS = 5  # another approve, or other programs of this VM, may have used up the limit of IMDS
 _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
 _IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
@@ -196,7 +197,10 @@ def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Ma
 
 
 def _poll(exporter: daemon.Exporter) -> None:
-    exporter.poller.poll()
+    for _ in range(_THROTTLED_POLLS):
+        if exporter.poller.poll() is not Outcome.THROTTLED:
+            break
+        time.sleep(_AGAIN_SECONDS)
     if not exporter.poller.has_read:
         raise ExporterError(exporter.poller.snapshot.polls.failure)
 

@@ -98,6 +98,27 @@ def test_imds_throttles(
 
 
 @pytest.mark.parametrize("running", [True, False])
+def test_polls_are_throttled(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """A 429 to a poll, as when another ``approve`` runs, is no failure: the command polls again."""
+    if running:
+        start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    simulator.inject("throttle")
+    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
+    operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+    asked = len(simulator.requests)
+    eventually(lambda: len(simulator.requests) > asked + 1, "the requests")
+    simulator.heal()
+    said, _ = operator.communicate(timeout=2 * PATIENCE)
+    assert (operator.returncode, said.splitlines()[-1]) == (0, f"{event_id}: accepted")
+
+
+@pytest.mark.parametrize("running", [True, False])
 def test_no_answer(
     running: bool,  # noqa: FBT001 - pytest hands it in by name
     simulator: Simulator,
