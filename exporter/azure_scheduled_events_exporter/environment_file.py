@@ -28,12 +28,19 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
     quotes, and these may have line breaks.
 
     Raises:
-        UsageError: the file cannot be read, or a line is not ``NAME=VALUE``.
+        UsageError: the file cannot be read, a line is not ``NAME=VALUE``, or systemd would ignore what looks right.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if text.startswith("\ufeff"):
+        raise UsageError(
+            f"{path}:1: begins with a byte order mark, so systemd ignores its first setting; remove the mark"
+        )
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise UsageError(f"{path}:{line}: has a NUL byte, so systemd ignores the whole file; remove the byte")
     found: dict[str, tuple[str, int]] = {}
     at = _after_comments(text, 0)
     while at < len(text):

@@ -9,7 +9,7 @@
   * :class:`ImdsError`: a request to IMDS got no usable answer
   * :class:`InvalidDocumentError`: the body of an answer is not a Scheduled Events document
   * :class:`OutputError`: standard output cannot be written
-  * :class:`JournalInUseError`: another exporter writes the journal
+  * :class:`JournalInUseError`: another process writes the journal
   * :class:`CodecError`: a bug in how values are written to the journal
 
 * :class:`NotUsableError`: a file is not a journal; caught together with SQLite's own errors
@@ -99,7 +99,7 @@ class DamagedTextError(ValueError):
 
 
 class JournalInUseError(ExporterError):
-    """Another exporter writes this journal."""
+    """Another process writes this journal: an exporter, or ``approve`` without one."""
 
 
 class NotUsableError(sqlite3.DatabaseError):

@@ -197,7 +197,7 @@ class TestShell:
                 assert (ROOT / program).exists(), f"{command.place}: {program}"
             elif program not in {PROGRAM, "make"} | OF_OTHERS.keys() and not OF_THE_SYSTEM.fullmatch(program):
                 defined = re.findall(r"(?m)^\s*(\w+) ?\(\)", block.text)
-                assert program in {"drain", *defined}, f"{command.place}: unknown program {program!r}"
+                assert program in {"drain", "undrain", *defined}, f"{command.place}: unknown program {program!r}"
 
     def test_our_own_commands(self) -> None:
         """Every documented command line of ours is one that the program takes: command, flags and values."""

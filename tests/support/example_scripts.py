@@ -74,7 +74,7 @@ class Stage:
         self.file = folder / "calls"
         programs = folder / "bin"
         programs.mkdir()
-        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "patronictl"):
+        for name in ("az", "kubectl", "azcopy", "systemctl", "drain", "undrain", "patronictl"):
             (programs / name).write_text(STAND_INS.get(name, STAND_IN))
             (programs / name).chmod(0o755)
         self.environment = environment(

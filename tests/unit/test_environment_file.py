@@ -56,6 +56,24 @@ def test_open_quote(text: str, tmp_path: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\ufeffA=b\n", ":1: begins with a byte order mark"),
+        ("\ufeff# comment\nA=b\n", ":1: begins with a byte order mark"),
+        ("A=b\nC=d\0e\n", ":2: has a NUL byte"),
+        ("A='b\n\0'\n", ":2: has a NUL byte"),
+        ("A=b\n# \0\n", ":2: has a NUL byte"),
+    ],
+)
+def test_invisible_characters(text: str, message: str, tmp_path: Path) -> None:
+    """A byte order mark or a NUL byte is refused with its line; systemd would ignore a setting, or the whole file."""
+    file = tmp_path / "environment"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        load(file)
+
+
 def test_not_text(tmp_path: Path) -> None:
     """A file that is not text is refused in one line."""
     file = tmp_path / "environment"

@@ -5,12 +5,14 @@ Keeps the state that a policy must not have. Decides nothing about events (``app
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.errors import printable
 from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
@@ -20,6 +22,14 @@ from .policy_reload import ReloadingPolicy
 ACCEPTED = "accepted"
 """The result of an operator's request that IMDS has accepted."""
 
+NO_ANSWER = "approval without an answer"
+"""How the result of an operator's request begins that IMDS did not answer: IMDS may have accepted it."""
+
+UNKNOWN_RESULT = "sent, but no result came: it may have been approved"
+"""The result of an operator's request of which nobody saw how it ended."""
+
+_STARTED = "it has started already"
+_APPROVED = "it is approved already, by "
 _NO_EVENT_ID = "IMDS sent no EventId, so the event cannot be approved"
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
@@ -91,6 +101,7 @@ class ApprovalScheduler:
         self._policy = policy
         self._log = log
         self._retries: dict[str, _Retry] = {}
+        self._alone: set[int] = set()  # operators' requests that IMDS refused together with others, by number
         self._logged: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
         self.statuses: dict[str, ApprovalStatus] = {}
         self.policy = policy.name if policy is BUILT_IN.get(policy.name) else "file"
@@ -98,13 +109,14 @@ class ApprovalScheduler:
         self._count_dry_runs()
 
     def due(
-        self, known: Lifecycles, vm_name: str | None, requests: Iterable[ApprovalRequest], now: Timestamp
+        self, known: Lifecycles, vm_name: str | None, requests: Sequence[ApprovalRequest], now: Timestamp
     ) -> tuple[list[Due], dict[int, str]]:
         """Return what to approve in one request now, and results for operators' requests that are not sent to IMDS."""
         self._reload()
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
         self._logged = {name: said for name, said in self._logged.items() if name in current}
+        self._alone &= {request.number for request in requests}
         self.statuses = {}
         due: dict[str, Due] = {}
         results: dict[int, str] = {}
@@ -131,13 +143,21 @@ class ApprovalScheduler:
             self._retries.pop(one.life.event_id, None)
             self.statuses.pop(one.life.event_id, None)
 
-    def failed(self, attempted: Sequence[Due], now: Timestamp, *, is_refusal: bool, throttled: bool = False) -> None:
-        """Count a request that IMDS refused or did not answer, and schedule the retry; ``throttled`` means a 429."""
+    def failed(self, attempted: Sequence[Due], now: Timestamp, *, is_refusal: bool, throttled: bool = False) -> bool:
+        """Count a request that IMDS refused or did not answer, and schedule the retry; ``throttled`` means a 429.
+
+        Return whether operators' requests are sent again: after a 429, because IMDS looked at none of them, and each
+        alone after a refusal of several events, because one of these may be the reason.
+        """
         self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
         for one in attempted:
             before = self._retries.get(one.life.event_id)
             pause = _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
             self._retries[one.life.event_id] = _Retry(now.monotonic + pause, now.wall + pause, pause, throttled)
+        refused_together = is_refusal and not throttled and len(attempted) > 1
+        if refused_together:
+            self._alone.update(one.request for one in attempted if one.request is not None)
+        return throttled or refused_together
 
     def _reload(self) -> None:
         """Apply the rules of a changed policy file; their decisions are logged again."""
@@ -221,8 +241,20 @@ class ApprovalScheduler:
 
     def _together(self, due: list[Due]) -> list[Due]:
         """Return all, or a single one that was refused before: IMDS may refuse a whole request for one bad id."""
-        fresh = [one for one in due if one.request is not None or one.life.event_id not in self._retries]
-        return fresh or due[:1]
+        return [one for one in due if not self._is_sent_alone(one)] or due[:1]
+
+    def _is_sent_alone(self, due: Due) -> bool:
+        return due.life.event_id in self._retries if due.request is None else due.request in self._alone
+
+
+def is_approved(result: str) -> bool:
+    """Return whether ``result`` of an operator's request means that the event is approved or has started."""
+    return result in {ACCEPTED, _STARTED} or result.startswith(_APPROVED)
+
+
+def may_be_approved(result: str) -> bool:
+    """Return whether IMDS may have accepted the operator's request with this ``result`` without anybody seeing it."""
+    return result == UNKNOWN_RESULT or result.startswith(NO_ANSWER)
 
 
 def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
@@ -230,13 +262,23 @@ def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
     if life is None:
         return "not current: IMDS shows no such event"
     if life.state is State.STARTED:
-        return "it has started already"
+        return _STARTED
     if not life.is_open_to_approval:
-        return f"it is approved already, by {life.approved_by}"
+        return f"{_APPROVED}{life.approved_by}"
     if request.not_before is not None and life.not_before != request.not_before:
         shown, now = iso_time(request.not_before), "unknown" if life.not_before is None else iso_time(life.not_before)
         return f"not approved: NotBefore was {shown} when you confirmed and is {now} now; look at it and approve again"
+    if added := _added(life, request):
+        return f"not approved: Resources also has {printable(', '.join(added))} now; look at it and approve again"
     return "" if life.event.sent_id else _NO_EVENT_ID
+
+
+def _added(life: Lifecycle, request: ApprovalRequest) -> list[str]:
+    """Return the VMs of the event that the operator has not seen."""
+    if request.resources is None:
+        return []
+    shown = set(map(comparable_name, request.resources))
+    return [name for name in life.event.resources if comparable_name(name) not in shown]
 
 
 def request_facts(due: Sequence[Due], **more: object) -> dict[str, Mapping[str, object]]:

@@ -4,8 +4,9 @@ If an exporter is running, the request is queued in its journal, so that the exp
 Without one, this process polls once and sends it. Both need write access to the journal's folder: approvals cannot be
 requested over the network.
 
-The exit status is 0 only if IMDS accepted. When this command ends for any reason, it withdraws requests that were not
-sent. After a SIGKILL, they expire.
+The exit status is 0 only if all events are approved, now or before, or have started. It is 3 if IMDS may have accepted,
+but no answer came. When this command ends for any reason, it withdraws requests that were not sent. After a SIGKILL,
+they expire.
 """
 
 import getpass
@@ -20,11 +21,11 @@ from typing import Protocol
 
 from azure_scheduled_events_exporter import logs, standard_streams
 from azure_scheduled_events_exporter.approval.policy import OFF
-from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED
+from azure_scheduled_events_exporter.approval.scheduler import UNKNOWN_RESULT, is_approved, may_be_approved
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, OutputError, UsageError
+from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, OutputError, UsageError
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
@@ -34,18 +35,20 @@ from .interruption import Interrupted, ignore_signals, interruptible
 from .table import table
 
 _LOOK_SECONDS = 0.1
-_THROTTLED_SECONDS = 1.0
+_AGAIN_SECONDS = 1.0  # until the next poll, without an exporter
+_THROTTLED_POLLS = 5  # another approve, or other programs of this VM, may have used up the limit of IMDS
 _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
 _IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
-_UNKNOWN = "sent, but no result came: it may have been approved"
+_MAY_BE_APPROVED = 3
+"""The exit status if IMDS may have accepted: what was prepared for the event must stay so."""
 
 
 class Requests(Protocol):
     """Where approval requests are queued: the running exporter's journal, or this process' own."""
 
-    def add(self, events: Mapping[str, float | None], operator: str, created: float, expires: float) -> list[int]:
-        """Queue requests; return their numbers."""
+    def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
+        """Queue requests to approve events as they were shown; return their numbers."""
 
     def results(self, numbers: Iterable[int]) -> dict[int, str]:
         """Return the results of those requests that have one."""
@@ -55,7 +58,10 @@ class Requests(Protocol):
 
 
 def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) -> int:
-    """Approve; return 0 if IMDS accepted all, 1 if not, 128 and the signal's number if one came.
+    """Approve; return the exit status.
+
+    It is 0 if all events are approved or have started, 3 if that is not known of all, 128 and the signal's number if a
+    signal ended the command before it had all results, and 1 otherwise.
 
     Raises:
         ExporterError: nothing to approve, no access, or no answer.
@@ -123,7 +129,8 @@ def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecy
         if not _agreed(chosen, yes=yes):
             return 1
     store = writable(path)
-    patience = config.imds_timeout + config.poll_interval + _PATIENCE_SECONDS
+    # A poll for each event too: after a refusal of all together, each is sent alone.
+    patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
     try:
         return _requested(store.requests, chosen, config, patience, lambda: time.sleep(_LOOK_SECONDS))
     finally:
@@ -135,12 +142,13 @@ def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Confi
 
     def look() -> None:
         if polled:
-            time.sleep(_THROTTLED_SECONDS)  # IMDS throttles: no result yet
+            time.sleep(_AGAIN_SECONDS)  # no result yet: IMDS throttles, or has refused several events together
         polled.append(True)
         _poll(exporter)
 
     polled: list[bool] = []
-    return _requested(_Own(exporter), chosen, config, _PATIENCE_SECONDS, look)
+    patience = _AGAIN_SECONDS * len(chosen) + _PATIENCE_SECONDS
+    return _requested(_Own(exporter), chosen, config, patience, look)
 
 
 class _Own:
@@ -157,8 +165,7 @@ def _requested(
 ) -> int:
     """Queue requests and ``look`` until all have results, for ``patience`` seconds; return the exit status."""
     wall = time.time()
-    events = {life.event_id: life.not_before for life in chosen}
-    numbers = requests.add(events, _operator(), wall, wall + patience)
+    numbers = requests.add(chosen, _operator(), wall, wall + patience)
     status = 1
     try:
         deadline = time.monotonic() + patience
@@ -171,7 +178,10 @@ def _requested(
         ignore_signals()
         results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
     _report(chosen, numbers, results)
-    return 0 if all(results.get(number) == ACCEPTED for number in numbers) else status
+    final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
+    if all(map(is_approved, final)):
+        return 0
+    return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
 
 
 def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
@@ -181,39 +191,43 @@ def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Ma
     while len(results := requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
     if len(results) < len(numbers):
-        requests.withdraw(numbers, _UNKNOWN, sent_too=True)
+        requests.withdraw(numbers, UNKNOWN_RESULT, sent_too=True)
         results = requests.results(numbers)
     return results
 
 
 def _poll(exporter: daemon.Exporter) -> None:
-    exporter.poller.poll()
+    for _ in range(_THROTTLED_POLLS):
+        if exporter.poller.poll() is not Outcome.THROTTLED:
+            break
+        time.sleep(_AGAIN_SECONDS)
     if not exporter.poller.has_read:
         raise ExporterError(exporter.poller.snapshot.polls.failure)
 
 
 def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
-    """Return the given events, or all Scheduled events of this VM."""
+    """Return the given events, or all Scheduled events of this VM. If none waits, return the approved and started."""
     if event_ids:
         missing = [name for name in event_ids if name.upper() not in current]
         if missing:
             raise ExporterError(f"no current event has the id {missing[0]}: see azure-scheduled-events-exporter events")
         return [current[name] for name in dict.fromkeys(name.upper() for name in event_ids)]
-    chosen = [
-        life
-        for life in current.values()
-        if life.scope is Scope.SELF and life.state is State.SCHEDULED and not life.approved_by
-    ]
+    mine = [life for life in current.values() if life.scope is Scope.SELF]
+    waiting = [life for life in mine if life.state is State.SCHEDULED and not life.approved_by]
+    chosen = waiting or [life for life in mine if not life.is_open_to_approval]
     if not chosen:
         raise ExporterError("no event of this VM waits for an approval")
     return chosen
 
 
 def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
-    """Show the events to approve and their VMs, and ask for confirmation."""
-    names = dict.fromkeys(name for life in chosen for name in life.event.resources)
+    """Show the events to approve and their VMs, and ask for confirmation if any of them waits for an approval."""
+    names = dict.fromkeys(name for life in chosen if life.is_open_to_approval for name in life.event.resources)
     rows = table([COLUMNS, *(event_row(life, time.time()) for life in chosen)])
     shown = f"{rows}Approving lets this begin now, for every VM in Resources: {', '.join(names) or '(none named)'}"
+    if not any(life.is_open_to_approval for life in chosen):
+        _show(rows.rstrip("\n"))  # the result gives the reason
+        return True
     if yes:
         _show(shown)
         return True
@@ -229,7 +243,7 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
 
 def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], results: Mapping[int, str]) -> None:
     for life, number in zip(chosen, numbers, strict=True):
-        _show(f"{life.event_id}: {results.get(number, _UNKNOWN)}")
+        _show(f"{life.event_id}: {results.get(number, UNKNOWN_RESULT)}")
 
 
 def _show(text: str) -> None:

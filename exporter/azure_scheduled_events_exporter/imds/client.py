@@ -37,6 +37,10 @@ _HINTS: Mapping[int, str] = {
     HTTPStatus.GONE: "the service is moving, which takes up to 70 s",
     HTTPStatus.TOO_MANY_REQUESTS: "over 5 requests a second from this VM, all its programs together; polling slower",
 }
+_APPROVAL_HINTS: Mapping[int, str] = {
+    **_HINTS,
+    HTTPStatus.BAD_REQUEST: "an event may be over: compare the EventIds with azure-scheduled-events-exporter events",
+}
 
 
 class ImdsClient:
@@ -92,7 +96,8 @@ class ImdsClient:
             Stopped: :meth:`stop` was called.
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
-        if self._send(requests.Request("POST", self._events_url, _HEADERS, json=start).prepare(), timeout) is None:
+        post = requests.Request("POST", self._events_url, _HEADERS, json=start).prepare()
+        if self._send(post, timeout, _APPROVAL_HINTS) is None:
             raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 to an approval", status=304)
 
     def server_time(self) -> float | None:
@@ -106,7 +111,9 @@ class ImdsClient:
         """Cancel the current request, and refuse every later one."""
         self._deadline.stop()
 
-    def _send(self, request: requests.PreparedRequest, timeout: float) -> bytes | None:
+    def _send(
+        self, request: requests.PreparedRequest, timeout: float, hints: Mapping[int, str] = _HINTS
+    ) -> bytes | None:
         now = time.monotonic()
         slot = self._rate_limiter.reserve(now)
         if self._wait(slot - now):
@@ -120,7 +127,7 @@ class ImdsClient:
             raise self._failure(error, timeout) from None
         finally:
             self._rate_limiter.arrived(slot, time.monotonic())
-        return self._judge(response.status_code, body)
+        return self._judge(response.status_code, body, hints)
 
     def _read(self, response: requests.Response) -> bytes | None:
         """Return the whole body, or None if it is larger than the limit.
@@ -148,7 +155,7 @@ class ImdsClient:
             return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
         return ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", failure_reason(error))
 
-    def _judge(self, status: int, body: bytes | None) -> bytes | None:
+    def _judge(self, status: int, body: bytes | None, hints: Mapping[int, str]) -> bytes | None:
         if status == HTTPStatus.NOT_MODIFIED:
             return None
         if status == HTTPStatus.OK:
@@ -156,7 +163,7 @@ class ImdsClient:
                 raise ImdsError(Outcome.INVALID_DOCUMENT, f"{self._endpoint} sent more than 1 MiB")
             return body
         outcome = Outcome.THROTTLED if status == HTTPStatus.TOO_MANY_REQUESTS else Outcome.HTTP_ERROR
-        hint = _HINTS.get(status)
+        hint = hints.get(status)
         if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
             hint = "a redirect is never followed; check --imds.endpoint"
         detail = "; ".join(part for part in (_error_text(body or b""), hint) if part)

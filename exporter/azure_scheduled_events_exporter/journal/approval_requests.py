@@ -9,17 +9,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from .column_types import NUMBER, OPTIONAL_NUMBER, TEXT, check_types
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+
+from .column_types import NUMBER, OPTIONAL_NUMBER, OPTIONAL_TEXT, TEXT, check_types
 
 _INSERT: Final = (
-    "INSERT INTO approval_requests (event_id, operator, created, not_before, expires) "
-    "VALUES (?, ?, ?, ?, ?) RETURNING number"
+    "INSERT INTO approval_requests (event_id, operator, created, not_before, expires, resources) "
+    "VALUES (?, ?, ?, ?, ?, ?) RETURNING number"
 )
 _OPEN: Final = """
-    SELECT number, event_id, operator, created, not_before, expires
+    SELECT number, event_id, operator, created, not_before, expires, resources
     FROM approval_requests WHERE result IS NULL ORDER BY number
 """
-_OPEN_TYPES: Final = (NUMBER, TEXT, TEXT, NUMBER, OPTIONAL_NUMBER, OPTIONAL_NUMBER)
+_OPEN_TYPES: Final = (NUMBER, TEXT, TEXT, NUMBER, OPTIONAL_NUMBER, OPTIONAL_NUMBER, OPTIONAL_TEXT)
 _MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL RETURNING number"
 _WITHDRAW: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL AND sent IS NULL"
 _WITHDRAW_SENT_TOO: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
@@ -39,6 +41,8 @@ class ApprovalRequest:
         created: Unix seconds.
         not_before: the NotBefore that the operator saw; the request is valid only for it. None if there was none.
         expires: Unix seconds after which the request is not sent.
+        resources: the VMs that the operator saw; the request is not valid for others. None in requests of older
+            versions. In the journal, a text with one name a line.
     """
 
     number: int
@@ -47,6 +51,7 @@ class ApprovalRequest:
     created: float
     not_before: float | None = None
     expires: float | None = None
+    resources: tuple[str, ...] | None = None
 
 
 class ApprovalRequests:
@@ -55,23 +60,24 @@ class ApprovalRequests:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
 
-    def add(self, events: Mapping[str, float | None], operator: str, created: float, expires: float) -> list[int]:
-        """Queue an operator's requests. ``events`` maps each EventId to the NotBefore that was shown.
-
-        Return their numbers.
-        """
+    def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
+        """Queue an operator's requests to approve these events as they were shown; return their numbers."""
+        rows = [
+            (life.event_id, operator, created, life.not_before, expires, "\n".join(life.event.resources))
+            for life in lives
+        ]
         with self._db:
-            return [
-                int(self._db.execute(_INSERT, (event_id, operator, created, not_before, expires)).fetchone()[0])
-                for event_id, not_before in events.items()
-            ]
+            return [int(self._db.execute(_INSERT, row).fetchone()[0]) for row in rows]
 
     def open(self) -> list[ApprovalRequest]:
         """Return the requests without a result. Raises DamagedTextError too."""
         rows = self._db.execute(_OPEN).fetchall()
         for row in rows:
             check_types(map(type, row), _OPEN_TYPES, "approval_requests")
-        return [ApprovalRequest(*row) for row in rows]
+        return [
+            ApprovalRequest(number, event_id, operator, created, not_before, expires, _names(names))
+            for number, event_id, operator, created, not_before, expires, names in rows
+        ]
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
         """Mark requests as sent (None: as not sent); return those that are not withdrawn."""
@@ -100,3 +106,8 @@ class ApprovalRequests:
     def remove(self, before: float) -> None:
         """Remove requests from before ``before`` (Unix seconds), in the caller's transaction."""
         self._db.execute(_REMOVE, (before,))
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    """Return the names in a text with one name a line."""
+    return None if text is None else tuple(name for name in text.split("\n") if name)

@@ -6,6 +6,7 @@ from types import NoneType
 from azure_scheduled_events_exporter.errors import DamagedTextError
 
 TEXT = frozenset({str})
+OPTIONAL_TEXT = TEXT | {NoneType}
 NUMBER = frozenset({int, float})
 OPTIONAL_NUMBER = NUMBER | {NoneType}
 

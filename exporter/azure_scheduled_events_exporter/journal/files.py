@@ -221,7 +221,8 @@ class WriterLock:
             if _code(error) != sqlite3.SQLITE_BUSY:
                 raise
             raise JournalInUseError(
-                f"another exporter writes the journal {path}: stop that one, or give this one its own --journal.path"
+                f"another exporter, or 'approve', writes the journal {path}: "
+                "stop it or let it end, or give this one its own --journal.path"
             ) from None
         self._identity = identity(self._path)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import Statistics
@@ -170,15 +170,10 @@ class Journal:
             except sqlite3.Error:
                 return 0
 
-    def request_approval(
-        self, events: Mapping[str, float | None], operator: str, created: float, expires: float
-    ) -> list[int]:
-        """Queue an operator's requests. ``events`` maps each EventId to the NotBefore that was shown.
-
-        Return their numbers.
-        """
+    def request_approval(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
+        """Queue an operator's requests to approve these events as they were shown; return their numbers."""
         with self._lock:
-            return self._storage.store.requests.add(events, operator, created, expires)
+            return self._storage.store.requests.add(lives, operator, created, expires)
 
     def open_requests(self) -> list[ApprovalRequest]:
         """Return the approval requests without a result; none while the disk does not work."""

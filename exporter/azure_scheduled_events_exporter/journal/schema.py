@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from . import documents
 
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 
 MIGRATIONS: Mapping[int, str] = {
     1: """
@@ -74,4 +74,5 @@ MIGRATIONS: Mapping[int, str] = {
     ALTER TABLE spans ADD COLUMN refused REAL;
     ALTER TABLE spans ADD COLUMN set_aside INTEGER NOT NULL DEFAULT 0;
     """,
+    7: "ALTER TABLE approval_requests ADD COLUMN resources TEXT;",
 }

@@ -10,7 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
-from azure_scheduled_events_exporter.approval.scheduler import ACCEPTED, ApprovalScheduler, Due, request_facts
+from azure_scheduled_events_exporter.approval.scheduler import (
+    ACCEPTED,
+    NO_ANSWER,
+    UNKNOWN_RESULT,
+    ApprovalScheduler,
+    Due,
+    request_facts,
+)
 from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, Lifecycles
@@ -400,16 +407,16 @@ class Poller:
     def _not_approved(self, due: Sequence[Due], error: ImdsError) -> None:
         """Record a refusal. Without an answer, the request stays marked: an early start means that it was accepted."""
         is_refusal = error.status != 0
-        what = "approval refused" if is_refusal else "approval without an answer"
+        what = "approval refused" if is_refusal else NO_ANSWER
         self._log.warning(what, extra=request_facts(due, error=error))
         throttled = error.outcome is Outcome.THROTTLED
-        self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
+        again = self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
         if is_refusal:
             # An earlier request without an answer may have been accepted, even if IMDS refuses now.
             names = [one.life.event_id for one in due if one.life.requested_by is None]
             self.snapshot = self._with(mark_refused(self._known, names), ())
         requests = [one.request for one in due if one.request is not None]
-        if throttled:  # IMDS did not look at them: they are sent again, unless the operator withdraws them
+        if again:  # they are sent again, unless the operator withdraws them
             self._journal.mark_sent(requests, None)
         else:
             self._journal.set_request_results(dict.fromkeys(requests, f"{what}: {error}"))
@@ -420,7 +427,8 @@ class Poller:
         requests = self._journal.open_requests()
         expired = [request.number for request in requests if not request.created - 60 <= wall <= (request.expires or 0)]
         if expired:
-            self._journal.withdraw_requests(expired, "expired before it could be sent", sent_too=True)
+            self._journal.withdraw_requests(expired, "expired before it could be sent")
+            self._journal.withdraw_requests(expired, UNKNOWN_RESULT, sent_too=True)
         return [request for request in requests if request.number not in expired]
 
     def _still_wanted(self, due: Sequence[Due]) -> list[Due]:

@@ -218,7 +218,9 @@ def run(
     started: Callable[[str, int], None] | None = None,
     budget: RateLimiter | None = None,
 ) -> int:
-    """Serve and poll until SIGTERM or SIGINT; return the exit status. ``started`` is called with scheme and port.
+    """Serve and poll until SIGTERM, SIGINT or SIGHUP; return the exit status.
+
+    ``started`` is called with scheme and port.
 
     Pass another ``budget`` of requests only if the endpoint is not IMDS.
 
@@ -306,9 +308,9 @@ def _access(config: Config, log: logging.Logger) -> AccessControl | None:
 
 def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
     """Call ``end`` on the loop after a signal that ends the process."""
-    for name in ("SIGTERM", "SIGINT", "SIGBREAK"):  # the last one ends a service on Windows
+    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):  # the last one ends a service on Windows
         number = getattr(signal, name, None)
-        if number is None:
+        if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # nohup ignores it
             continue
         if sys.platform != "win32":
             loop.add_signal_handler(number, end)

@@ -3,14 +3,14 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.files import writable
+from azure_scheduled_events_exporter.journal.files import read_only, writable
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator
 from support.events.approve_command import (
     VMS,
@@ -25,7 +25,7 @@ from support.events.approve_command import (
     start,
     stopped,
 )
-from support.events.gate import Gate, Way
+from support.events.gate import Gate, Treatment, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 
@@ -53,6 +53,32 @@ def test_imds_refuses(
         assert exporter.scrape().value("approval_requests_total", outcome="rejected") == (1 if running else 0)
 
 
+def refuses(event_id: str) -> Callable[[Sequence[str]], Treatment]:
+    """Return the rule of an IMDS that refuses each approval that names this event."""
+    return lambda event_ids: 400 if event_id in event_ids else Way.PASS
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_imds_refuses_one_of_several(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """An event that IMDS refuses does not keep it from approving the others."""
+    ids = event_ids(simulator)
+    with Gate(simulator.url, refuses(ids["Freeze"])) as gate:
+        if running:
+            start(start_exporter, gate.url, state)
+        done = approve(gate.url, state, "--all-mine", "--yes")
+        assert done.returncode == 1
+        results = dict(line.split(": ", 1) for line in done.stdout.splitlines()[-2:])
+        assert results[ids["Reboot"]] == "accepted"
+        assert results[ids["Freeze"]].startswith(f"approval refused: {gate.url} answered 400: not today; ")
+        assert [len(post.event_ids) for post in gate.posts] == [2, 1, 1]
+    assert approved(simulator) == [("Reboot", "vmss_0")]
+
+
 @pytest.mark.parametrize("running", [True, False])
 def test_imds_throttles(
     running: bool,  # noqa: FBT001 - pytest hands it in by name
@@ -71,17 +97,75 @@ def test_imds_throttles(
         assert exporter.scrape().transitions(event_type="Reboot")["approved"] == 1
 
 
-def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """If no answer comes, the command reports that, and not a refusal."""
+@pytest.mark.parametrize("running", [True, False])
+def test_polls_are_throttled(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """A 429 to a poll, as when another ``approve`` runs, is no failure: the command polls again."""
+    if running:
+        start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    simulator.inject("throttle")
+    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
+    operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+    asked = len(simulator.requests)
+    eventually(lambda: len(simulator.requests) > asked + 1, "the requests")
+    simulator.heal()
+    said, _ = operator.communicate(timeout=2 * PATIENCE)
+    assert (operator.returncode, said.splitlines()[-1]) == (0, f"{event_id}: accepted")
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_no_answer(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """If no answer comes, the command reports that, and its exit status is not that of a refusal."""
     with Gate(simulator.url, Way.HANG) as gate:
-        exporter = start(start_exporter, gate.url, state, "--imds.timeout", "500ms")
+        exporter = start(start_exporter, gate.url, state, "--imds.timeout", "500ms") if running else None
         event_id = event_ids(simulator)["Reboot"]
-        done = approve(gate.url, state, event_id, "--yes")
-        assert done.returncode == 1
+        done = approve(gate.url, state, event_id, "--yes", "--imds.timeout", "500ms")
+        assert done.returncode == 3
         assert done.stdout.splitlines()[-1] == (
             f"{event_id}: approval without an answer: no whole answer from {gate.url} within 0.5 s"
         )
-        assert exporter.scrape().value("approval_requests_total", outcome="error") == 1
+        if exporter:
+            assert exporter.scrape().value("approval_requests_total", outcome="error") == 1
+
+
+def test_two_operators(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """Two requests for one event at the same time are one approval, and a success for both."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), event_id, "--yes"]
+    with stopped(exporter, state):
+        operators = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) for _ in range(2)]
+        eventually(lambda: queued(state) == [event_id, event_id], "both requests")
+    results = [operator.communicate(timeout=2 * PATIENCE)[0].splitlines()[-1] for operator in operators]
+    assert [operator.returncode for operator in operators] == [0, 0]
+    assert sorted(results) == [f"{event_id}: accepted", f"{event_id}: it is approved already, by operator"]
+    assert approved(simulator) == [("Reboot", "vmss_0")]
+
+
+def test_a_sent_request_that_expires(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """A request that was sent and has no result when it expires may have been approved, and says so."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    now = time.time()
+    with stopped(exporter, state), closing(writable(state)) as store:
+        numbers = store.requests.add([store.current()[event_id]], "ada", now - 60, now - 30)
+        store.requests.mark_sent(numbers, now - 40)
+    with closing(read_only(state)) as store:
+        (result,) = eventually(lambda: store.requests.results(numbers), "a result").values()
+    assert result == "sent, but no result came: it may have been approved"
+    nothing_was_sent(simulator, exporter)
 
 
 @pytest.mark.parametrize("asked", [False, True])
@@ -169,31 +253,43 @@ def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Call
     event_id = event_ids(simulator)["Reboot"]
     now = time.time()
     with closing(writable(state)) as store:
-        store.requests.add({event_id: None}, "ada", now - 60, now - 30)
+        store.requests.add([store.current()[event_id]], "ada", now - 60, now - 30)
     eventually(lambda: queued(state) == [], "a result")
     nothing_was_sent(simulator, exporter)
 
 
-def test_requests_hold_for_what_was_shown(state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """An event whose NotBefore has moved since the operator saw it is not approved, and the operator learns why."""
+@pytest.mark.parametrize(
+    ("change", "result"),
+    [
+        ({"NotBefore": 2.0}, "not approved: NotBefore was "),
+        ({"Resources": ["vmss_0", "vmss_1"]}, "not approved: Resources also has vmss_1 now; "),
+        ({"Resources": ["_VMSS_0"]}, "accepted"),
+    ],
+    ids=["another NotBefore", "another VM", "fewer VMs"],
+)
+def test_requests_hold_for_what_was_shown(
+    change: dict[str, object], result: str, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """An event whose NotBefore or VMs are not those that the operator saw is not approved; the operator learns why."""
+
+    def document(**values: object) -> list[dict[str, object]]:
+        event: dict[str, object] = {"EventId": "MOVED", "EventType": "Reboot", "EventStatus": "Scheduled"}
+        event |= {"EventSource": "Platform", "ResourceType": "VirtualMachine", "Description": ""}
+        event |= {"DurationInSeconds": -1, "NotBefore": 1.0, "Resources": ["vmss_0", "vmss_2"], **values}
+        return [{**event, "NotBefore": formatdate(began + 3600 * float(str(event["NotBefore"])), usegmt=True)}]
+
+    began = time.time()
     with Simulator(Scenario("quiet", "Nothing happens.", VMS, ())) as simulator:
-        moments = [formatdate(time.time() + hours * 3600, usegmt=True) for hours in (1, 2)]
-        event: dict[str, object] = {
-            "EventId": "MOVED",
-            "EventType": "Reboot",
-            "EventStatus": "Scheduled",
-            "EventSource": "Platform",
-        }
-        event |= {"ResourceType": "VirtualMachine", "Resources": ["vmss_0"], "Description": ""}
-        simulator.set_document([{**event, "NotBefore": moments[0], "DurationInSeconds": -1}])
+        simulator.set_document(document())
         exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--journal.path", str(state))
         exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
         command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "MOVED", "--yes"]
         with stopped(exporter, state):
             operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
             eventually(lambda: queued(state) == ["MOVED"], "the request")
-            simulator.set_document([{**event, "NotBefore": moments[1], "DurationInSeconds": -1}])
+            simulator.set_document(document(**change))
         said, _ = operator.communicate(timeout=2 * PATIENCE)
-        assert operator.returncode == 1
-        assert said.splitlines()[-1].startswith("MOVED: not approved: NotBefore was ")
-        nothing_was_sent(simulator, exporter)
+        assert said.splitlines()[-1].startswith(f"MOVED: {result}")
+        assert operator.returncode == (0 if result == "accepted" else 1)
+        if result != "accepted":
+            nothing_was_sent(simulator, exporter)

@@ -13,7 +13,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import VMS, approve, nothing_was_sent, queued, stopped
-from support.events.gate import Gate
+from support.events.gate import Gate, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.clock import WallClock
 
@@ -94,6 +94,25 @@ def test_not_before_moves_away_after_the_approval(
     eventually(lambda: approvals(simulator) == [ID, ID], "the second approval")
     exporter.shows("it accepted", lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 2)
     assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "rescheduled": 1}
+
+
+def test_a_bad_event_of_the_policy(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """An event that a policy approves and IMDS refuses does not fail an operator's event in the same request."""
+    mine, bad = event(EventSource="Platform"), event(EventId="BAD")
+    simulator.set_document([mine])
+    with Gate(simulator.url, lambda event_ids: 400 if "BAD" in event_ids else Way.PASS) as gate:
+        policy = ("--approval.policy", "documented")
+        exporter = start_exporter(gate.url, *POLL, "--journal.path", str(state), *policy)
+        exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
+        command = [COMMAND, "approve", "--imds.endpoint", gate.url, "--journal.path", str(state), ID, "--yes"]
+        with stopped(exporter, state):
+            operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
+            eventually(lambda: queued(state) == [ID], "the request")
+            simulator.set_document([mine, bad])
+        said, _ = operator.communicate(timeout=2 * PATIENCE)
+        assert (operator.returncode, said.splitlines()[-1]) == (0, f"{ID}: accepted")
+        assert set(gate.posts[0].event_ids) == {ID, "BAD"}
+    assert approvals(simulator) == [ID]
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -1,4 +1,4 @@
-"""The end of ``run``: SIGTERM and SIGINT end it within 2 s and with status 0, also if a part hangs."""
+"""The end of ``run``: SIGTERM, SIGINT and SIGHUP end it within 2 s and with status 0, also if a part hangs."""
 
 import signal
 import socket
@@ -10,12 +10,12 @@ from contextlib import ExitStack
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.programs import Exporter, eventually
+from support.programs import COMMAND, Exporter, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
 Start = Callable[..., Exporter]
-SIGNALS = [signal.SIGTERM, signal.SIGINT]
+SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
 
 
 @pytest.fixture
@@ -43,6 +43,14 @@ def test_while_all_is_well(number: signal.Signals, simulator: Simulator, start_e
     exporter = start_exporter(simulator.url, "--poll.interval", "1h")
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     assert_ends(exporter, number)
+
+
+def test_nohup(simulator: Simulator, start_exporter: Start) -> None:
+    """Started by nohup, it outlives the end of its terminal."""
+    exporter = start_exporter(simulator.url, "--poll.interval", "250ms", command=("nohup", COMMAND))
+    exporter.process.send_signal(signal.SIGHUP)
+    exporter.shows("more polls", lambda now: (now.value("polls_total", outcome="ok") or 0) > 4)
+    assert_ends(exporter, signal.SIGTERM)
 
 
 @pytest.mark.parametrize("fault", ["timeout", "slow-drip"])

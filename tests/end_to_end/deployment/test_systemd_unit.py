@@ -11,6 +11,7 @@ import pytest
 
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.environment_file import load
+from azure_scheduled_events_exporter.errors import UsageError
 from support.paths import ROOT
 from support.programs import COMMAND, eventually
 from support.systemd_box import PROGRAM, STATE, UNIT, Box, is_possible
@@ -141,6 +142,19 @@ def test_restart_of_what_hangs(box: Box, machine: str) -> None:
     eventually(lambda: box.shown("MainPID") not in {first, "0"}, f"another process, with {machine}")
     eventually(lambda: "1 event: Freeze of this VM" in box.shown("StatusText"), "the event again")
     assert box.log.count("event detected") == 1
+
+
+@boxed
+def test_byte_order_mark(box: Box, machine: str) -> None:
+    """The setting behind a byte order mark, which systemd ignores, is an error in a shell command."""
+    file = box.folder / "etc/azure-scheduled-events-exporter/environment"
+    file.write_text(f"\ufeffODD_MARK=a\n{file.read_text()}")
+    box.run("systemctl", "restart", UNIT.name)
+    listed = box.run("cat", f"/proc/{box.shown('MainPID')}/environ")
+    assert "ODD_TWICE=second" in listed, machine
+    assert "ODD_MARK" not in listed
+    with pytest.raises(UsageError, match="byte order mark"):
+        load(file)
 
 
 @boxed

@@ -31,7 +31,7 @@ class TestLock:
             )
             assert second.returncode == 1
             (line,) = second.stderr.splitlines()
-            assert "another exporter writes the journal" in line
+            assert "another exporter, or 'approve', writes the journal" in line
             assert journal in line
             assert "--journal.path" in line
             assert first.scrape().value("journal_up") == 1

@@ -1,10 +1,11 @@
-"""The hooks of deploy/examples, and the shortest drain of docs/approvals.md: what they call around an event."""
+"""The hooks of deploy/examples, and the drains of docs/approvals.md: what they call around an event."""
 
 import json
 import subprocess
 
 import pytest
 
+from support.events.gate import Gate, Treatment, Way
 from support.example_scripts import EXAMPLES, Stage, blocks, reads_journal, scenario
 from support.programs import PATIENCE, eventually, free_port
 
@@ -91,6 +92,24 @@ def test_shortest_drain(stage: Stage) -> None:
     assert not stage.approved
     stage.slow(on=False)
     eventually(lambda: stage.approved == ["Reboot"], "the approval")
+
+
+@pytest.mark.parametrize(
+    ("treatment", "undone"),
+    [(Way.PASS, False), (Way.LATE, False), (500, True)],
+    ids=["accepted", "no answer", "refused"],
+)
+def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:  # noqa: FBT001 - pytest hands it in by name
+    """The line of the page undoes its drain only if the event is certainly not approved."""
+    (text,) = [block for block in blocks("sh") if "undrain" in block]
+    stage.simulator.play(scenario("Reboot", started_for=60))
+    announced = [h.event_id for h in eventually(lambda: stage.simulator.record, "the announcement")]
+    with Gate(stage.simulator.url, treatment, Way.PASS) as gate:
+        flags = {"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url, "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "500ms"}
+        script = stage.run("sh", "-c", text, EVENT_ID=announced[0], **flags)
+        assert script.process.wait(PATIENCE) == 0
+    assert stage.calls == ["drain ", "undrain "][: 1 + undone], script.output.read_text()
+    assert stage.approved == ([] if undone else ["Reboot"])
 
 
 SWITCHOVER = "patronictl -c /etc/patroni/config.yml switchover main --leader db-0 --force"

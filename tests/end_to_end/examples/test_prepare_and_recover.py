@@ -1,9 +1,11 @@
 """The runner ``prepare-and-recover``: kills, failures, events of several VMs, and what it tells a hook."""
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from support.events.follower import event
@@ -59,6 +61,32 @@ def test_away_at_the_end(stage: Stage) -> None:
     eventually(lambda: len(stage.calls) == 4, "the next event")
     assert [call.split()[1] for call in stage.calls] == ["drain", "uncordon", "drain", "uncordon"]
     assert stage.approved == ["Reboot", "Redeploy"]
+
+
+@pytest.mark.parametrize(
+    ("trap", "calls"), [("echo cleaned >> $CALLS; exit", ["began", "cleaned"]), ("", ["began"])], ids=["ends", "hangs"]
+)
+def test_stopped_while_a_hook_runs(trap: str, calls: list[str], stage: Stage) -> None:
+    """A runner that is stopped passes the signal to its hook, waits a limited time for it, and leaves none behind."""
+    folder = stage.file.parent
+    hook, runner = folder / "hook", folder / "runner"
+    hook.write_text(
+        f"#!/bin/sh\ntrap '{trap}' TERM\necho $$ > $CALLS.pid\necho began >> $CALLS\nwhile :; do sleep 0.1; done\n"
+    )
+    text = (EXAMPLES / "prepare-and-recover").read_text()
+    assert text.count("HOOK_SECONDS = 60") == 1
+    runner.write_text(text.replace("HOOK_SECONDS = 60", "HOOK_SECONDS = 1") if not trap else text)
+    for program in (hook, runner):
+        program.chmod(0o755)
+    stage.exporter()
+    script = stage.run(str(runner), str(hook))
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: stage.calls == ["began"], "the hook")
+    script.process.send_signal(signal.SIGTERM)
+    assert script.process.wait(PATIENCE) == 0, script.output.read_text()
+    assert stage.calls == calls
+    assert not psutil.pid_exists(int((folder / "calls.pid").read_text()))
+    assert json.loads((folder / "state.json").read_text())["cursor"] == "0"
 
 
 def test_drain_that_fails(stage: Stage) -> None:

@@ -106,7 +106,9 @@ class TestOneWriter:
     def test_the_second_is_refused(self, folder: Path, start: Open) -> None:
         """The second one gets an error with the file and what to do."""
         start(folder)
-        with pytest.raises(JournalInUseError, match=r"another exporter writes .*journal\.sqlite: .*--journal\.path"):
+        with pytest.raises(
+            JournalInUseError, match=r"another exporter, or 'approve', writes .*journal\.sqlite: .*--journal\.path"
+        ):
             start(folder)
 
     def test_refusal_does_no_harm(self, folder: Path, start: Open) -> None:

@@ -232,7 +232,8 @@ class TestDamageWhileRunning:
         recorder = start(folder)
         recorder.sees("A", "B")
         recorder.after(5).sees("A")
-        recorder.journal.request_approval({"A": None}, "me", recorder.now.wall, recorder.now.wall + 60)
+        now = recorder.now.wall
+        recorder.journal.request_approval([recorder.known.current["A"]], "me", now, now + 60)
         changed(folder / "journal.sqlite", "UPDATE approval_requests SET created = 'today'")
         assert recorder.journal.open_requests() == []
         self.check(recorder, start, folder)

@@ -28,8 +28,9 @@ from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.journal.files import read_only
-from azure_scheduled_events_exporter.journal.schema import SCHEMA_VERSION
+from azure_scheduled_events_exporter.journal.schema import MIGRATIONS, SCHEMA_VERSION
 from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, Entry, QueuedSpan, Restored, Store
 from support.paths import DATA
 
@@ -345,6 +346,25 @@ class TestSchema:
         with closing(Store(sqlite3.connect(path))) as store:
             store.record(Entry(lives=[life("A")]))
             assert list(store.history()) == [life("A")]
+
+    def test_a_request_of_an_older_version(self, tmp_path: Path) -> None:
+        """A request to approve from before requests had VMs can be read, and is valid for all VMs."""
+        path = tmp_path / "j"
+        with closing(sqlite3.connect(path)) as connection:
+            for step in range(1, 7):
+                connection.executescript(MIGRATIONS[step])
+            connection.execute(
+                "INSERT INTO approval_requests (event_id, operator, created, not_before, expires) "
+                "VALUES ('A', 'me', 1, 2, 3)"
+            )
+            connection.execute("PRAGMA user_version = 6")
+            connection.commit()
+        with closing(Store(sqlite3.connect(path))) as store:
+            store.requests.add([life("B")], "me", 4, 5)
+            assert store.requests.open() == [
+                ApprovalRequest(1, "A", "me", 1, 2, 3, None),
+                ApprovalRequest(2, "B", "me", 4, None, 5, ()),
+            ]
 
     @pytest.fixture
     def first_schema(self, tmp_path: Path) -> Path:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from azure_scheduled_events_exporter.errors import Outcome
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.paths import PAYLOADS
 from support.programs import free_port
@@ -69,6 +69,19 @@ class TestErrors:
         for word in words:
             assert word in str(error)
         assert_one_line(str(error))
+
+    def test_refused_approval(self) -> None:
+        """A 400 to an approval does not blame settings with which IMDS answers the polls."""
+        with Simulator() as simulator:
+            url = simulator.url
+            with pytest.raises(ImdsError) as caught:
+                client_of(url).approve(["NO-SUCH-EVENT"], LONG)
+        message = str(caught.value)
+        assert message.startswith(f"{url} answered 400: ")
+        hint = "an event may be over: compare the EventIds with azure-scheduled-events-exporter events"
+        assert message.endswith(f"; {hint}")
+        assert "--imds.api-version" not in message
+        assert_one_line(message)
 
     def test_messages_differ(self, serve: Serve) -> None:
         """No two rows share a message."""
