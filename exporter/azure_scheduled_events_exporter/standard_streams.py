@@ -67,7 +67,7 @@ def checked() -> Iterator[None]:
 
 def has_reader() -> bool:
     """Return whether standard output can still be read: not once the reader of a pipe has ended."""
-    if not hasattr(select, "poll"):  # Windows
+    if sys.platform == "win32":  # has no poll
         return True
     pipe = select.poll()
     pipe.register(sys.stdout.fileno(), 0)  # POLLERR is reported always

@@ -143,7 +143,7 @@ class Lifecycle:
 
     @property
     def counted_end(self) -> Transition | None:
-        """The end that histograms have counted, if any: ``lost`` adds nothing, and ``completed`` includes the others."""
+        """The end that histograms have counted, if any: ``lost`` adds nothing; ``completed`` includes the others."""
         if self.wrong_end is Transition.COMPLETED or (self.outcome is Transition.LOST and self.wrong_end):
             return self.wrong_end
         return self.outcome

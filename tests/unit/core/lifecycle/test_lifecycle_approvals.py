@@ -59,7 +59,7 @@ def test_approved_here(approver: Approver, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("watched", "approver"), [(False, Approver.EXPORTER), (True, Approver.DEADLINE)])
-def test_start_after_a_request_without_an_answer(watched: bool, approver: Approver) -> None:
+def test_start_after_a_request_without_an_answer(*, watched: bool, approver: Approver) -> None:
     """An approval that was sent and not answered started the event, unless it was seen to wait until NotBefore."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
