@@ -25,7 +25,14 @@ from azure_scheduled_events_exporter.approval.scheduler import UNKNOWN_RESULT, i
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, Outcome, OutputError, UsageError
+from azure_scheduled_events_exporter.errors import (
+    ExporterError,
+    JournalInUseError,
+    Outcome,
+    OutputError,
+    UsageError,
+    printable,
+)
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
@@ -224,7 +231,8 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
     """Show the events to approve and their VMs, and ask for confirmation if any of them waits for an approval."""
     names = dict.fromkeys(name for life in chosen if life.is_open_to_approval for name in life.event.resources)
     rows = table([COLUMNS, *(event_row(life, time.time()) for life in chosen)])
-    shown = f"{rows}Approving lets this begin now, for every VM in Resources: {', '.join(names) or '(none named)'}"
+    hit = printable(", ".join(names)) or "(none named)"
+    shown = f"{rows}Approving lets this begin now, for every VM in Resources: {hit}"
     if not any(life.is_open_to_approval for life in chosen):
         _show(rows.rstrip("\n"))  # the result gives the reason
         return True

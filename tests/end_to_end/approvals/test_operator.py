@@ -20,6 +20,7 @@ from support.events.approve_command import (
     on_terminal,
     start,
 )
+from support.events.follower import event
 from support.programs import COMMAND, PATIENCE, Exporter, environment, fetch
 
 NOBODY = 65534
@@ -69,6 +70,13 @@ def test_all_mine(simulator: Simulator, state: Path, start_exporter: Callable[..
     assert done.returncode == 0
     assert f"{SHOWN}vmss_2\n" in done.stdout
     exporter.shows("approved", lambda scrape: scrape.total("event_approved", scope="peer") == 1)
+
+
+def test_names_from_outside(simulator: Simulator, state: Path) -> None:
+    """A line break in the name of a VM cannot forge a line of what the operator is shown."""
+    simulator.set_document([event("A") | {"Resources": ["vmss_0", "vmss_1\nvmss_2: unaffected"]}])
+    done = approve(simulator.url, state, "A", "--yes")
+    assert f"{SHOWN}vmss_0, vmss_1\\nvmss_2: unaffected" in done.stdout.splitlines()
 
 
 def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:

@@ -25,6 +25,14 @@ def simulator() -> Iterator[Simulator]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def from_a_terminal() -> Iterator[None]:
+    """Start exporters as a terminal does: tests under nohup ignore SIGHUP, and so would every exporter of theirs."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 def assert_ends(exporter: Exporter, number: signal.Signals) -> None:
     """It ends soon after the signal, with status 0 and a last line in the log."""
     began = time.monotonic()
