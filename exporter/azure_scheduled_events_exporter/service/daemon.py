@@ -44,8 +44,10 @@ if TYPE_CHECKING:
 
 _IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds between attempts; the last one repeats
 _IDENTITY_HEAD_START = 1.0
-"""How long the first poll and the first spans wait for this VM's name, so that transitions are counted with the right
-scope and spans name their VM."""
+"""How long the first poll waits for this VM's name, so that transitions are counted with the right scope."""
+
+_NAMED_SPANS_SECONDS = 5.0
+"""How long the first spans wait for it, because a span without its VM stays so. IMDS may fail just after a reboot."""
 
 _TRACE_AGAIN_SECONDS = 60.0
 NOT_ON_AZURE = (
@@ -77,6 +79,7 @@ class Exporter:
         self._log = log
         self._ending = threading.Event()
         self._name_asked = threading.Event()
+        self._identified = threading.Event()
         self._timeout = config.imds_timeout
         self._knows_name = config.instance_name is not None
         self._threads: list[threading.Thread] = []
@@ -116,6 +119,7 @@ class Exporter:
     def stop(self) -> None:
         """End all threads in less than 2 s, including those that wait."""
         self._ending.set()
+        self._identified.set()  # nobody waits for it any more
         self._polling_client.stop()
         self._identity_client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
@@ -160,7 +164,7 @@ class Exporter:
 
     def _trace(self) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
-        self._name_asked.wait(_IDENTITY_HEAD_START)  # spans from before a restart belong to this VM too
+        self._identified.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
         while self._delivery is not None:
             try:
                 self._delivery.run()
@@ -181,6 +185,7 @@ class Exporter:
         except ExporterError as error:
             return str(error)
         self.poller.learn(identity)
+        self._identified.set()
         self._log.info("this VM's name is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
         return ""
 

@@ -10,6 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.gate import Gate, Treatment
 from support.monitoring.collector import ACCEPT, Collector, Reply
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
@@ -39,6 +40,35 @@ def event(number: int) -> dict[str, object]:
         "EventSource": "Platform",
         "DurationInSeconds": -1,
     }
+
+
+class Nameless(Gate):
+    """An IMDS that does not say the VM's name when it is first asked, as just after a reboot."""
+
+    refusals = 2
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Refuse what asks for the name."""
+        treated = super().take(method, path, body)
+        if "/metadata/instance" not in path or not self.refusals:
+            return treated
+        self.refusals -= 1
+        return 503
+
+
+def test_spans_after_a_restart_name_their_vm(imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """Spans that waited over a restart name their VM, also if IMDS answers its name some seconds later."""
+    with Collector(Reply(503)) as collector, Nameless(imds.url) as gate:
+        flags = ("--otlp.endpoint", collector.url, "--poll.interval", "300ms", "--journal.path", str(tmp_path))
+        exporter = start_exporter(imds.url, *flags)
+        exporter.wait_for_line("this VM's name is known")
+        imds.set_document([event(0)])
+        exporter.shows("the span", lambda scrape: scrape.value("spans_queued") == 1)
+        exporter.kill()
+        collector.answer(ACCEPT)
+        start_exporter(gate.url, *flags)
+        eventually(lambda: collector.accepted, "the span")
+        assert [span.resource.get("azure.vm.name") for span in collector.accepted] == ["vmss_0"]
 
 
 @pytest.mark.parametrize(
