@@ -66,7 +66,7 @@ def checked() -> Iterator[None]:
 
 
 def has_reader() -> bool:
-    """Return whether standard output can still be read: not once the reader of a pipe has ended."""
+    """Return whether somebody can still read standard output; False if it is a pipe whose reader has ended."""
     if sys.platform == "win32":  # has no poll
         return True
     pipe = select.poll()

@@ -17,6 +17,7 @@ from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient, Posted, PushResult
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from support.events.follower import event
 from support.programs import Exporter, eventually, free_port
 from support.servers.certificates import Authority
 from support.servers.http_peer import Peer
@@ -164,12 +165,12 @@ def counted(exporter: Exporter, outcome: str) -> Callable[[], bool]:
 def test_nothing_is_delayed(tmp_path: Path) -> None:
     """If one Alertmanager hangs and one refuses, polls continue, another one is notified, and shutdown is quick."""
     vm = VirtualMachine("vmss_0")
-    event = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
+    preempt = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
     with (
         socket.create_server(("127.0.0.1", 0)) as hanging,
         Peer(400) as refusing,
         Peer() as well,
-        Simulator(Scenario("page", "", (vm,), (event,))) as simulator,
+        Simulator(Scenario("page", "", (vm,), (preempt,))) as simulator,
     ):
         urls = ",".join([hang(hanging), refusing.url, well.url])
         flags = ("--alertmanager.url", urls, "--poll.interval", "100ms", "--journal.path", str(tmp_path / "journal"))
@@ -187,29 +188,18 @@ def test_nothing_is_delayed(tmp_path: Path) -> None:
 def test_event_during_an_outage(tmp_path: Path) -> None:
     """However long Alertmanager has been away, a new alert that fails is tried again within a second or so."""
     vm = VirtualMachine("vmss_0")
-    event = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
+    preempt = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
     with Peer(503) as away, Simulator(Scenario("waiting", "", (vm,), ())) as simulator:
         flags = ("--alertmanager.url", away.url, "--poll.interval", "300ms")
         with Exporter(simulator.url, tmp_path / "exporter.log", *flags):
             eventually(lambda: len(away.requests) >= 3, "the pauses between empty posts have grown")
-            simulator.play(Scenario("page", "", (vm,), (event,)))
+            simulator.play(Scenario("page", "", (vm,), (preempt,)))
             eventually(away.alerts, "the alert is posted")
             began = time.monotonic()
             eventually(lambda: len(away.alerts()) >= 2, "the alert is posted again")
             assert time.monotonic() - began < 3, "the next empty post would come after 4 s at the earliest"
 
 
-REBOOT: dict[str, object] = {
-    "EventType": "Reboot",
-    "ResourceType": "VirtualMachine",
-    "Resources": ["vmss_0"],
-    "EventStatus": "Scheduled",
-    "NotBefore": "Mon, 11 Apr 2072 22:26:58 GMT",
-    "Description": "",
-    "EventSource": "Platform",
-    "DurationInSeconds": -1,
-}
-PREEMPT = REBOOT | {"EventType": "Preempt", "NotBefore": ""}
 TWO = Scenario("two", "", (VirtualMachine("vmss_0"), VirtualMachine("vmss_1")), ())
 
 
@@ -245,15 +235,15 @@ def test_event_whose_source_is_hidden(pushing: Callable[..., Exporter]) -> None:
         exporter = pushing(simulator, peer, "--imds.api-version", "2019-04-01")
         exporter.wait_for_line("this VM's name is known")
         exporter.shows("an empty post", lambda scrape: scrape.value("alertmanager_up") == 1)
-        simulator.set_document([REBOOT | {"EventId": "HIDDEN", "EventSource": "", "NotBefore": ""}])
+        simulator.set_document([event("HIDDEN", not_before="") | {"EventSource": ""}])
         eventually(lambda: ends(peer, "HIDDEN"), "the alert")
 
 
 def test_many_events_end_while_it_is_away(pushing: Callable[..., Exporter]) -> None:
     """After a restart, the alert of an event that has ended is resolved, however many other events ended with it."""
     with Peer() as peer, Simulator(TWO) as simulator:
-        theirs = [REBOOT | {"EventId": f"THEIRS-{number}", "Resources": ["vmss_1"]} for number in range(25)]
-        simulator.set_document([REBOOT | {"EventId": "MINE"}, *theirs])
+        theirs = [event(f"THEIRS-{number}", vm="vmss_1") for number in range(25)]
+        simulator.set_document([event("MINE"), *theirs])
         exporter = pushing(simulator, peer)
         exporter.wait_for_line('msg="alert pushed"')
         assert exporter.terminate() == 0
@@ -265,13 +255,13 @@ def test_many_events_end_while_it_is_away(pushing: Callable[..., Exporter]) -> N
 def test_event_that_leaves_this_vm_out(pushing: Callable[..., Exporter]) -> None:
     """The alert of an event that goes on for other VMs is not resolved when Resources leave this VM out."""
     with Peer() as peer, Simulator(TWO) as simulator:
-        both = REBOOT | {"EventId": "BOTH", "Resources": ["vmss_0", "vmss_1"]}
+        both = event("BOTH") | {"Resources": ["vmss_0", "vmss_1"]}
         simulator.set_document([both])
         exporter = pushing(simulator, peer)
         exporter.wait_for_line('msg="alert pushed"')
-        simulator.set_document([both | {"Resources": ["vmss_1"]}])
+        simulator.set_document([event("BOTH", vm="vmss_1")])
         exporter.shows("an event of a peer", lambda scrape: scrape.total("pending", scope="peer") == 1)
-        simulator.set_document([both | {"Resources": ["vmss_1"]}, PREEMPT | {"EventId": "NEXT"}])
+        simulator.set_document([event("BOTH", vm="vmss_1"), event("NEXT", kind="Preempt", not_before="")])
         eventually(lambda: ends(peer, "NEXT"), "the next alert")
         assert not is_resolved(peer, "BOTH")
         simulator.set_document([])
@@ -283,7 +273,7 @@ def test_impossible_date(pushing: Callable[..., Exporter]) -> None:
     with Peer(headers={"Date": "Fri, 31 Dec 9999 23:59:59 GMT"}) as peer, Simulator(TWO) as simulator:
         exporter = pushing(simulator, peer)
         for name in ("FIRST", "SECOND"):
-            simulator.set_document([PREEMPT | {"EventId": name}])
+            simulator.set_document([event(name, kind="Preempt", not_before="")])
             [end, *_] = eventually(partial(ends, peer, name), "the alert")
             assert abs(end - datetime.now(UTC)) < timedelta(days=1)
         assert not exporter.lines("internal error")

@@ -34,7 +34,7 @@ _PROBE_SECONDS = 300.0
 """Interval of empty posts while there is no event; they show whether the next alert would be accepted."""
 
 _LOOK_SECONDS = 1.0
-"""Interval of the checks whether an event has an alert that has none yet."""
+"""How often to look whether an event that has no alert yet has one now."""
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
@@ -134,7 +134,7 @@ class AlertPush:
     def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> bool:
         """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows.
 
-        Return whether each event has its alert: one whose source is not shown has it later.
+        Return whether every event has its alert. One whose source no document shows has it only after two scrapes.
         """
         view = self._view
         if view is None:

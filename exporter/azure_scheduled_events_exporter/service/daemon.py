@@ -47,7 +47,8 @@ _IDENTITY_HEAD_START = 1.0
 """How long the first poll waits for this VM's name, so that transitions are counted with the right scope."""
 
 _NAMED_SPANS_SECONDS = 5.0
-"""How long the first spans wait for it, because a span without its VM stays so. IMDS may fail just after a reboot."""
+"""How long the first spans wait for this VM's name: a span that was sent without it is never corrected. Just after a
+reboot, IMDS may fail for some seconds."""
 
 _TRACE_AGAIN_SECONDS = 60.0
 NOT_ON_AZURE = (

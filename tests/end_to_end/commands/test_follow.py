@@ -10,7 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import FAST, Follower, event, has_opened_the_journal, settled
-from support.events.gate import Gate, Treatment
+from support.events.gate import Nameless
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from support.servers.http_peer import Peer
@@ -145,17 +145,6 @@ def test_event_that_leaves_this_vm_out(
     follower.wait_for(("BOTH", "detected"), ("BOTH", "approved"), ("BOTH", "started"), ("BOTH", "completed"))
     last = follower.printed[-1]
     assert (last["scope"], last["mine"], last["resources"]) == ("peer", True, ["vmss_1"])
-
-
-class Nameless(Gate):
-    """An IMDS that does not answer a VM's name until it is ``named``."""
-
-    named = False
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Refuse what asks for the name."""
-        treated = super().take(method, path, body)
-        return treated if self.named or "/metadata/instance" not in path else 503
 
 
 @pytest.fixture

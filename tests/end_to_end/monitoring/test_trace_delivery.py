@@ -10,7 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.gate import Gate, Treatment
+from support.events.gate import Nameless
 from support.monitoring.collector import ACCEPT, Collector, Reply
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
@@ -42,20 +42,6 @@ def event(number: int) -> dict[str, object]:
     }
 
 
-class Nameless(Gate):
-    """An IMDS that does not say the VM's name when it is first asked, as just after a reboot."""
-
-    refusals = 2
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Refuse what asks for the name."""
-        treated = super().take(method, path, body)
-        if "/metadata/instance" not in path or not self.refusals:
-            return treated
-        self.refusals -= 1
-        return 503
-
-
 def test_spans_after_a_restart_name_their_vm(imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """Spans that waited over a restart name their VM, also if IMDS answers its name some seconds later."""
     with Collector(Reply(503)) as collector, Nameless(imds.url) as gate:
@@ -67,6 +53,8 @@ def test_spans_after_a_restart_name_their_vm(imds: Simulator, start_exporter: St
         exporter.kill()
         collector.answer(ACCEPT)
         start_exporter(gate.url, *flags)
+        eventually(lambda: any("/metadata/instance" in seen.path for seen in list(gate.arrivals)), "the question")
+        gate.named = True
         eventually(lambda: collector.accepted, "the span")
         assert [span.resource.get("azure.vm.name") for span in collector.accepted] == ["vmss_0"]
 

@@ -150,3 +150,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
         """Say nothing."""
+
+
+class Nameless(Gate):
+    """An IMDS that does not answer a VM's name until it is ``named``."""
+
+    named = False
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Refuse what asks for the name."""
+        treated = super().take(method, path, body)
+        return treated if self.named or "/metadata/instance" not in path else 503
