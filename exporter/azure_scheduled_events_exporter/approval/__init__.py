@@ -1,4 +1,4 @@
-"""Which events to approve, and when to send the request.
+"""Which events to approve, when, and the requests to IMDS.
 
-``policy`` is pure. Must not talk to IMDS: the poller sends what is due.
+``policy`` is pure. Must not write events to the journal: ``polling.poller`` does, before a request and after it.
 """

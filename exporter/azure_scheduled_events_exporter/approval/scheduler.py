@@ -1,11 +1,11 @@
 """Schedules approvals: what is due, when to retry after a refusal, and why an event is not approved.
 
 Keeps the state that a policy must not have. Decides nothing about events (``approval.policy``) and sends nothing
-(``polling.poller`` does).
+(``approval.sender`` does).
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -279,14 +279,3 @@ def _added(life: Lifecycle, request: ApprovalRequest) -> list[str]:
         return []
     shown = set(map(comparable_name, request.resources))
     return [name for name in life.event.resources if comparable_name(name) not in shown]
-
-
-def request_facts(due: Sequence[Due], **more: object) -> dict[str, Mapping[str, object]]:
-    """Return the log fields of a request: operator or rule, events, and VMs."""
-    return facts(
-        event_ids=",".join(one.life.event_id for one in due),
-        approved_by=",".join(sorted({str(one.approver) for one in due})),
-        who=",".join(sorted({one.who for one in due})),
-        resources=",".join(dict.fromkeys(name for one in due for name in one.life.event.resources)),
-        **more,
-    )

@@ -220,6 +220,11 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
             raise ExporterError(f"no current event has the id {missing[0]}: see azure-scheduled-events-exporter events")
         return [current[name] for name in dict.fromkeys(name.upper() for name in event_ids)]
     mine = [life for life in current.values() if life.scope is Scope.SELF]
+    if not mine and any(life.scope is Scope.UNKNOWN for life in current.values()):
+        raise ExporterError(
+            "IMDS has not told this VM's name, so which events are its own is not known: "
+            "try again, give EventIds, or set --instance.name"
+        )
     waiting = [life for life in mine if life.state is State.SCHEDULED and not life.approved_by]
     chosen = waiting or [life for life in mine if not life.is_open_to_approval]
     if not chosen:

@@ -1,6 +1,6 @@
 """Updates events when this exporter requests an approval, and when IMDS refuses or accepts it.
 
-Pure. Sends nothing (``polling.poller``) and does not decide what to approve (``approval.policy``).
+Pure. Sends nothing (``approval.sender``) and does not decide what to approve (``approval.policy``).
 """
 
 from collections.abc import Collection

@@ -5,22 +5,15 @@ is on disk. Decisions are in pure modules. Everything that waits is an argument.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
-from azure_scheduled_events_exporter.approval.scheduler import (
-    ACCEPTED,
-    NO_ANSWER,
-    UNKNOWN_RESULT,
-    ApprovalScheduler,
-    Due,
-    request_facts,
-)
+from azure_scheduled_events_exporter.approval.sender import ApprovalSender, answered, requested
 from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
     ObservationContext,
@@ -28,13 +21,11 @@ from azure_scheduled_events_exporter.core.observation import (
     observe,
     record_pause,
 )
-from azure_scheduled_events_exporter.core.requests import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import RECENT, Entry
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
@@ -87,7 +78,7 @@ class Poller:
     Args:
         settings: what the user decided.
         client: sends requests to IMDS.
-        approvals: the events that a policy or an operator wants approved.
+        approvals: sends what a policy or an operator wants approved.
         journal: restores earlier events and stores new ones.
         delivery: delivers the spans that the journal holds; None without tracing.
         alerts: pushes the alerts of this VM's events; None without an Alertmanager.
@@ -100,7 +91,7 @@ class Poller:
         self,
         settings: Settings,
         client: ImdsClient,
-        approvals: ApprovalScheduler,
+        approvals: ApprovalSender,
         journal: Journal,
         delivery: SpanDelivery | None,
         alerts: "AlertPush | None",
@@ -146,7 +137,7 @@ class Poller:
             current=restored.lifecycles.current,
             statistics=restored.statistics,
             recent=restored.recent,
-            approval_policy=approvals.policy,
+            approval_policy=approvals.scheduler.policy,
             journal=journal.state,
             deliveries=self._deliveries(),
             pushes=Pushes() if alerts is None else alerts.pushes,
@@ -358,84 +349,21 @@ class Poller:
         return replace(self.snapshot, current=known.current, recent=recent, statistics=statistics)
 
     def _approve(self, document: Document) -> None:
-        """Send all due approvals in one request; write the request to the journal before, and the result after it.
-
-        Only events in ``document`` are approved, the newest one. Others are kept current while it may be incomplete.
-        """
-        vm_name, now = self.snapshot.vm_name, self._clock.now()
-        due, results = self._approvals.due(self._known, vm_name, self._open_requests(), now)
-        if results:
-            self._journal.set_request_results(results)
+        """Send all due approvals in one request; write the request to the journal before, and the result after it."""
+        vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
-        due = [one for one in due if one.life.event_id in shown and not self._is_of_unknown_vm(one)]
-        due = self._still_wanted(due)
+        names_hold = vm_name is not None or self._ends_unshown
+        due = self._approvals.due(self._known, shown, vm_name, names_hold=names_hold)
         if due:
-            event_ids = {who: [one.life.event_id for one in due if one.approver is who] for who in Approver}
-            known = self._known
-            for approver, names in event_ids.items():
-                known = mark_requested(known, names, approver, now)
-            self.snapshot = self._with(known, ())
-            self._log.info("approving", extra=request_facts(due))
-            try:
-                self._client.approve([one.life.event.sent_id for one in due], self._settings.timeout)
-            except ImdsError as error:
-                self._not_approved(due, error)
-            else:
-                self._accepted(due, event_ids)
-        counts, statuses = dict(self._approvals.counts), dict(self._approvals.statuses)
+            self.snapshot = self._with(requested(self._known, due, self._clock.now()), ())
+            answer = self._approvals.send(due)
+            self._approved = answer.error is None
+            self.snapshot = self._with(*answered(self._known, due, answer, self._clock.now()))
+            self._approvals.settle(due, answer)
+        scheduler = self._approvals.scheduler
+        counts, statuses = dict(scheduler.counts), dict(scheduler.statuses)
         if (counts, statuses) != (self.snapshot.approval_requests, self.snapshot.approval_statuses):
             self.snapshot = replace(self.snapshot, approval_requests=counts, approval_statuses=statuses)
-
-    def _is_of_unknown_vm(self, due: Due) -> bool:
-        """Return whether a policy decided by a VM's name from the journal, which may be another VM's."""
-        has_old_name = self.snapshot.vm_name is None and due.life.vm_name is not None
-        return due.approver is Approver.EXPORTER and has_old_name and not self._ends_unshown
-
-    def _accepted(self, due: Sequence[Due], event_ids: Mapping[Approver, Sequence[str]]) -> None:
-        now = self._clock.now()
-        known = self._known
-        changes: list[Change] = []
-        for approver, names in event_ids.items():
-            known, new_changes = mark_approved(known, names, approver, now)
-            changes += new_changes
-        self._approvals.accepted(due)
-        self._approved = True
-        self._log.info("approval accepted", extra=request_facts(due))
-        self.snapshot = self._with(known, changes)
-        self._journal.set_request_results({one.request: ACCEPTED for one in due if one.request is not None})
-
-    def _not_approved(self, due: Sequence[Due], error: ImdsError) -> None:
-        """Record a refusal. Without an answer, the request stays marked: an early start means that it was accepted."""
-        is_refusal = error.status != 0
-        what = "approval refused" if is_refusal else NO_ANSWER
-        self._log.warning(what, extra=request_facts(due, error=error))
-        throttled = error.outcome is Outcome.THROTTLED
-        again = self._approvals.failed(due, self._clock.now(), is_refusal=is_refusal, throttled=throttled)
-        if is_refusal:
-            # An earlier request without an answer may have been accepted, even if IMDS refuses now.
-            names = [one.life.event_id for one in due if one.life.requested_by is None]
-            self.snapshot = self._with(mark_refused(self._known, names), ())
-        requests = [one.request for one in due if one.request is not None]
-        if again:  # they are sent again, unless the operator withdraws them
-            self._journal.mark_sent(requests, None)
-        else:
-            self._journal.set_request_results(dict.fromkeys(requests, f"{what}: {error}"))
-
-    def _open_requests(self) -> list[ApprovalRequest]:
-        """Return the operators' requests that are still valid; write "expired" as the result of the others."""
-        wall = self._clock.now().wall
-        requests = self._journal.open_requests()
-        expired = [request.number for request in requests if not request.created - 60 <= wall <= (request.expires or 0)]
-        if expired:
-            self._journal.withdraw_requests(expired, "expired before it could be sent")
-            self._journal.withdraw_requests(expired, UNKNOWN_RESULT, sent_too=True)
-        return [request for request in requests if request.number not in expired]
-
-    def _still_wanted(self, due: Sequence[Due]) -> list[Due]:
-        """Mark the requests as sent and return those that their operator has not withdrawn."""
-        requests = [one.request for one in due if one.request is not None]
-        standing = self._journal.mark_sent(requests, self._clock.now().wall) if requests else set()
-        return [one for one in due if one.request is None or one.request in standing]
 
     def _different(self, known: Lifecycles) -> list[Lifecycle]:
         """Return the current lifecycles that differ from those in the journal."""

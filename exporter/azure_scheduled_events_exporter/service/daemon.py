@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
+from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config import DISCOVER, Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped, named_by
@@ -96,10 +97,12 @@ class Exporter:
         self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
+        scheduler = ApprovalScheduler(config.approval_policy, log)
+        client, now = self._polling_client, self._clock.now
         self.poller = Poller(
             settings,
-            self._polling_client,
-            ApprovalScheduler(config.approval_policy, log),
+            client,
+            ApprovalSender(scheduler, client, self.journal, config.imds_timeout, now, log),
             self.journal,
             self._delivery,
             self._alerts,

@@ -25,7 +25,7 @@ from support.events.approve_command import (
     start,
     stopped,
 )
-from support.events.gate import Gate, Treatment, Way
+from support.events.gate import Gate, Nameless, Treatment, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 
@@ -136,6 +136,44 @@ def test_no_answer(
         )
         if exporter:
             assert exporter.scrape().value("approval_requests_total", outcome="error") == 1
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_refused_after_no_answer(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """If IMDS refuses after a request without an answer, the event may be approved: the exit status says so."""
+    with Gate(simulator.url, Way.HANG, 500) as gate:
+        if running:
+            start(start_exporter, gate.url, state, "--imds.timeout", "500ms")
+        event_id = event_ids(simulator)["Reboot"]
+        command = (gate.url, state, event_id, "--yes", "--imds.timeout", "500ms")
+        assert approve(*command).returncode == 3
+        done = approve(*command)
+        assert done.stdout.splitlines()[-1] == (
+            f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered 500: not today"
+        )
+        assert done.returncode == 3
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_name_is_not_known(
+    running: bool,  # noqa: FBT001 - pytest hands it in by name
+    simulator: Simulator,
+    state: Path,
+    start_exporter: Callable[..., Exporter],
+) -> None:
+    """While IMDS does not tell the VM's name, ``--all-mine`` says that, and not that no event waits."""
+    with Nameless(simulator.url) as gate:
+        if running:
+            start(start_exporter, gate.url, state)
+        done = approve(gate.url, state, "--all-mine", "--yes")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "IMDS has not told this VM's name" in done.stderr
+        assert gate.posts == []
 
 
 def test_two_operators(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
