@@ -48,12 +48,11 @@ _SETTLING_SLACK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Data of the poller: this VM's events, current and just ended, and this VM's identity."""
+    """This VM's events, current and just ended, from the poller."""
 
     current: tuple[Lifecycle, ...]
     ended: tuple[Lifecycle, ...]
     confirmed: frozenset[str]
-    instance: Instance | None
 
 
 class AlertPush:
@@ -86,33 +85,33 @@ class AlertPush:
         self._remembered = -1.0
         self._clock = clock
         self._view: _View | None = None
+        self._identity: Instance | None = None
         self.is_seeing = False
         """Whether the last poll was answered."""
         self.workers = [_Worker(self, client, clock, log) for client in clients]
 
     @property
     def pushes(self) -> Pushes:
-        """How it fares."""
+        """How many alerts were pushed, and whether the last push was accepted by every Alertmanager."""
         alerts = no_alerts()
         for worker in self.workers:
             for outcome, count in worker.counts.items():
                 alerts[outcome] += count
         return Pushes(all(worker.up for worker in self.workers), alerts)
 
-    def update(
-        self,
-        current: Mapping[str, Lifecycle],
-        ended: Collection[Lifecycle],
-        shown: Collection[str],
-        instance: Instance | None,
-    ) -> None:
+    def identify(self, identity: Instance) -> None:
+        """Set this VM's identity, on which labels and severities may depend. Any thread may call."""
+        self._identity = identity
+        for worker in self.workers:
+            worker.wake()
+
+    def update(self, current: Mapping[str, Lifecycle], ended: Collection[Lifecycle], shown: Collection[str]) -> None:
         """Update the alerts after a document with the events ``shown``; the journal already has all changes."""
         confirmed = (self._view.confirmed if self._view else frozenset()) | frozenset(shown)
         self._view = _View(
             current=tuple(life for life in current.values() if life.is_mine),
             ended=tuple(life for life in ended if life.is_mine),
             confirmed=confirmed & current.keys(),
-            instance=instance,
         )
         for worker in self.workers:
             worker.wake()
@@ -141,7 +140,7 @@ class AlertPush:
             return True
         holding = []
         for life in view.current:
-            alerts = self._alerts(life, view, now.wall)
+            alerts = self._alerts(life, now.wall)
             if alerts:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
         ended = [] if outbox.has_begun else list(self._ended(view, outbox, shows, now))
@@ -155,15 +154,15 @@ class AlertPush:
             if life.ended_at is None:
                 continue
             seconds_ago = now.since(life.ended_at)
-            alerts = [each for each in self._alerts(life, view, life.ended_at.wall) if seconds_ago < each.hold]
+            alerts = [each for each in self._alerts(life, life.ended_at.wall) if seconds_ago < each.hold]
             if alerts:
                 yield Ended(_shared(alerts, outbox, shows), seconds_ago)
 
-    def _alerts(self, life: Lifecycle, view: _View, wall: float) -> list[EventAlert]:
+    def _alerts(self, life: Lifecycle, wall: float) -> list[EventAlert]:
         """Return the alert of ``life``, and then, if it differs, that of an exporter that saw the event announced."""
         alerts: list[EventAlert] = []
         for was_announced in (False, True):
-            alert = event_alert(life, view.instance, self._catalog, self._labels, wall, was_announced=was_announced)
+            alert = event_alert(life, self._identity, self._catalog, self._labels, wall, was_announced=was_announced)
             if alert is not None and alert not in alerts:
                 alerts.append(alert)
         return alerts

@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.config import (
     resolve,
     unknown_variables,
 )
-from azure_scheduled_events_exporter.errors import ExporterError, OutputError, UsageError, closest
+from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, OutputError, UsageError, closest
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -82,7 +82,7 @@ def _status(arguments: Sequence[str]) -> int:
     except ExporterError as error:
         _complain(str(error))
         return error.exit_status
-    except sqlite3.Error as error:
+    except (sqlite3.Error, DamagedTextError) as error:
         _complain(f"cannot read the journal: {error}")
         return 1
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ starting.
 import json
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -302,11 +303,13 @@ def _polled(config: Config, path: Path | None, known: Restored | None) -> Genera
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF)
     journal = Journal(None, config.journal_retention, log, known)
     exporter = daemon.Exporter(daemon.found(alone, log), log, journal=journal, reports=False)
+    failed = threading.Event()
+    exporter.failed = failed.set
     exporter.start()
     last = 0
     looked = time.monotonic()
     try:
-        while True:
+        while not failed.is_set():
             rows = journal.transitions(last)
             last = rows[-1][0] if rows else last
             yield [Line(record) for _, record in rows], lambda: exporter.poller.snapshot.current
@@ -315,6 +318,7 @@ def _polled(config: Config, path: Path | None, known: Restored | None) -> Genera
                 if is_written(path):
                     return journal.restore()
             time.sleep(_LOOK_SECONDS)
+        raise ExporterError("polling has ended by an internal error, which is logged above: start this command again")
     finally:
         exporter.stop()
 

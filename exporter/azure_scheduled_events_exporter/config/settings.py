@@ -205,6 +205,12 @@ def _name(text: str) -> str | None:
     return text or None
 
 
+def _user(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is not a user: it contains control characters or invalid text")
+    return text
+
+
 def _path(text: str) -> str:
     if not text.startswith("/") or not text.isprintable() or any(c in text for c in " ?#%"):
         raise ValueError(f"{text!r} is not a valid path: it must begin with / and contain no spaces, '?', '#' or '%'")
@@ -324,7 +330,7 @@ SETTINGS = (
     Setting(
         "process.user",
         "",
-        str,
+        _user,
         "User to switch to when started as root. If unset, the process stays uid 0 but drops most capabilities.",
         "USER",
     ),

@@ -7,6 +7,7 @@ from azure_scheduled_events_exporter.errors import DamagedTextError
 
 TEXT = frozenset({str})
 OPTIONAL_TEXT = TEXT | {NoneType}
+BYTES = frozenset({bytes})
 NUMBER = frozenset({int, float})
 OPTIONAL_NUMBER = NUMBER | {NoneType}
 

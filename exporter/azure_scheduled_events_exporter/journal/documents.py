@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
+from azure_scheduled_events_exporter.errors import DamagedTextError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
+
+from .column_types import BYTES, NUMBER, TEXT, check_types
 
 LARGEST: Final = 10 << 20
 """Maximum size of all rows together, in bytes; above it, the oldest documents are removed."""
@@ -29,6 +32,7 @@ TABLE: Final = """
 _INSERT: Final = "INSERT INTO documents (time, body, headers, refused, vm_name) VALUES (?, ?, ?, ?, ?)"
 _PRUNE: Final = "DELETE FROM documents WHERE time < ? AND number < (SELECT max(number) FROM documents)"
 _ALL: Final = "SELECT number, time, body, headers, refused, vm_name FROM documents ORDER BY number"
+_TYPES: Final = (NUMBER, BYTES, TEXT, TEXT, TEXT)
 _ROW: Final = 100
 """Bytes that a row takes besides its texts: the time, the number, and their place in the pages of the file."""
 _SIZES: Final = """
@@ -74,11 +78,16 @@ class Documents:
             self._db.execute(_PRUNE, (before,))
 
     def all(self) -> Iterator[tuple[int, RecordedDocument]]:
-        """Yield every document with its number, the oldest first; none from a journal of an older version."""
+        """Yield every document with its number, the oldest first; none from a journal of an older version.
+
+        Raises:
+            DamagedTextError: a row is not what was written.
+        """
         if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone():
             return
         for number, time, body, headers, refused, vm_name in self._db.execute(_ALL):
-            yield number, RecordedDocument(time, bytes(body), json.loads(headers), refused, vm_name)
+            check_types(map(type, (time, body, headers, refused, vm_name)), _TYPES, "documents")
+            yield number, RecordedDocument(time, body, _headers(headers), refused, vm_name)
 
     def _remove_oldest(self, size: int) -> int:
         """Remove the oldest rows, ``size`` bytes or a little more; return how many bytes."""
@@ -93,3 +102,14 @@ class Documents:
     def _count(self) -> int:
         rows, texts = self._db.execute(_COUNT).fetchone()
         return int(texts) + int(rows) * _ROW
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Return the headers of an answer from their JSON."""
+    try:
+        headers = json.loads(text)
+    except ValueError as error:
+        raise DamagedTextError(f"a row of documents does not hold JSON: {error}") from error
+    if not isinstance(headers, dict):
+        raise DamagedTextError("a row of documents does not hold a JSON object")
+    return headers

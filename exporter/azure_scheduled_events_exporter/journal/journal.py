@@ -84,7 +84,7 @@ class Journal:
             self._storage.check_file()
 
     def claim(self, vm_id: str) -> bool:
-        """Set this VM's id; return whether the journal was another VM's and a new one was begun."""
+        """Set this VM's id; return whether the journal was another VM's. Then a new one begins, if only in memory."""
         with self._lock:
             return self._storage.claim(vm_id)
 

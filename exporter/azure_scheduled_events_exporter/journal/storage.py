@@ -80,6 +80,7 @@ class Storage:
         self._epoch = ""
         self._last_number = 0
         self._vm_id = ""
+        self._owner = ""  # the VM id in the journal when it was last read whole
         if self.path is not None:
             try:
                 self._open_or_go_on()
@@ -161,22 +162,25 @@ class Storage:
             self._use_memory(error)
 
     def claim(self, vm_id: str) -> bool:
-        """Set this VM's id; return whether the journal was another VM's and a new one was begun."""
+        """Set this VM's id; return whether the journal was another VM's. Then a new one begins, if only in memory."""
         if not vm_id or vm_id == self._vm_id:
             return False
         self._vm_id = vm_id
-        if self.disk is None:
-            return False
         try:
-            owner = self.disk.vm_id()
-            if not owner:
+            if self.disk is not None and not self.disk.vm_id():
                 self.disk.set_vm_id(vm_id)
-            elif owner.casefold() != vm_id.casefold():
-                self._begin_own(owner)
-                return True
+                self._owner = vm_id
         except FAILURES as error:
             self.handle(error)
-        return False
+        if self._owner.casefold() in {"", vm_id.casefold()}:
+            return False
+        self._forget()
+        try:
+            if self.disk is not None:
+                self._begin_own(self._owner)
+        except FAILURES as error:
+            self.handle(error)
+        return True
 
     @property
     def awaits_vm_id(self) -> bool:
@@ -265,6 +269,7 @@ class Storage:
         assert self.disk is not None  # noqa: S101 - just read
         self._on_disk = restored
         self._epoch, self._last_number = self.disk.epoch(), self.disk.last_number()
+        self._owner = self.disk.vm_id()
 
     def _regained(self) -> Restored:
         """Open the disk, merge the entries from memory, and return the content of the disk."""
@@ -362,6 +367,12 @@ class Storage:
         self._use(disk)
         self._included(Restored())
         return disk
+
+    def _forget(self) -> None:
+        """Forget the entries of another VM: those that were read, and those in memory."""
+        self._on_disk, self._epoch, self._last_number = None, "", 0
+        self._memory.close()
+        self._memory = in_memory()
 
     def _drop_disk(self) -> None:
         if self.disk is not None:

@@ -89,6 +89,10 @@ class PauseTracker:
             self._journal.record_heartbeat(reading)
             self._heartbeat_at = None if reading is None else reading.monotonic
 
+    def end(self) -> None:
+        """Stop sampling the clocks."""
+        self._detector.set_mode(SamplingMode.REST)
+
     def record_heartbeat(self, known: Lifecycles) -> None:
         """Write a last heartbeat, because a shutdown may stop the exporter before it sees that the event starts."""
         if self._before_this_run is None and _own(known):

@@ -148,6 +148,8 @@ class Poller:
         self._identity = identity
         if self._delivery is not None:
             self._delivery.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)
+        if self._alerts is not None:
+            self._alerts.identify(identity)
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
@@ -326,7 +328,7 @@ class Poller:
         )
         if self._alerts is not None:
             documented = {event.event_id for event in document.events}
-            self._alerts.update(known.current, known.ended.values(), documented, self._identity)
+            self._alerts.update(known.current, known.ended.values(), documented)
 
     def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
         """Write ``changes`` and the new state ``known`` to the journal, then log; return the new snapshot."""
@@ -396,7 +398,10 @@ class Poller:
             # Compare the next document again, with the lifecycles from the disk, and keep it if the disk has not.
             self._document = self._documented = self._kept = None
             self._missed = True
-            self.snapshot = replace(self.snapshot, statistics=found.statistics)
+            recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
+            self.snapshot = replace(
+                self.snapshot, current=self._known.current, recent=recent, statistics=found.statistics
+            )
         self._journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _learn_owner(self) -> None:
@@ -406,6 +411,7 @@ class Poller:
         self._known, self._missed = Lifecycles(), True
         self._document = self._documented = self._kept = None
         self._unshown = frozenset()
+        self._pauses.end()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)
         self.snapshot = replace(self.snapshot, current={}, statistics=Statistics(), recent=())
 
@@ -440,7 +446,7 @@ class Poller:
         return Deliveries(self._delivery.exported, self._delivery.failed, self._journal.spans_queued())
 
     def _pushes(self, polls: Polls) -> Pushes:
-        """Let pushing know whether IMDS answers; return how it fares, the same object while nothing has changed."""
+        """Let pushing know whether IMDS answers; return its results, the same object while nothing has changed."""
         if self._alerts is None:
             return self.snapshot.pushes
         self._alerts.is_seeing = polls.up

@@ -129,7 +129,7 @@ class Exporter:
         deadline = time.monotonic() + _STOP_SECONDS
         if self._alerts:
             self._alerts.stop()
-        if self._delivery:
+        if self._delivery and self._threads:
             self._delivery.stop(self.poller.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))

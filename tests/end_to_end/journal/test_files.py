@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.events.follower import Follower, event, settled
+from support.events.follower import FAST, Follower, event, settled
+from support.events.gate import Nameless
 from support.events.journal_contents import counted, history, rows, vm
-from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch
 from trials.trial import polls_on
 
 NOBODY = 65534
@@ -77,6 +79,33 @@ class TestDiskIsBack:
         assert scrape.transitions() == Counter(transition for _, transition in rows(state))
         exporter.kill()
         assert run().scrape().transitions() == scrape.transitions()
+
+    def test_while_imds_is_away(
+        self,
+        run: Callable[..., Exporter],
+        start_exporter: Callable[..., Exporter],
+        simulator: Simulator,
+        state: Path,
+        tmp_path: Path,
+    ) -> None:
+        """The events on the disk are shown as soon as it is back, also while IMDS does not answer."""
+        exporter = run()
+        simulator.set_document([event("OVER"), event("A")])
+        counted(exporter, detected=2)
+        simulator.set_document([event("A")])
+        counted(exporter, detected=2, cancelled=1)
+        exporter.kill()
+        state.rename(tmp_path / "away")
+        state.write_text("a file in the way")
+        simulator.inject("500")
+        exporter = start_exporter(simulator.url, *FAST, "--journal.path", str(state / "journal.sqlite"))
+        exporter.shows("failed polls", lambda scrape: scrape.value("polls_total", outcome="http_error"))
+        state.unlink()
+        (tmp_path / "away").rename(state)
+        exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
+        scrape = exporter.scrape()
+        assert (scrape.value("up"), scrape.total("event_info", event_id="A")) == (0, 1)
+        assert f'id="life-{trace_id("OVER")}-' in fetch(f"{exporter.url}/").body.decode()
 
 
 class TestOneWriter:
@@ -238,6 +267,29 @@ class TestAnotherVm:
         (aside,) = [path for path in state.glob("*.set-aside-*") if path.name[-4:] not in {"-wal", "-shm"}]
         assert str(aside) in line
         assert history(aside) == {"THEIRS"}
+        assert history(state) == {"OURS"}
+
+    def test_the_disk_fails_before_the_name(
+        self, run: Callable[..., Exporter], simulator: Simulator, state: Path
+    ) -> None:
+        """Nothing of the other VM's events is reported either if the disk fails before IMDS tells this VM's id."""
+        first = run()
+        simulator.set_document([event("THEIRS")])
+        counted(first, detected=1)
+        first.kill()
+        with Simulator(vm(1)) as other, Nameless(other.url) as gate:
+            other.set_document([event("THEIRS")])
+            clone = run(url=gate.url)
+            clone.shows("the events", lambda scrape: scrape.total("event_info") == 1)
+            with closing(sqlite3.connect(state / "journal.sqlite", isolation_level=None)) as backup:
+                backup.execute("BEGIN IMMEDIATE")
+                other.set_document([event("OURS")])
+                clone.shows("the trouble", lambda scrape: scrape.value("journal_up") == 0)
+                assert clone.scrape().transitions()["cancelled"] == 1  # not known to be another VM's
+                gate.named = True
+                clone.shows("its own events", lambda scrape: scrape.transitions() == {"detected": 1})
+            clone.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
+            counted(clone, detected=1)
         assert history(state) == {"OURS"}
 
     def test_the_same_vm_keeps_it(self, run: Callable[..., Exporter], simulator: Simulator, state: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from support.events.gate import Nameless, Treatment
 from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.monitoring.plays import ENDED, SPEED, VALUES, Case, Play, page, pushing, ticket
 from support.programs import Exporter, eventually, fetch
@@ -159,6 +160,40 @@ def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) ->
         url = f"{alertmanager.url}/api/v2/alerts?filter=cluster%3Done"
         (alert,) = eventually(lambda: json.loads(fetch(url).body), "an alert with the label")
     assert alert["labels"]["region"] == "west"
+
+
+class _Silent(Nameless):
+    """An IMDS that answers nothing while it is ``silent``, and no name until it is ``named``."""
+
+    silent = False
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Refuse whatever is asked while it is silent."""
+        treated = super().take(method, path, body)
+        return 503 if self.silent and "/metadata/scheduledevents" in path else treated
+
+
+def test_place_is_known_after_the_event(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
+    """An alert with a label that comes from IMDS is pushed when IMDS tells it, though the document stays the same."""
+    values = tmp_path / "values.yaml"
+    values.write_text("labels.keep: [location]\n")
+    alertmanager, _ = team
+    flags = ("--instance.name", "vmss_0", "--alertmanager.url", alertmanager.url, "--alerts.values", str(values))
+    labels = ("--alertmanager.labels", f"case={vm.name}")
+    with (
+        _Silent(vm.simulator.url) as gate,
+        Exporter(gate.url, tmp_path / "place.log", "--poll.interval", "200ms", *flags, *labels) as exporter,
+    ):
+        vm.announce(notice=86_400)
+        exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
+        gate.silent = True
+        exporter.shows("failed polls", lambda scrape: scrape.value("up") == 0)
+        gate.named = True
+        exporter.shows("the place", lambda scrape: scrape.total("instance_info", location="westeurope") == 1)
+        gate.silent = False
+        url = f"{alertmanager.url}/api/v2/alerts?filter=case%3D{vm.name}"
+        (alert,) = eventually(lambda: json.loads(fetch(url).body), "the alert")
+    assert alert["labels"]["location"] == "westeurope"
 
 
 def test_figures_before_the_first_answer(tmp_path: Path) -> None:

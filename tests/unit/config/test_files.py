@@ -57,6 +57,7 @@ COMPLAINTS = {
     "log_level_unknown": ":1: log.level: 'verbose' is none of debug, info, warning, error",
     "nested_too_deep": ":1: is not valid YAML: nested too deeply",
     "quote_left_open": ":3: is not valid YAML: found unexpected end of stream",
+    "user_with_nul": ":1: process.user: 'a\\x00b' is not a user: it contains control characters or invalid text",
     "retention_of_zero": ":1: journal.retention: '0' is too short: it must be more than 0",
     "section_without_keys": ":1: imds: has no settings: write them below it, indented, or leave it out",
     "tab_as_indentation": ":2: is not valid YAML: found character '\\t' that cannot start any token",

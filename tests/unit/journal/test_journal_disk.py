@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.journal.store import Restored
 from support.events.journal_recorder import Open, bit_rot, history
 
 
@@ -116,6 +117,23 @@ class TestDiskTrouble:
         spans = [queued.span for queued in recorder.journal.queued_spans(-1)]
         assert [span.attributes["azure.scheduled_event.id"] for span in spans] == events[::-1]
         recorder.journal.close()
+
+    def test_full_when_another_vms_journal_ends(self, disk: Disk, start: Open) -> None:
+        """What is known of another VM is forgotten also if the disk has no room for a journal of this VM."""
+        before = start(disk.folder)
+        assert not before.journal.claim("one")
+        before.sees("THEIRS")
+        before.journal.close()
+        recorder = start(disk.folder)
+        disk.fill()
+        assert recorder.journal.claim("two")
+        assert not recorder.is_up()
+        recorder.take(Restored())
+        recorder.sees("OURS")
+        disk.empty()
+        assert recorder.tries_disk()
+        assert recorder.detected == 1
+        assert history(disk.folder) == ["OURS"]
 
     def test_read_only_at_start(
         self, disk: Disk, start: Open, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
