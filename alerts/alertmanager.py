@@ -14,7 +14,6 @@ _SUBJECT = '{{ template "azure_scheduled_events.subject" . }}'
 _TEXT = '{{ template "azure_scheduled_events.text" . }}'
 _OURS = f'alertname=~"{PREFIX}.+"'
 _EVENT = 'event_id!=""'
-_NO_EVENT = 'event_id=""'
 
 
 def alertmanager_config(settings: Settings) -> str:

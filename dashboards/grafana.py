@@ -23,7 +23,6 @@ _OBSOLETE: Mapping[type, frozenset[str]] = {
     g.TimePicker: frozenset({"time_options"}),
     g.Template: frozenset({"auto", "auto_count", "auto_min", "useTags"}),
 }
-_REDUCED = {"calcs": ["lastNotNull"], "fields": "", "values": False}
 _LOOKS: Mapping[type, Json] = {  # arguments that all panels of a class share, and what grafanalib has no argument for
     g.Stat: {
         "alignment": "center",

@@ -1,4 +1,4 @@
-"""Every exception of this project, and how a message quotes and suggests.
+"""The exceptions that modules share, and how a message quotes and suggests.
 
 * :class:`ExporterError`: one line with what is wrong, where, and what to do; the command exits with status 1
 

@@ -1,4 +1,4 @@
-"""Sessions of requests whose certificate authorities and credentials hold also where the environment names others.
+"""Sessions of requests that use the configured certificate authorities and credentials, whatever the environment has.
 
 Must not decide which server is asked, or what its answer means.
 """

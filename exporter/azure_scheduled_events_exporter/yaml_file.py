@@ -76,8 +76,8 @@ class Section:
             raise self.error("must be one value, not a list or a mapping", key)
         return _plain(node)
 
-    def number(self, key: str, default: float | None = None, *, least: float = 0) -> float:
-        """Return the number at ``key``; refuse numbers below ``least``."""
+    def number(self, key: str, default: float | None = None) -> float:
+        """Return the number at ``key``, which must not be negative."""
         if key not in self and default is not None:
             self._known.append(key)
             return default
@@ -86,8 +86,8 @@ class Section:
             value = float(text)
         except ValueError:
             raise self.error(f"'{text}' is not a number", key) from None
-        if not least <= value < float("inf"):
-            raise self.error(f"must be a number, {least:g} or more, not {text}", key)
+        if not 0 <= value < float("inf"):
+            raise self.error(f"must be a number, 0 or more, not {text}", key)
         return value
 
     def duration(self, key: str, default: float | None = None) -> float:
@@ -208,7 +208,8 @@ def load(path: Path) -> Section:
     """Read the YAML file at ``path``, whose top must be a mapping.
 
     Raises:
-        UsageError: the file cannot be read, is not valid YAML, is larger than 1 MiB, or does not contain a mapping.
+        UsageError: the file cannot be read, is not UTF-8 or not valid YAML, is larger than 1 MiB, or does not contain a
+            mapping.
     """
     try:
         with path.open("rb") as file:
@@ -217,7 +218,12 @@ def load(path: Path) -> Section:
         raise UnreadableFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > _LARGEST:
         raise UsageError(f"{path}: larger than 1 MiB: this is not a configuration file")
-    return parse(data.decode("utf-8", "replace"), str(path))
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: is not UTF-8 text: save the file as UTF-8") from None
+    return parse(text, str(path))
 
 
 def parse(text: str, source: str) -> Section:

@@ -72,7 +72,7 @@ class Trial:
             if chance.random() < 0.5:
                 break
         eventually(self._all_approved, f"all events approved after {self.gate.posts[posts:]}", 60)
-        exporter.shows("all told", lambda now: now.transitions().get("approved") == self.events)
+        exporter.shows("all of them", lambda now: now.transitions().get("approved") == self.events)
         polls_on(exporter, 3)
         return exporter
 
@@ -142,6 +142,6 @@ def run(order: Order) -> Row:
         "approvals",
         f"{trial.kills} SIGKILLs around {len(posts)} requests to approve, {refused} of them refused and {unanswered} "
         f"without answer, seed {order.seed}",
-        f"{trial.events} events, each approved, told once as approved by the exporter, none asked for again once its "
-        "acceptance was known; no process sent more than 5 requests in a second",
+        f"{trial.events} events, each approved, reported once as approved by the exporter, none asked for again once "
+        "its acceptance was known; no process sent more than 5 requests in a second",
     )

@@ -179,7 +179,8 @@ def run(order: Order) -> Row:
     assert {transition for _, transition in rows} == trial.expected.keys()
     return Row(
         "clock",
-        f"{clock.jumps} jumps of the wall clock by one or two hours, forth and back, in mid event, seed {order.seed}",
+        f"{clock.jumps} jumps of the wall clock by one or two hours, forth and back, during an event, "
+        f"seed {order.seed}",
         f"{lives} events, each ended as it did; {trial.countdowns} countdowns right by the clock as it was set; no "
         f"negative duration, {watch.answered} scrapes, all answered, {polls(scrape):.0f} polls in {elapsed:.0f} s",
     )

@@ -1,4 +1,4 @@
-"""Exporters that push are killed again and again in mid event, Alertmanager restarts: one page, one resolve an event.
+"""Exporters that push are killed again and again during events, Alertmanager restarts: one page, one resolve an event.
 
 Every VM has a journal, and one event after another. There is no Prometheus. At the end, one VM goes down with its event
 and comes back when that is over, and another one never does.

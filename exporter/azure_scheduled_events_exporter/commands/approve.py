@@ -87,11 +87,11 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
 def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
     log = logs.set_up("error", config.log_format)
     config = replace(daemon.found(config, log), approval_policy=OFF)
-    budget = RateLimiter()
+    rate_limiter = RateLimiter()
     confirmed: list[Lifecycle] = []
 
     def start() -> daemon.Exporter:
-        return daemon.Exporter(config, log, budget=budget)
+        return daemon.Exporter(config, log, rate_limiter=rate_limiter)
 
     try:
         exporter = start()
@@ -222,7 +222,7 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
     mine = [life for life in current.values() if life.scope is Scope.SELF]
     if not mine and any(life.scope is Scope.UNKNOWN for life in current.values()):
         raise ExporterError(
-            "IMDS has not told this VM's name, so which events are its own is not known: "
+            "this VM's name is unknown, because IMDS has not answered it yet, so --all-mine cannot select its events: "
             "try again, give EventIds, or set --instance.name"
         )
     waiting = [life for life in mine if life.state is State.SCHEDULED and not life.approved_by]

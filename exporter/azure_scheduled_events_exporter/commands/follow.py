@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.records import Record
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError, one_line
 from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, identity, is_written, read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.storage import RETRY_SECONDS
@@ -35,6 +35,7 @@ _CHECK_SECONDS = 1.0
 _RETURN_SECONDS = RETRY_SECONDS + 2
 """How long an exporter is waited for that has left its journal, before the command polls IMDS itself."""
 _REMEMBERED = 1000
+_LONGEST_NUMBER = 18  # digits: what SQLite's integers hold
 _UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, OSError)
 
 
@@ -116,9 +117,10 @@ def _print(line: Line) -> bool:
 
 def _position(since: str) -> Position:
     epoch, _, seq = since.rpartition(":")
-    if not (seq.isascii() and seq.isdecimal()):
+    if not (seq.isascii() and seq.isdecimal() and len(seq) <= _LONGEST_NUMBER):
         raise UsageError(
-            f"--since: {since!r} is not a position: use the 'cursor' or the 'seq' of the last line that you handled"
+            f"--since: {one_line(since)!r} is not a position: use the 'cursor' or the 'seq' of the last line that you "
+            "handled"
         )
     return Position(int(seq), epoch)
 

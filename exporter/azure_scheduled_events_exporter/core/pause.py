@@ -1,7 +1,7 @@
 """Computes from clock readings how long this VM was paused.
 
-Pure: ``polling.clock`` reads the clocks, ``polling.pause_detector`` decides when, and ``core.lifecycle`` decides which
-events a pause belongs to.
+Pure: ``polling.clock`` reads the clocks, ``polling.pause_detector`` decides when, and ``core.observation`` decides
+which events a pause belongs to.
 
 Theory of operation. A paused program cannot time the pause. But if a program plans to read the clocks at a certain time
 and reads them later, it was paused. Which clock shows the length depends on what was paused:

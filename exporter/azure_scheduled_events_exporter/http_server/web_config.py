@@ -224,7 +224,7 @@ def _pem(section: Section, key: str, folder: Path) -> Pem | None:
     """Return the PEM text of ``key`` or the file of ``key_file``; blank counts as absent, as in the toolkit."""
     inline, file = section.text(key, ""), section.text(f"{key}_file", "")
     if inline and file:
-        raise section.error(f"stands beside {key}_file: keep one", key)
+        raise section.error(f"is set together with {key}_file: keep one", key)
     if not inline and not file:
         return None
     if "\0" in file or not _is_encodable(file):
@@ -256,7 +256,7 @@ def _client_auth(section: Section, client_ca: Pem | None) -> ClientAuth:
         raise section.error(f"{text} needs the CA that signs client certificates: write client_ca_file", key)
     if client_ca is not None and wanted is ClientAuth.NONE:
         message = (
-            "stands there, but no client is asked for a certificate: write client_auth_type: RequireAndVerifyClientCert"
+            "is set, but clients are not asked for a certificate: write client_auth_type: RequireAndVerifyClientCert"
         )
         raise section.error(message, "client_ca" if section.text("client_ca", "") else "client_ca_file")
     return wanted

@@ -101,7 +101,7 @@ def _join(options: dict[int, bytes], field: bytes) -> None:
         at += 1 + length
 
 
-def endpoint_address(options: Mapping[int, bytes], *, allow_loopback: bool = False) -> IPv4Address:
+def endpoint_address(options: Mapping[int, bytes]) -> IPv4Address:
     """Return the address that option 245 names.
 
     Raises:
@@ -116,7 +116,7 @@ def endpoint_address(options: Mapping[int, bytes], *, allow_loopback: bool = Fal
     address = IPv4Address(value)
     if value[0] == 0 or address.is_multicast or address.is_reserved:
         raise ValueError(f"names {address} in option 245, which is no address of a machine")
-    if address.is_loopback and not allow_loopback:
+    if address.is_loopback:
         raise ValueError(f"names {address} in option 245, which is this machine itself")
     return address
 
@@ -153,9 +153,7 @@ def hardware_address(route_table: Path = Path("/proc/net/route"), interfaces: Pa
     return node.to_bytes(_MAC_LENGTH, "big")
 
 
-def ask_dhcp(
-    wait: Callable[[float], bool], exchange: Exchange, mac: bytes | None, *, allow_loopback: bool
-) -> IPv4Address:
+def ask_dhcp(wait: Callable[[float], bool], exchange: Exchange, mac: bytes | None) -> IPv4Address:
     """Return the address in option 245 of a DHCP server's answer to a DHCPDISCOVER from ``mac``.
 
     ``wait(seconds)`` waits and returns True as soon as the exporter is to stop.
@@ -165,7 +163,7 @@ def ask_dhcp(
         ExporterError: no server answered, or none with a usable option 245.
     """
     transaction_id = int.from_bytes(os.urandom(4), "big")
-    return _Search(exchange, wait, transaction_id, mac or hardware_address(), allow_loopback).run()
+    return _Search(exchange, wait, transaction_id, mac or hardware_address()).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +174,6 @@ class _Search:
     wait: Callable[[float], bool]
     xid: int
     mac: bytes
-    allow_loopback: bool
 
     def run(self) -> IPv4Address:
         reason = "no DHCP server answered"
@@ -219,7 +216,7 @@ class _Search:
             except (TimeoutError, ConnectionResetError, ValueError):  # a reset: Windows reports a closed port
                 continue
             try:
-                address = endpoint_address(options, allow_loopback=self.allow_loopback)
+                address = endpoint_address(options)
             except ValueError as error:
                 useless = f"{_FLAG}: the answer of DHCP server {sender} {error}"
                 continue

@@ -24,31 +24,29 @@ def discover(
     lease_files: Iterable[str] = DEFAULT_LEASE_FILES,
     exchange: Exchange | None = None,
     mac: bytes | None = None,
-    now: Callable[[], float] = time.time,
-    allow_loopback: bool = False,
 ) -> str:
     """Return the base address of the metadata service, ``http://A.B.C.D``.
 
     ``wait(seconds)`` waits and returns True as soon as the exporter is to stop, as ``threading.Event.wait`` does.
-    ``lease_files`` are glob patterns, ``mac`` is found when it is not given, ``now`` gives Unix seconds.
+    ``lease_files`` are glob patterns, ``mac`` is found when it is not given.
 
     Raises:
         Stopped: ``wait`` returned True.
         ExporterError: the address cannot be found; the message has the reason and what to do.
     """
-    address = _on_disk(lease_files, now(), allow_loopback=allow_loopback)
+    address = _on_disk(lease_files, time.time())
     if address is None:
-        address = ask_dhcp(wait, exchange or Exchange(), mac, allow_loopback=allow_loopback)
+        address = ask_dhcp(wait, exchange or Exchange(), mac)
     return f"http://{address}"
 
 
-def _on_disk(lease_files: Iterable[str], now: float, *, allow_loopback: bool) -> IPv4Address | None:
+def _on_disk(lease_files: Iterable[str], now: float) -> IPv4Address | None:
     for path in newest_first(lease_files):
         try:
             value = address_from_lease(read_end(path), now)
             if value is None:
                 continue
-            address = endpoint_address({ENDPOINT_OPTION: value}, allow_loopback=allow_loopback)
+            address = endpoint_address({ENDPOINT_OPTION: value})
         except OSError as error:
             _LOGGER.warning("skipping lease file %s: %s", path, error.strerror)
         except ValueError as error:

@@ -20,19 +20,19 @@ class RateLimiter:
     def reserve(self, now: float) -> float:
         """Reserve the next free slot; return its time, ``now`` or later. The caller waits until then."""
         with self._lock:
-            place = max(now, self._sent[-1]) if self._sent else now
+            slot = max(now, self._sent[-1]) if self._sent else now
             if len(self._sent) == self._sent.maxlen:
-                place = max(place, self._sent[0] + self._window)
-            self._sent.append(place)
-            return place
+                slot = max(slot, self._sent[0] + self._window)
+            self._sent.append(slot)
+            return slot
 
-    def arrived(self, place: float, now: float) -> None:
-        """Move the slot ``place`` to ``now``, when its request has arrived for certain.
+    def arrived(self, slot: float, now: float) -> None:
+        """Move ``slot`` to ``now``, when its request has arrived for certain.
 
         IMDS counts arrivals: of two requests that are sent a second apart, the first may be delayed on its way.
         """
         with self._lock:
-            if place in self._sent:
-                self._sent.remove(place)
-                self._sent.append(max(place, now))
+            if slot in self._sent:
+                self._sent.remove(slot)
+                self._sent.append(max(slot, now))
                 self._sent = deque(sorted(self._sent), self._sent.maxlen)

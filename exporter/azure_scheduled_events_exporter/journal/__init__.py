@@ -1,4 +1,5 @@
 """Transitions, requests and spans on disk, and what to do when the disk fails.
 
-Must not decide anything about events. Used by polling, approval, tracing and the commands that read history.
+Must not decide anything about events. Used by service, polling, approval, tracing, doctor and the
+commands that read history.
 """

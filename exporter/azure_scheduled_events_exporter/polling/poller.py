@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
-from azure_scheduled_events_exporter.approval.sender import ApprovalSender, answered, requested
+from azure_scheduled_events_exporter.approval.answer import answered, requested
+from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
@@ -137,7 +138,7 @@ class Poller:
             current=restored.lifecycles.current,
             statistics=restored.statistics,
             recent=restored.recent,
-            approval_policy=approvals.scheduler.policy,
+            approval_policy=approvals.policy,
             journal=journal.state,
             deliveries=self._deliveries(),
             pushes=Pushes() if alerts is None else alerts.pushes,
@@ -153,17 +154,17 @@ class Poller:
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
-        pace = PollSchedule(self._settings.interval, self._clock.now().monotonic)
-        while not self._pauses.wait(self._extend_deadline(pace.due - self._clock.now().monotonic)):
+        schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic)
+        while not self._pauses.wait(self._extend_deadline(schedule.due - self._clock.now().monotonic)):
             self._extend_deadline(2 * self._patience)  # a poll, and maybe an approval
             try:
                 outcome = self.poll()
             except Stopped:
                 return
             now = self._clock.now().monotonic
-            pace.polled(now, throttled=outcome is Outcome.THROTTLED)
+            schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # its effects may follow immediately
-                pace.at_once(now)
+                schedule.at_once(now)
 
     def overdue_seconds(self) -> float:
         """Return by how many seconds :meth:`run` exceeds its expected waits. Any thread may call.
@@ -354,16 +355,15 @@ class Poller:
         """Send all due approvals in one request; write the request to the journal before, and the result after it."""
         vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
-        names_hold = vm_name is not None or self._ends_unshown
-        due = self._approvals.due(self._known, shown, vm_name, names_hold=names_hold)
+        is_confirmed = vm_name is not None or self._ends_unshown
+        due = self._approvals.due(self._known, shown, vm_name, is_name_confirmed=is_confirmed)
         if due:
             self.snapshot = self._with(requested(self._known, due, self._clock.now()), ())
             answer = self._approvals.send(due)
             self._approved = answer.error is None
             self.snapshot = self._with(*answered(self._known, due, answer, self._clock.now()))
             self._approvals.settle(due, answer)
-        scheduler = self._approvals.scheduler
-        counts, statuses = dict(scheduler.counts), dict(scheduler.statuses)
+        counts, statuses = self._approvals.counts, self._approvals.statuses
         if (counts, statuses) != (self.snapshot.approval_requests, self.snapshot.approval_statuses):
             self.snapshot = replace(self.snapshot, approval_requests=counts, approval_statuses=statuses)
 

@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config import DISCOVER, Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
@@ -33,7 +32,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, doubts, is_on
-from azure_scheduled_events_exporter.web.status_line import one_line
+from azure_scheduled_events_exporter.web.status_line import status_line
 
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
@@ -73,7 +72,7 @@ class Exporter:
         config: Config,
         log: logging.Logger,
         clock: Clock | None = None,
-        budget: RateLimiter | None = None,
+        rate_limiter: RateLimiter | None = None,
         journal: Journal | None = None,
         *,
         reports: bool = True,
@@ -86,9 +85,8 @@ class Exporter:
         self._knows_name = config.instance_name is not None
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
-        budget = budget or RateLimiter()
-        clients = [ImdsClient(config.imds_endpoint, config.imds_api_version, budget, self._wait) for _ in range(2)]
-        self._polling_client, self._identity_client = clients
+        endpoint, limit = (config.imds_endpoint, config.imds_api_version), rate_limiter or RateLimiter()
+        self._polling_client, self._identity_client = (ImdsClient(*endpoint, limit, self._wait) for _ in range(2))
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
@@ -97,12 +95,11 @@ class Exporter:
         self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
-        scheduler = ApprovalScheduler(config.approval_policy, log)
         client, now = self._polling_client, self._clock.now
         self.poller = Poller(
             settings,
             client,
-            ApprovalSender(scheduler, client, self.journal, config.imds_timeout, now, log),
+            ApprovalSender(config.approval_policy, client, self.journal, config.imds_timeout, now, log),
             self.journal,
             self._delivery,
             self._alerts,
@@ -225,13 +222,13 @@ def run(
     config: Config,
     log: logging.Logger,
     started: Callable[[str, int], None] | None = None,
-    budget: RateLimiter | None = None,
+    rate_limiter: RateLimiter | None = None,
 ) -> int:
     """Serve and poll until SIGTERM, SIGINT or SIGHUP; return the exit status.
 
     ``started`` is called with scheme and port.
 
-    Pass another ``budget`` of requests only if the endpoint is not IMDS.
+    Pass another ``rate_limiter`` only if the endpoint is not IMDS.
 
     Raises:
         ExporterError: the endpoint cannot be discovered, root cannot be given up, or listening fails.
@@ -241,7 +238,7 @@ def run(
     config = found(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
-    return asyncio.run(_serve(config, log, started, budget, root))
+    return asyncio.run(_serve(config, log, started, rate_limiter, root))
 
 
 def found(config: Config, log: logging.Logger) -> Config:
@@ -263,13 +260,13 @@ async def _serve(
     config: Config,
     log: logging.Logger,
     started: Callable[[str, int], None] | None,
-    budget: RateLimiter | None,
+    rate_limiter: RateLimiter | None,
     root: str,
 ) -> int:
     loop = asyncio.get_running_loop()
     ending = asyncio.Event()
     access = _access(config, log)
-    exporter = Exporter(config, log, budget=budget)
+    exporter = Exporter(config, log, rate_limiter=rate_limiter)
     status = 0
 
     def failed() -> None:
@@ -296,7 +293,9 @@ async def _serve(
         started("https" if access and access.tls else "http", server.port)
     exporter.start()
     manager, poller = ServiceManager(os.environ), exporter.poller
-    notifications = loop.create_task(keep_notifying(manager, poller.overdue_seconds, lambda: one_line(poller.snapshot)))
+    notifications = loop.create_task(
+        keep_notifying(manager, poller.overdue_seconds, lambda: status_line(poller.snapshot))
+    )
     await ending.wait()
     notifications.cancel()
     manager.notify("STOPPING=1", "STATUS=ending")

@@ -12,7 +12,7 @@ from .importance import in_order
 from .wording import kind, standing
 
 
-def one_line(snapshot: Snapshot) -> str:
+def status_line(snapshot: Snapshot) -> str:
     """Return whether IMDS answers, and the most important event."""
     polls, count = snapshot.polls, len(snapshot.current)
     said = "no events"

@@ -172,7 +172,7 @@ def test_name_is_not_known(
             start(start_exporter, gate.url, state)
         done = approve(gate.url, state, "--all-mine", "--yes")
         assert (done.returncode, done.stdout) == (1, "")
-        assert "IMDS has not told this VM's name" in done.stderr
+        assert "this VM's name is unknown" in done.stderr
         assert gate.posts == []
 
 

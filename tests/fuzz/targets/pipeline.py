@@ -14,7 +14,6 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from azure_scheduled_events_exporter.approval.policy import Action, Match, Policy, Rule
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -115,8 +114,7 @@ class _Run:
 
     def _poller(self) -> Poller:
         delivery = SpanDelivery(self.journal, _Nobody(), self.log)
-        scheduler = ApprovalScheduler(_POLICY, self.log)
-        approvals = ApprovalSender(scheduler, self.wire, self.journal, 10.0, self.clock.now, self.log)
+        approvals = ApprovalSender(_POLICY, self.wire, self.journal, 10.0, self.clock.now, self.log)
         settings = Settings(1.0, 10.0, None, trace_peers=True)
         return Poller(
             settings, self.wire, approvals, self.journal, delivery, None, self.clock, lambda _: True, self.log

@@ -21,7 +21,8 @@ def main() -> int:
     config = resolve(flags, os.environ)
     if urlsplit(config.imds_endpoint).hostname != "127.0.0.1":
         raise SystemExit("soaked: --imds.endpoint must be on 127.0.0.1: a metadata service would be flooded")
-    return daemon.run(config, logs.set_up(config.log_level, config.log_format), budget=RateLimiter(PER_SECOND, 1.0))
+    log = logs.set_up(config.log_level, config.log_format)
+    return daemon.run(config, log, rate_limiter=RateLimiter(PER_SECOND, 1.0))
 
 
 if __name__ == "__main__":

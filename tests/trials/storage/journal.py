@@ -332,7 +332,7 @@ def run(order: Order) -> Row:
     what = ", ".join(kind.replace("_", " ") for kind in counts)
     return Row(
         "journal",
-        f"{rounds} rounds with one journal, each with a trouble in mid event ({what}), seed {order.seed}",
+        f"{rounds} rounds with one journal, each with a trouble during an event ({what}), seed {order.seed}",
         f"{total} transitions, each once in the journal, in `/metrics` and in the output of a follower, in order, also "
         f"after a restart at the end; the same for a follower that was restarted {stage.restarts} times with its last "
         f"cursor; {len(approved_here(folder))} approvals accepted by IMDS, the same in the journal",

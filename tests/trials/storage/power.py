@@ -75,7 +75,7 @@ class Cutter:
     def _starts_from(self, journal: Path, said: set[Row], counted: dict[str, float], delivered: set[str]) -> None:
         rows = told(journal)
         missing = said - set(rows)
-        assert not missing, f"told, and gone after a power cut: {missing}"
+        assert not missing, f"reported, and gone after a power cut: {missing}"
         for transition, count in counted.items():
             kept = sum(each == transition for _, each in rows)
             assert kept >= count, f"{count} {transition} in /metrics, {kept} after a power cut"
@@ -122,7 +122,7 @@ def run(order: Order) -> Figures:
         while cutter.count.cuts < cuts:
             cutter.cuts()
             if cutter.count.cuts % 10 == 0:
-                order.say(f"{cutter.count.cuts} cuts, {len(cutter.count.told)} transitions told before them")
+                order.say(f"{cutter.count.cuts} cuts, {len(cutter.count.told)} transitions reported before them")
         cutter.exporter.kill()
         rows = told(live)
     for kept in cutter.count.kept:
@@ -131,6 +131,7 @@ def run(order: Order) -> Figures:
         "power",
         f"{cuts} power cuts: the live file system image (ext4, in mid write) copied, mounted, its journal opened by "
         f"another exporter, seed {order.seed}",
-        f"{len(cutter.count.told)} transitions told before the cuts, 0 lost; {cutter.count.unsaid} were on disk and "
-        f"not told yet; {cutter.count.spans} spans looked for, 0 lost; every `integrity_check` ok, none set aside",
+        f"{len(cutter.count.told)} transitions reported before the cuts, 0 lost; {cutter.count.unsaid} were on disk "
+        f"and not reported yet; {cutter.count.spans} spans looked for, 0 lost; every `integrity_check` ok, none set "
+        "aside",
     )

@@ -56,6 +56,7 @@ COMPLAINTS = {
     "log_level_in_capitals": ":1: log.level: 'INFO' is none of debug, info, warning, error",
     "log_level_unknown": ":1: log.level: 'verbose' is none of debug, info, warning, error",
     "nested_too_deep": ":1: is not valid YAML: nested too deeply",
+    "not_utf8": ":1: is not UTF-8 text: save the file as UTF-8",
     "quote_left_open": ":3: is not valid YAML: found unexpected end of stream",
     "user_with_nul": ":1: process.user: 'a\\x00b' is not a user: it contains control characters or invalid text",
     "retention_of_zero": ":1: journal.retention: '0' is too short: it must be more than 0",

@@ -34,7 +34,7 @@ NOTHING = (
 )
 TOP = ": unknown key: known here are tls_server_config, http_server_config, basic_auth_users, rate_limit"
 ASKS_NOBODY = (
-    ": stands there, but no client is asked for a certificate: write client_auth_type: RequireAndVerifyClientCert"
+    ": is set, but clients are not asked for a certificate: write client_auth_type: RequireAndVerifyClientCert"
 )
 ANYBODY = (
     " would take any certificate unverified, which protects nothing: "
@@ -63,14 +63,14 @@ SUITE = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 # The whole complaint about each file in tests/data/bad_web_config, without the file's name in front.
 COMPLAINTS = {
     "bracket_left_open": ":3: is not valid YAML: expected the node content, but found '<stream end>'",
-    "ca_in_two_places": f":5: {TLS}.client_ca: stands beside client_ca_file: keep one",
+    "ca_in_two_places": f":5: {TLS}.client_ca: is set together with client_ca_file: keep one",
     "ca_inline_without_client_auth": f":4: {TLS}.client_ca{ASKS_NOBODY}",
     "ca_is_a_key": f":5: {TLS}.client_ca_file: {{folder}}/server.key holds no certificate in PEM form",
     "ca_without_client_auth": f":4: {TLS}.client_ca_file{ASKS_NOBODY}",
     "certificate_absent": f":2: {TLS}.cert_file: {{folder}}/nowhere.pem{ABSENT}",
     "certificate_broken": f":2: {TLS}.cert_file: {{folder}}/broken.pem holds a certificate that cannot be decoded",
     "certificate_huge": f":2: {TLS}.cert_file: {{folder}}/huge.pem is larger than 1 MiB: this is no PEM file",
-    "certificate_in_two_places": f":2: {TLS}.cert: stands beside cert_file: keep one",
+    "certificate_in_two_places": f":2: {TLS}.cert: is set together with cert_file: keep one",
     "certificate_inline_broken": f":2: {TLS}.cert: the text holds a certificate that cannot be decoded",
     "certificate_is_a_folder": f":2: {TLS}.cert_file: {{folder}} cannot be read: Is a directory",
     "certificate_is_a_key": f":2: {TLS}.cert_file: {{folder}}/server.key holds no certificate in PEM form",
@@ -120,7 +120,7 @@ COMPLAINTS = {
     "key_absent": f":3: {TLS}.key_file: {{folder}}/nowhere.key{ABSENT}",
     "key_broken": f":3: {TLS}.key_file: {{folder}}/broken.key holds a key that cannot be decoded",
     "key_encrypted": f":3: {TLS}.key_file: {{folder}}/encrypted.key{LOCKED}",
-    "key_in_two_places": f":3: {TLS}.key: stands beside key_file: keep one",
+    "key_in_two_places": f":3: {TLS}.key: is set together with key_file: keep one",
     "key_inline_is_a_path": f":3: {TLS}.key: the text holds no private key in PEM form",
     "key_is_a_certificate": f":3: {TLS}.key_file: {{folder}}/server.pem holds no private key in PEM form",
     "key_not_named": f":2: {TLS}: has a certificate but no key for it: write key_file, or key with the PEM text",

@@ -141,11 +141,6 @@ def test_an_address_that_cannot_be_a_service_is_refused(options: dict[int, bytes
         endpoint_address(options)
 
 
-def test_loopback_is_taken_when_allowed() -> None:
-    """A trial on one machine may name loopback."""
-    assert endpoint_address({245: bytes((127, 0, 0, 1))}, allow_loopback=True).is_loopback
-
-
 ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
 eth1\t00000000\t0101000A\t0003\t0\t0\t200\t00000000\t0\t0\t0
 down0\t00000000\t0101000A\t0002\t0\t0\t1\t00000000\t0\t0\t0

@@ -1,4 +1,4 @@
-"""The rhythm of polls, and the budget of requests."""
+"""When polls are due, and the limit on requests."""
 
 import threading
 
@@ -92,30 +92,30 @@ def test_never_two_polls_in_one_beat(interval: float, polls: list[tuple[float, f
         assert beats == pytest.approx(round(beats), abs=1e-3)
 
 
-def test_budget_lets_the_first_requests_go() -> None:
+def test_limiter_lets_the_first_requests_go() -> None:
     """Up to the limit, requests do not wait."""
-    budget = RateLimiter(limit=4, window=1.0)
-    assert [budget.reserve(10.0) for _ in range(4)] == [10.0] * 4
+    limiter = RateLimiter(limit=4, window=1.0)
+    assert [limiter.reserve(10.0) for _ in range(4)] == [10.0] * 4
 
 
-def test_budget_makes_a_burst_wait() -> None:
+def test_limiter_makes_a_burst_wait() -> None:
     """Requests beyond the limit wait until a place is free, in the order in which they came."""
-    budget = RateLimiter(limit=2, window=1.0)
-    assert [budget.reserve(now) for now in (10.0, 10.4, 10.5, 10.5, 10.5)] == [10.0, 10.4, 11.0, 11.4, 12.0]
+    limiter = RateLimiter(limit=2, window=1.0)
+    assert [limiter.reserve(now) for now in (10.0, 10.4, 10.5, 10.5, 10.5)] == [10.0, 10.4, 11.0, 11.4, 12.0]
 
 
-def test_budget_recovers() -> None:
-    """After a quiet time the whole budget is there again."""
-    budget = RateLimiter(limit=2, window=1.0)
+def test_limiter_recovers() -> None:
+    """After a quiet time all requests are allowed again."""
+    limiter = RateLimiter(limit=2, window=1.0)
     for _ in range(6):
-        budget.reserve(10.0)
-    assert [budget.reserve(20.0) for _ in range(2)] == [20.0, 20.0]
+        limiter.reserve(10.0)
+    assert [limiter.reserve(20.0) for _ in range(2)] == [20.0, 20.0]
 
 
 def test_default_budget_is_what_azure_allows() -> None:
     """All parts of the process together stay under 5 requests in any second."""
-    budget = RateLimiter()
-    places = [budget.reserve(0.0) for _ in range(20)]
+    limiter = RateLimiter()
+    places = [limiter.reserve(0.0) for _ in range(20)]
     assert max(len([place for place in places if start <= place < start + 1.0]) for start in places) < 5
 
 
@@ -125,34 +125,34 @@ def test_default_budget_is_what_azure_allows() -> None:
     pauses=st.lists(st.floats(0, 0.7) | st.just(0.0) | st.floats(-0.1, 3), max_size=60),
 )
 @settings(deadline=None)
-def test_budget_in_any_window(limit: int, window: float, pauses: list[float]) -> None:
+def test_limiter_in_any_window(limit: int, window: float, pauses: list[float]) -> None:
     """For any arrivals, no window has more requests than the limit, none is early, and the order is kept."""
-    budget = RateLimiter(limit, window)
+    limiter = RateLimiter(limit, window)
     now = 1000.0
     places = []
     for pause in pauses:
         now += pause
-        places.append(budget.reserve(now))
+        places.append(limiter.reserve(now))
         assert places[-1] >= now
     assert places == sorted(places)
     for earlier, later in zip(places, places[limit:], strict=False):
         assert later >= earlier + window
 
 
-def test_budget_of_requests_that_come_out_of_order() -> None:
+def test_limiter_of_requests_that_come_out_of_order() -> None:
     """A thread whose reading of the clock is older does not overtake one that has its place already."""
-    budget = RateLimiter(limit=4, window=1.0)
-    assert [budget.reserve(now) for now in (10.0, 9.9, 9.8)] == [10.0] * 3
+    limiter = RateLimiter(limit=4, window=1.0)
+    assert [limiter.reserve(now) for now in (10.0, 9.9, 9.8)] == [10.0] * 3
 
 
 def test_request_that_was_held_up() -> None:
     """A request that took long to arrive counts from its arrival: the next ones do not come together with it."""
-    budget = RateLimiter(limit=2, window=1.0)
-    first = budget.reserve(10.0)
-    budget.arrived(first, 12.0)
-    assert [budget.reserve(12.0) for _ in range(3)] == [12.0, 13.0, 13.0]
-    budget.arrived(99.0, 100.0)  # one that has no place any more
-    assert budget.reserve(20.0) == 20.0
+    limiter = RateLimiter(limit=2, window=1.0)
+    first = limiter.reserve(10.0)
+    limiter.arrived(first, 12.0)
+    assert [limiter.reserve(12.0) for _ in range(3)] == [12.0, 13.0, 13.0]
+    limiter.arrived(99.0, 100.0)  # one that has no place any more
+    assert limiter.reserve(20.0) == 20.0
 
 
 @given(
@@ -160,15 +160,15 @@ def test_request_that_was_held_up() -> None:
     requests=st.lists(st.tuples(st.floats(0, 2), st.floats(0, 3) | st.just(0.0)), max_size=40),
 )
 @settings(deadline=None)
-def test_budget_of_arrivals(limit: int, requests: list[tuple[float, float]]) -> None:
+def test_limiter_of_arrivals(limit: int, requests: list[tuple[float, float]]) -> None:
     """However long requests are on their way, one after another, no window sees more than the limit arrive."""
-    budget = RateLimiter(limit, 1.0)
+    limiter = RateLimiter(limit, 1.0)
     now = 1000.0
     arrivals = []
     for pause, delay in requests:
-        place = budget.reserve(now + pause)
+        place = limiter.reserve(now + pause)
         now = place + delay
-        budget.arrived(place, now)
+        limiter.arrived(place, now)
         arrivals.append(now)
     for earlier, later in zip(arrivals, arrivals[limit:], strict=False):
         assert later >= earlier + 1.0
@@ -176,27 +176,27 @@ def test_budget_of_arrivals(limit: int, requests: list[tuple[float, float]]) -> 
 
 @given(pauses=st.lists(st.floats(0, 0.7), max_size=60))
 @settings(deadline=None)
-def test_budget_makes_nobody_wait_for_nothing(pauses: list[float]) -> None:
+def test_limiter_makes_nobody_wait_for_nothing(pauses: list[float]) -> None:
     """A request waits for a slot that is really taken."""
-    budget = RateLimiter(3, 1.0)
+    limiter = RateLimiter(3, 1.0)
     now = 1000.0
     places: list[float] = []
     for pause in pauses:
         now += pause
-        place = budget.reserve(now)
+        place = limiter.reserve(now)
         if place > now:
             assert place in {places[-1], places[-3] + 1.0}
         places.append(place)
 
 
-def test_budget_is_shared_by_threads() -> None:
+def test_limiter_is_shared_by_threads() -> None:
     """Threads that ask at the same time get places of their own."""
-    budget = RateLimiter(limit=4, window=1.0)
+    limiter = RateLimiter(limit=4, window=1.0)
     places: list[float] = []
 
     def ask() -> None:
         for _ in range(50):
-            places.append(budget.reserve(0.0))  # noqa: PERF401 - threads are to take turns
+            places.append(limiter.reserve(0.0))  # noqa: PERF401 - threads are to take turns
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:

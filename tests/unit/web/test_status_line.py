@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.journal.journal import JournalState
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
-from azure_scheduled_events_exporter.web.status_line import one_line
+from azure_scheduled_events_exporter.web.status_line import status_line
 from support.events.status_scene import BLIND, BUSY, QUIET, freeze, reboot
 
 WHY = "no complete answer within 10s"
@@ -39,7 +39,7 @@ NEXT = "Freeze of this VM and 1 more at 2026-11-20T03:21:53Z"
 )
 def test_line(snapshot: Snapshot, line: str) -> None:
     """It says whether IMDS answers, and which event matters most."""
-    assert one_line(snapshot) == line
+    assert status_line(snapshot) == line
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_line(snapshot: Snapshot, line: str) -> None:
 )
 def test_event(life: Lifecycle, words: str) -> None:
     """An event is its type, whom it hits, and when it begins or how it stands."""
-    assert one_line(replace(QUIET, current={"A": life})) == f"IMDS answers, 1 event: {words}"
+    assert status_line(replace(QUIET, current={"A": life})) == f"IMDS answers, 1 event: {words}"
