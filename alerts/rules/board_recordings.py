@@ -1,6 +1,6 @@
 """Recordings that only the dashboards read, so that a board over thousands of VMs opens within seconds.
 
-No alert depends on them. Each reads scraped series, or recordings here that read nothing but scraped series. Exporters
+No alert depends on them. Each reads scraped series, or recordings that read nothing but scraped series. Exporters
 without a problem are not recorded one by one: a graph of 10,000 lines shows nothing, and costs the most.
 """
 
@@ -10,12 +10,11 @@ from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
 
 from ..settings import Settings
 from .rule import Group, Recording, expression
-from .series import slow_interval
+from .series import EVENT_APPROVED, slow_interval
 
 STATE = "azure_scheduled_events:event_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
 SECONDS_LEFT = "azure_scheduled_events:event_last_seconds_left"
-APPROVED = "azure_scheduled_events:event_approved"
 PHASE = "azure_scheduled_events:event_phase_seconds"
 URGENCY = "azure_scheduled_events:event_urgency"
 APPROVED_BY = "azure_scheduled_events:event_approved_by"
@@ -164,15 +163,10 @@ def _approvals() -> tuple[Recording, ...]:
             "time to NotBefore while the event waits; the last value tells an early start from a punctual one",
         ),
         Recording(
-            APPROVED,
-            f"max by (event_id, event_type) ({METRIC}event_approved)",
-            "1 once an exporter or an operator has approved the event",
-        ),
-        Recording(
             APPROVED_BY,
             expression(f"""
                 max by (event_id, event_type, approved_by) (
-                  label_replace({APPROVED} == 1, "approved_by", "exporter or operator", "", "")
+                  label_replace({EVENT_APPROVED} == 1, "approved_by", "exporter or operator", "", "")
                   or on (event_id)
                   label_replace(
                     {STATE} == 3 and on (event_id) last_over_time({SECONDS_LEFT}[1h]) > {EARLY_SECONDS},

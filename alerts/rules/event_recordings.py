@@ -13,6 +13,7 @@ from .series import (
     DELETING,
     DURATION,
     EVENT,
+    EVENT_APPROVED,
     INFO,
     INSTANCE,
     LENGTH,
@@ -35,6 +36,7 @@ from .series import (
     known_vms,
     lately,
     lately_at,
+    over,
     since_recorded,
     slow_interval,
     two_scrapes,
@@ -91,9 +93,16 @@ def _announcements(settings: Settings) -> dict[str, Recording]:
                   {lately(ANNOUNCED, settings)} == 1
                   or on (event_id)
                   {lately(APPROVED, settings)} == 1
+                  or on (event_id)
+                  (last_over_time({WARNED}[{settings.duration("memory")}]) and on (event_id) {SHOWN})
                 )
             """),
             "events that somebody saw, or approved, before they started",
+        ),
+        "approvals": Recording(
+            EVENT_APPROVED,
+            f"max by (event_id, event_type) ({APPROVED})",
+            "1 once an exporter or an operator has approved the event",
         ),
         "times": Recording(
             PLANNED,
@@ -263,7 +272,7 @@ def remembered(settings: Settings) -> str:
             max by (event_id, event_type) (
               last_over_time({started}[{longest}])
               and on (job, instance) (up == 0 or {_NO_ACCESS})
-              unless on (event_id) last_over_time({OVER}[{longest}])
+              unless on (event_id) {over(settings, "longest")}
             )
           )
           unless on (event_id)

@@ -72,8 +72,8 @@ def _known_targets(settings: Settings) -> Recording:
     targets = "".join(f", {label}" for label in ("node", *kept(settings, *_TARGET.split(", "), "node")))
     return Recording(
         VM_TARGET,
-        f"group by ({_TARGET}{targets}) ({identified()})",
-        "the target of each VM that answers, so that its labels are known while it is away",
+        f"group by ({_TARGET}{targets}) ({identified()}) * time()",
+        "when each target of a VM last answered, so that the labels of the newest one are known while it is away",
     )
 
 

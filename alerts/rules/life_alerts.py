@@ -22,7 +22,7 @@ from .series import (
     SHOWN,
     UP,
     over,
-    seen_within,
+    seen_lately,
 )
 
 _EVENT = "Event {{ $labels.event_id }}."
@@ -106,12 +106,11 @@ def _degraded_host(settings: Settings) -> Alert:
 
 
 def _overdue(settings: Settings) -> Alert:
-    """Only an exporter that reaches IMDS can show that an event has not started. One scrape may be missed."""
-    scrapes = settings.several("scrape.interval", 3)
+    """Only an exporter that reaches IMDS can show that an event has not started. It may restart meanwhile."""
     return _alert(
         "Overdue",
         expression(f"""
-            min by (event_id, event_type) {seen_within(NOT_BEFORE, scrapes, settings)}
+            min by (event_id, event_type) {seen_lately(NOT_BEFORE, settings)}
             < time() - {settings.number("overdue.after")}
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
@@ -126,11 +125,10 @@ def _overdue(settings: Settings) -> Alert:
 
 
 def _not_approved(settings: Settings) -> Alert:
-    scrapes = settings.several("scrape.interval", 3)
     return _alert(
         "NotApproved",
         expression(f"""
-            min by (event_id, event_type) {seen_within(APPROVAL_DUE, scrapes, settings)}
+            min by (event_id, event_type) {seen_lately(APPROVAL_DUE, settings)}
             < time() - {settings.number("not-approved.after")}
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {INFO}{{event_status="Started"}}

@@ -18,11 +18,13 @@ from .series import (
     APPROVED,
     DELETING,
     EVENT,
+    EVENT_APPROVED,
     EVENT_PLACE,
     INFO,
     INSTANCE,
     NOT_BEFORE,
     OVER,
+    PLANNED,
     UNANSWERED,
     UP,
     VM_EVENT,
@@ -165,14 +167,16 @@ def _begin(settings: Settings) -> str:
     """A row goes on while its event does, unless the event has left the VM, and while its VM does not answer.
 
     It keeps the time that it began with. Prometheus may have been away for up to ``memory``, if the VM's own exporter
-    has shown the event and not answered without it since.
+    has shown the event and not answered without it since. A row also ends when its target answers: if the VM was
+    replaced, it is another VM that does.
     """
     memory, after = settings.duration("memory"), _after(settings)
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
-    impacts = _recorded(settings)
+    impacts, moved = _recorded(settings), _moved(settings)
+    begun = f"(last_over_time({VM_MAINTENANCE}[{memory}]) unless {moved})"
     return expression(f"""
         max by ({row}) (
-          last_over_time({VM_MAINTENANCE}[{memory}])
+          {begun}
           and on (event_id, phase) {EVENT_PLACE}
           unless on (event_id) {OVER}
           unless on (event_id, vm_id) {VM_EVENT_OVER}
@@ -187,14 +191,29 @@ def _begin(settings: Settings) -> str:
             )
           )
           > time() - 86400
+          unless {moved}
           unless on (event_id, event_type, job, instance)
           (
             last_over_time({VM_MAINTENANCE}{{event_type=~"{DELETING}"}}[{memory}])
             unless on (job, instance) {at_last_scrapes("up", settings)} == 0
           )
           {answering(settings=settings)}
+          unless on (job, instance) {at_last_scrapes(UP, settings)}
           or
-          ({impacts} unless {_IMPACT} last_over_time({VM_MAINTENANCE}[{memory}])) * 0 + time()
+          ({impacts} unless {_IMPACT} {begun}) * 0 + time()
+        )
+    """)
+
+
+def _moved(settings: Settings) -> str:
+    """Return the rows of events that were due, whose NotBefore has been moved away since, and that nobody approved."""
+    memory = settings.duration("memory")
+    early = settings.seconds("maintenance.before") + 2 * parse_duration(slow_interval(settings))
+    return expression(f"""
+        (
+          last_over_time({VM_MAINTENANCE}{{phase="due"}}[{memory}])
+          < on (event_id) group_left () (max by (event_id) (last_over_time({PLANNED}[{memory}])) - {early:g})
+          unless on (event_id) last_over_time({EVENT_APPROVED}[{memory}]) == 1
         )
     """)
 
@@ -301,7 +320,7 @@ def _vm_not_back(settings: Settings) -> Alert:
                   )
                   and on (job, instance) {away}
                   {answering(away, settings)}
-                  unless on (event_id) {with_imds(f'{INFO}{{event_status!="Started"}}')}
+                  unless on (event_id) (min by (event_id) {with_imds(NOT_BEFORE)} > time())
                 ))
             """),
             settings,
@@ -318,7 +337,8 @@ def _vm_not_back(settings: Settings) -> Alert:
 def _expired(settings: Settings) -> str:
     """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
 
-    An event that is only due may start late, so what counts is how long its VM has not answered.
+    An event that is only due may start late, so what counts is how long its VM has not answered. Of one that has
+    started, the VM has to be away for half of the time allowed: it may have been back, and fail for another reason.
     """
     last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
     late = f"<= on (job, instance) group_left () {last} -"
@@ -326,6 +346,7 @@ def _expired(settings: Settings) -> str:
         expression(f"""
             (
               {_rows(matcher, settings, "started")} {late} {longest}
+              and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
               or
               (
                 {_rows(matcher, settings, "due")} {late} {longest}
@@ -342,8 +363,14 @@ def _away(settings: Settings) -> str:
 
     Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time.
     """
-    interval, window = parse_duration(slow_interval(settings)), _window(settings)
-    least = ceil(_SHARE_AWAY * window / interval)
+    window = _window(settings)
+    return _unanswered_for(_SHARE_AWAY * window, window, settings)
+
+
+def _unanswered_for(seconds: float, window: float, settings: Settings) -> str:
+    """Return the exporters that have not answered for so many of the last ``window`` seconds."""
+    interval = parse_duration(slow_interval(settings))
+    least = ceil(seconds / interval)
     return f"(count_over_time({UNANSWERED}[{format_duration(window)}:{format_duration(interval)}]) >= {least})"
 
 

@@ -40,6 +40,7 @@ SHOWN = f"{RECORDED}event_shown"
 SEEN = f"{RECORDED}event_seen_timestamp_seconds"
 OVER = f"{RECORDED}event_over_timestamp_seconds"
 WARNED = f"{RECORDED}event_announced"
+EVENT_APPROVED = f"{RECORDED}event_approved"
 PLANNED = f"{RECORDED}event_not_before_timestamp_seconds"
 LENGTH = f"{RECORDED}event_duration_seconds"
 NOTICE = f"{RECORDED}event_notice_seconds"
@@ -126,13 +127,13 @@ def with_imds(series: str, without: str = WITHOUT_IMDS) -> str:
     return f"({series} unless on (job, instance) {without})"
 
 
-def seen_within(series: str, period: str, settings: Settings) -> str:
-    """Return the last values of ``series`` within ``period``, of exporters whose polls were answered lately.
+def seen_lately(series: str, settings: Settings) -> str:
+    """Return the last values of ``series``, as :func:`lately`, of exporters whose polls were answered lately.
 
     An exporter that lately had no IMDS access counts only with what it shows now, since the past values may be from
     before it lost access.
     """
-    before = f"last_over_time({series}[{period}]) unless on (job, instance) {lately(WITHOUT_IMDS, settings)}"
+    before = f"{lately(series, settings)} unless on (job, instance) {lately(WITHOUT_IMDS, settings)}"
     return f"({with_imds(series)} or ({before}))"
 
 

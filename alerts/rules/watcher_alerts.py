@@ -11,6 +11,7 @@ from .series import (
     EVERY_POLL,
     LAST_SUCCESS,
     POLLS,
+    UP,
     VM_EVENT,
     VM_MAINTENANCE,
     VM_SURVIVED,
@@ -50,9 +51,13 @@ def _alert(name: str, text: str, summary: str, description: str, holds: str) -> 
 
 
 def _exporter_down(settings: Settings) -> Alert:
-    """Scrapes that fail for more than half of the time are a failure too: a loop of restarts never stays down."""
+    """Scrapes that fail for more than half of the time are a failure too: a loop of restarts never stays down.
+
+    So are scrapes that another program answers on the exporter's port.
+    """
     jobs, period = f'up{{job=~"{settings.text("job")}"}}', settings.duration("exporter-down.for")
     away = f'last_over_time({VM_MAINTENANCE}{{event_type!~"{DELETING}"}}[{settings.duration("memory")}])'
+    started = f'last_over_time({VM_EVENT}{{event_status="Started"}}[{settings.duration("longest")}])'
     deleted = f'max by (job, instance) (last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[1d]))'
     return _alert(
         "ExporterDown",
@@ -60,10 +65,11 @@ def _exporter_down(settings: Settings) -> Alert:
             (
               {jobs} == 0
               or
+              ({jobs} unless on (job, instance) {UP})
+              or
               ({jobs} and avg_over_time({jobs}[{period}]) < 0.5)
             )
-            unless on (job, instance)
-            (last_over_time({VM_EVENT}[{settings.duration("longest")}]) and on (event_id) {EVENT})
+            unless on (job, instance) ({started} and on (event_id) {EVENT})
             unless on (job, instance) {away}
             unless on (job, instance)
             (
@@ -73,7 +79,7 @@ def _exporter_down(settings: Settings) -> Alert:
             )
         """),
         "An exporter does not answer, and no event explains it.",
-        f"Most scrapes of {{{{ $labels.instance }}}} have failed for {period}. "
+        f"For {period}, most scrapes of {{{{ $labels.instance }}}} have failed, or got no metrics of the exporter. "
         "Events that only this VM would report are not seen.",
         period,
     )
@@ -85,7 +91,7 @@ def _no_exporters(settings: Settings) -> Alert:
         "NoExporters",
         expression(f"""
             absent({jobs})
-            or
+            or on ()
             (count by (job) ({jobs} offset 1h) unless on (job) {jobs})
         """),
         "No exporter is scraped.",

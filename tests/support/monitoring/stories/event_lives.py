@@ -2,7 +2,18 @@
 
 from dataclasses import replace
 
-from support.monitoring.alert_scenarios import DOWN, MANY, REBOOT, REDEPLOY, Exporter, Firing, Seen, Story, one
+from support.monitoring.alert_scenarios import (
+    DOWN,
+    MANY,
+    REBOOT,
+    REDEPLOY,
+    WITHOUT_NOTICE,
+    Exporter,
+    Firing,
+    Seen,
+    Story,
+    one,
+)
 from support.monitoring.stories.expected_alerts import NOT_BACK, OVERDUE, TOO_LONG, WHO, only, row
 
 FIRING_LIVES = (
@@ -222,5 +233,46 @@ LIVES = (
             ),
         ),
         quiet={DOWN: tuple(range(0, 7000, 300))},
+    ),
+    Story(
+        "a Reboot is Started for two hours, and its exporter has lost its journal: no page of a host failure",
+        (
+            Exporter(
+                events=(
+                    Seen(not_before=300, gone=300, saw_scheduled=True),
+                    Seen(announced=390, not_before=None, started=390, saw_scheduled=False),
+                ),
+                down=((300, 390),),
+            ),
+        ),
+        quiet={WITHOUT_NOTICE: tuple(range(0, 9000, 60))},
+        steady={REBOOT: (60, 9000)},
+    ),
+    Story(
+        "a faulty answer hides a Started Reboot for 40 seconds, and then its VM is away",
+        (
+            Exporter(
+                events=(
+                    Seen(not_before=280, started=280, gone=320),
+                    Seen(announced=360, not_before=None, started=360),
+                ),
+                down=((380, 100_000),),
+            ),
+        ),
+        steady={REBOOT: (390, 3000)},
+    ),
+    Story(
+        "the exporter of an overdue event restarts for 40 seconds",
+        one(Seen(not_before=60), down=((1500, 1540),)),
+        steady={OVERDUE: (1020, 2400)},
+    ),
+    Story(
+        "a VM fails two days before its event, which a peer shows: the exporter is down all the same",
+        (
+            Exporter(events=(Seen(not_before=200_000),), down=((100, 100_000),)),
+            Exporter("vmss_1", (Seen(not_before=200_000, scope="peer"),)),
+        ),
+        quiet={DOWN: (90, 390)},
+        steady={DOWN: (450, 1800)},
     ),
 )

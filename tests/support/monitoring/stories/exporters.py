@@ -1,7 +1,28 @@
 """Stories of exporters that do not work or are not scraped, and the alerts that say so, with their complete texts."""
 
-from support.monitoring.alert_scenarios import DOWN, MANY, UNREACHABLE, Exporter, Firing, Story, constant, counting
+from collections.abc import Iterator, Mapping
+
+from support.monitoring.alert_scenarios import (
+    DOWN,
+    MANY,
+    UNREACHABLE,
+    Exporter,
+    Firing,
+    Story,
+    Value,
+    constant,
+    counting,
+)
 from support.monitoring.stories.expected_alerts import NEVER_READY, NO_EXPORTERS, THROTTLED, only, watcher
+
+
+class _Another(Exporter):
+    """A program that answers scrapes, but not with the exporter's metrics."""
+
+    def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
+        """Yield what Prometheus adds to any target."""
+        yield from (each for each in super().series() if each[0] == "up")
+
 
 FIRING_EXPORTERS = (
     Story(
@@ -27,7 +48,7 @@ FIRING_EXPORTERS = (
                 Firing(
                     watcher(),
                     "An exporter does not answer, and no event explains it.",
-                    "Most scrapes of vmss_0:10169 have failed for 5m. "
+                    "For 5m, most scrapes of vmss_0:10169 have failed, or got no metrics of the exporter. "
                     "Events that only this VM would report are not seen.",
                     "exporter",
                 ),
@@ -244,5 +265,19 @@ EXPORTERS = (
         "one of two targets is gone from discovery",
         (Exporter(gone=600), Exporter("vmss_1")),
         quiet=only(until=3000),
+    ),
+    Story(
+        "all targets have been gone for more than an hour: one alert, not one more for each job",
+        (Exporter(gone=600),),
+        steady={NO_EXPORTERS: (930, 4500)},
+    ),
+    Story(
+        "another program answers scrapes on the exporter's port",
+        (
+            Exporter(gone=300),
+            _Another(born=300),
+        ),
+        quiet={DOWN: (300, 570)},
+        steady={DOWN: (630, 1500)},
     ),
 )

@@ -171,8 +171,68 @@ MAINTAINED = (
         "a freeze is Started for 12 minutes, and the VM goes down after 11",
         one(_FREEZE, down=((960, 3000),)),
         quiet={NOT_BACK: (1050,)},
-        steady={NOT_BACK: (1090, 1500)},
+        steady={NOT_BACK: (1290, 1700)},
         exact=True,
+    ),
+    Story(
+        "a VM is back after three minutes, its event stays Started, and much later it is away for three minutes",
+        one(Seen(not_before=300, started=300), down=((305, 485), (3600, 3765))),
+        quiet={NOT_BACK: (*MANY, *range(3600, 4000, 30))},
+        exact=True,
+    ),
+    Story(
+        "a VM does not come back; another one has its address, and goes down much later",
+        (
+            Exporter(
+                events=(Seen(not_before=300, started=300),),
+                vm_id="7d3e",
+                instance="10.0.0.4:10169",
+                down=((305, 100_000),),
+                gone=600,
+            ),
+            Exporter(vm_id="9a41", instance="10.0.0.4:10169", born=750, down=((4500, 100_000),)),
+        ),
+        quiet={NOT_BACK: tuple(range(4500, 6000, 60)), MAINTENANCE: (1300, 4500, 4800)},
+        steady={DOWN: (4830, 6000)},
+    ),
+    Story(
+        "an event that was due is moved two hours ahead, and its VM fails before that",
+        (
+            Exporter(
+                events=(Seen(not_before=300, gone=270), Seen(announced=270, not_before=7500)), down=((900, 100_000),)
+            ),
+        ),
+        quiet={MAINTENANCE: (900, 920, 1000, 1500, 1900), NOT_BACK: (1000, 1830, 1900, 2400)},
+        exact=True,
+    ),
+    Story(
+        "an event that was due is moved by 14 minutes, and its VM goes down then",
+        (
+            Exporter(
+                events=(Seen(not_before=300, gone=245), Seen(announced=245, not_before=1140)), down=((1140, 100_000),)
+            ),
+        ),
+        steady={MAINTENANCE: (1110, 1600)},
+        every=5,
+    ),
+    Story(
+        "a host fails soon after its VM has got another address: the newest one counts",
+        (
+            Exporter(instance="10.0.0.5:10169", gone=600),
+            Exporter(instance="10.0.0.4:10169", born=600, down=((900, 100_000),)),
+            Exporter("vmss_1", (Seen(announced=900, not_before=None, started=900, scope="peer"),)),
+        ),
+        fires={(MAINTENANCE, 1200): (working(instance="10.0.0.4", since="00:15:00"),)},
+        steady={NOT_BACK: (1860, 2400)},
+        exact=True,
+    ),
+    Story(
+        "a VM dies when its event is overdue, and a peer shows the event as Scheduled on and on",
+        (
+            Exporter(events=(Seen(not_before=300),), down=((305, 100_000),)),
+            Exporter("vmss_1", (Seen(not_before=300, scope="peer"),)),
+        ),
+        steady={NOT_BACK: (1260, 3600)},
     ),
     Story(
         "a VM answers a quarter of the time after its reboot",
