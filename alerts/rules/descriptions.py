@@ -55,10 +55,12 @@ _TIME = (
     f"{{{{ if $time }}}}It starts at {{{{ $time }}}} UTC{{{{ $left }}}}{_OR_EARLIER}"
     f"{{{{ else if $started }}}}{_HAS_STARTED}{{{{ else }}}}{_SHOWN_TIME}{{{{ end }}}}"
 )
+# The last NotBefore counts also while no exporter answers. ``or`` ignores names: it is left out once the event started.
+_PLANNED_ONE = f"last_over_time({PLANNED}{_ONE}[15m])"
 _SET_RECORDED = (
     '{{ $vms := "" }}{{ $time := "" }}{{ $left := "" }}{{ $started := false }}'
-    f'{{{{ range printf "{EVENT}{_ONE} or {PLANNED}{_ONE} or {STARTED}{_ONE}'
-    f" or label_replace(round({PLANNED}{_ONE} - time()) > 0, 'left', 'yes', '', '')\" $labels.event_id"
+    f'{{{{ range printf "{EVENT}{_ONE} or {STARTED}{_ONE} or {_PLANNED_ONE}'
+    f" or label_replace(round({_PLANNED_ONE} - time()) > 0, 'left', 'yes', '', '')\" $labels.event_id"
     ' | query | sortByLabel "resources" }}'
     '{{ if .Labels.left }}{{ $left = printf " (in %s)" (.Value | humanizeDuration) }}'
     f'{{{{ else if eq .Labels.__name__ "{PLANNED}" }}}}'

@@ -72,10 +72,13 @@ def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
 
 
 def _places(settings: Settings) -> str:
-    """A few exporters that report the event are enough to know its VMs and their resource group."""
+    """A few exporters that report the event are enough to know its VMs and their resource group.
+
+    Those with IMDS access come first: others may still name VMs that have left Resources.
+    """
     return expression(f"""
         group by (event_id, event_type, phase, resources, subscription_id, resource_group) (
-          topk by (event_id) ({_REPORTERS}, {INFO})
+          topk by (event_id) ({_REPORTERS}, {with_imds(INFO, f"{UP} == 0")} or on (event_id) {INFO})
           * on (event_id) group_left (phase)
           {_impacts(settings)}
           * on (job, instance) group_left (subscription_id, resource_group)

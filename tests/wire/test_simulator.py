@@ -161,6 +161,14 @@ def test_first_answer_is_held_back() -> None:
         assert ask(running.url) == (200, BODY)
 
 
+def test_first_answer_after_thousands_of_years() -> None:
+    """A first answer that is delayed for longer than the system can wait does not come, and nothing else does."""
+    with Simulator(QUIET, first_answer_delay=9000 * 365 * 86_400) as running, raw(running) as opened:
+        opened.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            opened.recv(1)
+
+
 def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:
     """A test can place events, which grow the incarnation, or serve any bytes at all."""
     assert simulator.set_document([{"EventId": "A", "EventType": "Meteor", "DurationInSeconds": 5}]) == 2
@@ -308,7 +316,12 @@ def test_control_over_http(simulator: Simulator) -> None:
     ("path", "body", "complaint"),
     [
         ("play", {"scenario": "/etc/passwd"}, "'scenario' must be all or among live-migration, .*, quiet, not"),
-        ("play", {"scenario": "rollout", "speed": 0}, "speed 0 cannot be"),
+        (
+            "play",
+            {"scenario": "rollout", "speed": 0},
+            "speed 0 cannot be used: it must be at least 0.01 and at most 10000",
+        ),
+        ("play", {"scenario": "rollout", "speed": 1e-9}, "speed 1e-09 cannot be used: it must be at least 0.01"),
         ("play", {"scenario": "rollout", "speed": 10**400}, "'speed' must be a number"),
         ("play", {"scenario": []}, "there is no scenario to play"),
         ("play", {"scenario": "rollout", "loop": 1}, "'loop' must be true or false"),

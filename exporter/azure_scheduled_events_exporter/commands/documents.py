@@ -28,10 +28,10 @@ def show(journal: Path, number: str) -> int:
     documents = _read(journal)
     if number:
         if not number.isdecimal():
-            raise UsageError(f"--documents: '{number}' is not a number: 'history --documents' lists them")
-        body = next((each.body for known, each in documents if known == int(number)), None)
+            raise UsageError(f"--documents: '{number[:100]}' is not a number: 'history --documents' lists them")
+        body = next((each.body for known, each in documents if str(known) == number), None)
         if body is None:
-            raise ExporterError(f"the journal has no document {number}: 'history --documents' lists them")
+            raise ExporterError(f"the journal has no document {number[:100]}: 'history --documents' lists them")
         sys.stdout.flush()
         sys.stdout.buffer.write(body + b"\n")
     elif documents:

@@ -34,7 +34,7 @@ def run(
     if redact and record is None:
         raise UsageError("history: --redact needs --record FILE")
     if documents is not None and record is not None:
-        raise UsageError("history: --documents and --record are two ways: choose one")
+        raise UsageError("history: --documents and --record cannot be used together")
     if as_json and (documents is not None or record is not None):
         raise UsageError("history: --json is for events: leave it out with --documents and --record")
     if record == "":

@@ -11,6 +11,7 @@ The file is JSON, so that people can read it and attach it to a bug report:
 import base64
 import itertools
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -86,8 +87,9 @@ def parse(text: str, source: str) -> Recording:
         if content["recording"] != _FORM:
             raise UsageError(f"{source}: recording of form {content['recording']}, known here is {_FORM}: update")
         name = str(content["vm_name"])
+        name.encode()  # ValueError: half a surrogate pair, which no name of a VM contains
         documents = tuple(_document(each, name) for each in content["documents"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         raise UsageError(f"{source}: is no recording: 'history --record FILE' writes one") from None
     if not documents:
         raise UsageError(f"{source}: has no document to play")
@@ -99,4 +101,7 @@ def parse(text: str, source: str) -> Recording:
 def _document(values: Mapping[str, Any], vm_name: str) -> RecordedDocument:
     body = values["body"].encode() if "body" in values else base64.b64decode(values["body_base64"], validate=True)
     headers = {str(name): str(value) for name, value in values.get("headers", {}).items()}
-    return RecordedDocument(float(values["time"]), body, headers, str(values.get("refused", "")), vm_name)
+    time = float(values["time"])
+    if not math.isfinite(time):
+        raise ValueError
+    return RecordedDocument(time, body, headers, str(values.get("refused", "")), vm_name)

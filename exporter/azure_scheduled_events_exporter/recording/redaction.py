@@ -1,14 +1,14 @@
 """Replaces names, ids and free text of a recording by placeholders, the same text always by the same one. Pure.
 
 Values that the life of an event depends on are kept: times, statuses, types, sources, durations, incarnations, and the
-number of VMs and events. A body that cannot be parsed is replaced as a whole.
+number of VMs and events. A body that cannot be parsed, or is nested too deeply, is replaced as a whole.
 """
 
 import json
 import re
 from typing import Any, Final
 
-from azure_scheduled_events_exporter.core.document import comparable_name, parse_not_before
+from azure_scheduled_events_exporter.core.document import clean_text, comparable_name, parse_not_before
 from azure_scheduled_events_exporter.core.timestamp import iso_time
 
 from .file import RecordedDocument, Recording
@@ -37,6 +37,7 @@ _KNOWN_KEYS: Final = frozenset(
     }
 )
 _WORDS: Final = frozenset({"EventType", "EventStatus", "EventSource", "ResourceType"})
+_NUMBERS: Final = frozenset({"DurationInSeconds", "DocumentIncarnation"})
 _TIME: Final = re.compile(r"[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} [\d:]+ GMT|\d{4}-[\dT:.+Z-]+")
 _NUMBER: Final = re.compile(r"-?\d{1,9}")
 
@@ -72,20 +73,18 @@ class _StandIns:
         if not body:
             return body
         try:
-            content = json.loads(body)
+            return json.dumps(self._value("", json.loads(body))).encode()
         except (ValueError, RecursionError):
-            return f"({len(body)} bytes that are no JSON)".encode()
-        return json.dumps(self._value("", content)).encode()
+            return f"({len(body)} bytes that are no JSON, or nested too deeply)".encode()
 
     def _value(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON
         if isinstance(value, dict):
             return {self._key(name): self._value(name, inner) for name, inner in value.items()}
         if isinstance(value, list):
             return [self._value(key, inner) for inner in value]
-        if isinstance(value, str):
-            return self._text(key, value)
-        known = key in _KNOWN_KEYS or value is None or isinstance(value, bool)
-        return value if known else 0
+        if value is None or isinstance(value, bool) or (key in _NUMBERS and not isinstance(value, str)):
+            return value
+        return self._text(key, value if isinstance(value, str) else clean_text(value))
 
     def _key(self, name: str) -> str:
         if name in _KNOWN_KEYS:
@@ -95,9 +94,7 @@ class _StandIns:
     def _text(self, key: str, text: str) -> str:
         if not text.strip():
             return text
-        if (key in _WORDS and _WORD.fullmatch(text)) or (
-            key in {"DurationInSeconds", "DocumentIncarnation"} and _NUMBER.fullmatch(text)
-        ):
+        if (key in _WORDS and _WORD.fullmatch(text)) or (key in _NUMBERS and _NUMBER.fullmatch(text)):
             return text
         if key == "EventId":
             return self._id(text)

@@ -1,6 +1,7 @@
 """The command ``simulate``: parses flags and runs a simulator until it is stopped. Does not decide how IMDS behaves."""
 
 import argparse
+import re
 import signal
 import sys
 import threading
@@ -16,12 +17,13 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 from .faults import FAULTS
 from .scenario import find, shipped
 from .server import Simulator
-from .stage import FASTEST
+from .stage import FASTEST, SLOWEST
 from .timeline import Happening, What
 
 _LISTEN: Final = "127.0.0.1:10170"
 _EXPORTER: Final = "azure-scheduled-events-exporter run --imds.endpoint"
 _HIGHEST_PORT: Final = 65535
+_PORT: Final = re.compile("[0-9]{1,5}")
 _PATIENCE: Final = 3600.0  # seconds; on Windows a wait without end cannot be interrupted
 
 DESCRIPTION: Final = (
@@ -38,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scenario",
         action="append",
         metavar="NAME|FILE|all",
-        help="Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record' "
-        "(.json), or all. May be repeated; scenarios follow one another. (default live-migration)",
+        help="Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record', "
+        "or all. May be repeated; scenarios follow one another. (default live-migration)",
     )
     add(
         "--speed",
@@ -129,8 +131,8 @@ def line(happening: Happening) -> str:
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``; ``:PORT`` means every address of this machine."""
     host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit() and int(port) <= _HIGHEST_PORT):
-        raise UsageError(f"--web.listen-address: '{text}' is no address: write HOST:PORT, such as {_LISTEN}")
+    if not colon or not _PORT.fullmatch(port) or int(port) > _HIGHEST_PORT:
+        raise UsageError(f"--web.listen-address: '{text[:100]}' is no address: write HOST:PORT, such as {_LISTEN}")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for by ':PORT'
 
 
@@ -146,8 +148,10 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
     except ValueError:
         raise UsageError(f"--speed: '{arguments.speed}' is not a number: write a factor, such as 60") from None
     names = arguments.scenario or ["live-migration"]
-    if not 0 < speed <= FASTEST:
-        raise UsageError(f"--speed: {arguments.speed} cannot be: it must be above 0 and at most {FASTEST:g}")
+    if not SLOWEST <= speed <= FASTEST:
+        raise UsageError(
+            f"--speed: {arguments.speed} cannot be used: it must be at least {SLOWEST:g} and at most {FASTEST:g}"
+        )
     return Simulator(
         [scenario for name in names for scenario in find(name)],
         speed=speed,

@@ -9,14 +9,18 @@ from email.utils import formatdate
 from math import floor
 from typing import Final
 
-from azure_scheduled_events_exporter.core.document import parse_not_before
+from azure_scheduled_events_exporter.core.document import parse_document, parse_not_before
+from azure_scheduled_events_exporter.errors import InvalidDocumentError
 from azure_scheduled_events_exporter.recording.file import Recording
 
 _NOT_BEFORE: Final = re.compile(rb'("NotBefore"\s*:\s*")([^"\\]*)(")')
 
 
 class Replay:
-    """Plays ``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded."""
+    """Plays ``recording`` from the moment ``at`` on, ``speed`` times as fast as it was recorded.
+
+    ``ended_at`` is when its last document was served first; None until then.
+    """
 
     def __init__(self, recording: Recording, *, at: float, speed: float) -> None:
         self._documents = recording.documents
@@ -25,6 +29,7 @@ class Replay:
         self._speed = speed
         self._shown = 0
         self._served = False
+        self.ended_at: float | None = None
 
     def body(self, now: float) -> bytes:
         """Return the document to serve at ``now``."""
@@ -32,11 +37,17 @@ class Replay:
         if self._served and following < len(self._documents) and self._due(following) <= now:
             self._shown, self._served = following, False
         self._served = True
+        if self.ended_at is None and self._shown == len(self._documents) - 1:
+            self.ended_at = now
         return _NOT_BEFORE.sub(self._moved, self._documents[self._shown].body)
 
     def knows(self, event_id: str) -> bool:
-        """Return whether the current document contains ``event_id``, in upper or lower case."""
-        return event_id.upper().encode() in self._documents[self._shown].body.upper()
+        """Return whether ``event_id``, in upper or lower case, is an event of the current document."""
+        try:
+            events = parse_document(self._documents[self._shown].body).events
+        except InvalidDocumentError:
+            return False
+        return event_id.upper() in {event.sent_id.upper() for event in events if event.sent_id}
 
     def _due(self, number: int) -> float:
         return self._now(self._documents[number].time)
@@ -45,12 +56,15 @@ class Replay:
         return self._at + (recorded - self._recorded_at) / self._speed
 
     def _moved(self, found: re.Match[bytes]) -> bytes:
-        """Return NotBefore moved to the time of the playback, in its original format."""
+        """Return NotBefore moved to the time of the playback, in its original format; out of range, it stays."""
         text = found[2].decode("utf-8", "replace")
         moment = parse_not_before(text)
         if moment is None:
             return found[0]
         seconds = floor(self._now(moment))
         is_iso = re.match(r"\d{4}-", text)
-        moved = datetime.fromtimestamp(seconds, UTC).isoformat() if is_iso else formatdate(seconds, usegmt=True)
+        try:
+            moved = datetime.fromtimestamp(seconds, UTC).isoformat() if is_iso else formatdate(seconds, usegmt=True)
+        except (ValueError, OverflowError, OSError):  # outside the years 1 to 9999
+            return found[0]
         return found[1] + moved.encode() + found[3]

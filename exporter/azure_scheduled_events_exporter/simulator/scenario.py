@@ -31,6 +31,9 @@ SHIPPED: Final = (
 )
 """The scenarios that come with the package, in the order in which ``all`` plays them."""
 
+LONGEST: Final = 10 * 365 * 86_400.0
+"""Seconds; the longest duration and the latest moment that a scenario file may have."""
+
 _FOLDER: Final = Path(__file__).parent / "scenarios"
 _SHORTEST: Final = 60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
 
@@ -137,16 +140,25 @@ def find(name: str) -> tuple[Scenario, ...]:
     if path.suffix not in {".yaml", ".yml", ".json"} and not path.is_file():
         raise UsageError(
             f"'{name}' is no scenario: choose from all, {', '.join(SHIPPED)}, or give the path of a .yaml file "
-            "or of a recording (.json)"
+            "or of a recording"
         )
     return (load(path),)
 
 
 def load(path: Path) -> Scenario:
     """Read the scenario or the recording at ``path``; UsageError has file, line and what to do."""
-    if path.suffix == ".json":
+    if path.suffix == ".json" or _is_recording(path):
         return _recorded(path)
     return _scenario(yaml_file.load(path), path.stem)
+
+
+def _is_recording(path: Path) -> bool:
+    """Return whether the content is that of a recording, whatever the name of the file; False if it is unreadable."""
+    try:
+        content = path.read_bytes()
+    except (OSError, ValueError):
+        return False
+    return content.lstrip().startswith(b"{") and b'"recording"' in content
 
 
 def _recorded(path: Path) -> Scenario:
@@ -180,6 +192,10 @@ def _vm(section: Section) -> VirtualMachine:
     name = section.text("name")
     if not name or "/" in name:
         raise section.error("must be a VM's name: not empty and without '/'", "name")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise section.error("must be a VM's name: half a surrogate pair is no character", "name") from None
     vm = VirtualMachine(
         name,
         scale_set=section.text("scale_set", ""),
@@ -210,14 +226,14 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
         source=section.choice("source", ("Platform", "User"), "Platform"),
         description=section.text("description", ""),
         duration=_impact(section),
-        announced_at=section.duration("announced_at", 30),
-        notice=section.duration("notice", facts.usual_notice),
+        announced_at=_seconds(section, "announced_at", 30),
+        notice=_seconds(section, "notice", facts.usual_notice),
         starts=Starts(section.choice("starts", tuple(Starts), Starts.NOT_BEFORE)),
-        started_for=section.duration("started_for", facts.usual_started),
-        approval_delay=section.duration("approval_delay", 0),
+        started_for=_seconds(section, "started_for", facts.usual_started),
+        approval_delay=_seconds(section, "approval_delay", 0),
         cancelled_at=_moment(section, "cancelled_at"),
         rescheduled_at=_moment(section, "rescheduled_at"),
-        new_notice=section.duration("new_notice", 0),
+        new_notice=_seconds(section, "new_notice", 0),
         second_impact_after=_moment(section, "second_impact_after"),
         rebooted_at=_moment(section, "rebooted_at"),
     )
@@ -259,15 +275,22 @@ def _check_rescheduling(section: Section, event: PlannedEvent) -> None:
 def _impact(section: Section) -> int:
     if section.text("duration", "unknown") == "unknown":
         return -1
-    return round(section.duration("duration"))
+    return round(_seconds(section, "duration"))
 
 
 def _moment(section: Section, key: str) -> float | None:
-    seconds = section.duration(key, -1)
+    seconds = _seconds(section, key, -1)
     return None if seconds < 0 else seconds
 
 
+def _seconds(section: Section, key: str, default: float | None = None) -> float:
+    seconds = section.duration(key, default)
+    if seconds > LONGEST:
+        raise section.error("must be at most 10y", key)
+    return seconds
+
+
 def _fault(section: Section) -> FaultPlan:
-    plan = FaultPlan(Fault(section.choice("fault", tuple(Fault))), section.duration("at", 0), _moment(section, "for"))
+    plan = FaultPlan(Fault(section.choice("fault", tuple(Fault))), _seconds(section, "at", 0), _moment(section, "for"))
     section.finish()
     return plan

@@ -221,7 +221,7 @@ class Simulator:
         with self._changed:
             wait = self._service.arrived(request, self._clock())
         if wait:
-            self._stopping.wait(wait)
+            self._stopping.wait(min(wait, threading.TIMEOUT_MAX))
         with self._changed:
             answer = self._service.answer(request, self._clock())
             self._changed.notify_all()

@@ -18,6 +18,7 @@ from .replay import Replay
 from .scenario import Scenario, VirtualMachine
 from .timeline import Happening, Timeline, What, begin
 
+SLOWEST: Final = 0.01  # with times of up to ``scenario.LONGEST``, NotBefore stays within the years that a date can have
 FASTEST: Final = 10_000.0
 _KEPT: Final = 10_000  # happenings: days of a loop, a few MiB
 
@@ -34,13 +35,15 @@ class Playlist:
         """Refuse what cannot be played."""
         if not self.scenarios:
             raise UsageError("there is no scenario to play: name one")
-        if not 0 < self.speed <= FASTEST:
-            raise UsageError(f"speed {self.speed:g} cannot be: it must be above 0 and at most {FASTEST:g}")
+        if not SLOWEST <= self.speed <= FASTEST:
+            raise UsageError(
+                f"speed {self.speed:g} cannot be used: it must be at least {SLOWEST:g} and at most {FASTEST:g}"
+            )
 
 
 def event_id(seed: str, *place: object) -> str:
     """Return the upper-case GUID of an event: the same for the same seed and place in the play."""
-    digest = hashlib.sha256("/".join((seed, *map(str, place))).encode()).digest()
+    digest = hashlib.sha256("/".join((seed, *map(str, place))).encode(errors="surrogatepass")).digest()
     return str(uuid.UUID(bytes=digest[:16], version=4)).upper()
 
 
@@ -85,8 +88,12 @@ class Stage:
     @property
     def next_at(self) -> float | None:
         """The moment of the next change, None when nothing is to come."""
-        due = self._timeline.next_at
-        return due if due is not None or self._last else self._timeline.over_at
+        due, over = self._timeline.next_at, self._timeline.over_at
+        if over is None or self._last:
+            return due
+        if self._replay is None:
+            return over
+        return None if self._replay.ended_at is None else max(over, self._replay.ended_at)
 
     @property
     def windows(self) -> tuple[Window, ...]:

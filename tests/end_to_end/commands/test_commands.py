@@ -134,7 +134,7 @@ class TestUsage:
             (("events", "--poll.interval", ""), "--poll.interval: has no value: write one, such as 1s"),
             (("history", "--documents", "--json"), "--json is for events"),
             (("history", "--record", "file.json", "--json"), "--json is for events"),
-            (("history", "--record", "file.json", "--documents"), "--documents and --record are two ways"),
+            (("history", "--record", "file.json", "--documents"), "--documents and --record cannot be used together"),
             (("history", "--record", ""), "--record: has no value"),
             (("drill", "--alertmanager", "http://h", "--alertmanager.http-config.file", "/no"), "file: /no: "),
         ],

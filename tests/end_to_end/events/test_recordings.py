@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, load,
 from azure_scheduled_events_exporter.simulator.scenario import PLACEMENT_GROUP
 from support.events.machine import Machine, MachineClock
 from support.monitoring.collector import Collector
-from support.paths import PAYLOADS
+from support.paths import PAYLOADS, ROOT
 from support.programs import COMMAND, Exporter, environment, eventually
 from trials.truth import told
 
@@ -139,5 +139,14 @@ def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -
         simulator.serve_body(b"<html>moved</html>")
         exporter.shows("a refusal", lambda scrape: scrape.value("polls_total", outcome="invalid_document"))
         eventually(lambda: history(tmp_path, "--documents").count("\n") == 3, "two documents")
-    assert "Freeze Started" in history(tmp_path, "--documents")
+    listed = history(tmp_path, "--documents")
+    assert "Freeze Started" in listed
+    refused = "  ".join(listed.splitlines()[-1].split("  ")[-2:]).strip()  # the columns Bytes and Refused
+    assert refused in (ROOT / "docs" / "recordings.md").read_text()
     assert history(tmp_path, "--documents", "2") == "<html>moved</html>\n"
+    command = [COMMAND, "history", "--journal.path", str(tmp_path), "--documents", "1" * 5000]
+    refusal = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    said = (
+        f"azure-scheduled-events-exporter: the journal has no document {'1' * 100}: 'history --documents' lists them\n"
+    )
+    assert (refusal.returncode, refusal.stderr) == (1, said)

@@ -172,7 +172,7 @@ LOCAL_FAULTS = (
     Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
     Fault("TLS instead of plain", "served", "--exporter https://127.0.0.1:", beyond(_tls_instead_of_plain)),
     Fault("expired certificate", "certificate", "Renew", beyond(_expired)),
-    Fault("password asked", "exporter", "--exporter https://USER:PASSWORD", beyond(_password), "warning"),
+    Fault("password asked", "exporter", "--exporter.http-config.file", beyond(_password), "warning"),
     Fault("blind exporter", "exporter-polls", "metadata service above", beyond(_blind_exporter)),
     Fault("other settings", "exporter-settings", "Restart", flags(**{"poll.interval": "2s"}), "warning"),
     Fault("exporter elsewhere", "exporter-events", "--imds.endpoint of both", by(_exporter_elsewhere)),

@@ -123,9 +123,16 @@ def _muted(config: dict[str, Any]) -> None:
         route["mute_time_intervals"] = ["nights"]
 
 
-def _silence(chain: Chain) -> Flags:
+def _by_job(config: dict[str, Any]) -> None:
+    """Page only alerts with ``job``: those about exporters have it, those about events do not."""
+    of_job = {"matchers": ['job="azure-scheduled-events-exporter"'], "receiver": "pager", "group_wait": "0s"}
+    config["receivers"].append({"name": "nobody"})
+    config["route"] = {"receiver": "nobody", "routes": [of_job]}
+
+
+def _silence(chain: Chain, name: str = "alertname", value: str = "AzureScheduled.*") -> Flags:
     url = chain.run_alertmanager(lambda _: None)
-    matcher = {"name": "alertname", "value": "AzureScheduled.*", "isRegex": True, "isEqual": True}
+    matcher = {"name": name, "value": value, "isRegex": True, "isEqual": True}
     status, _, body = as_json(
         {
             "matchers": [matcher],
@@ -138,6 +145,11 @@ def _silence(chain: Chain) -> Flags:
     answer = fetch(f"{url}/api/v2/silences", "POST", body, Content_Type="application/json")
     assert answer.status == status, answer.body
     return {"alertmanager": url}
+
+
+def _silence_of_target(chain: Chain) -> Flags:
+    target = chain.exporter.url.removeprefix("http://")
+    return {**_silence(chain, "instance", target), "prometheus": chain.whole.prometheus.url}
 
 
 def formatdate_iso(seconds: float) -> str:
@@ -190,6 +202,7 @@ MONITORING_FAULTS = (
         beyond(lambda _: {"alertmanager": "http://127.0.0.1:1"}),
     ),
     Fault("nobody is notified", "routes", "Route critical alerts", alertmanager(_nobody)),
+    Fault("routes by a label that events lack", "routes", "Route critical alerts", alertmanager(_by_job)),
     Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
     Fault("no grouping by event", "grouping", "event_id", alertmanager(_no_routes), "warning"),
     Fault("pages wait", "group-wait", "group_wait: 0s", alertmanager(_patient), "warning"),
@@ -197,6 +210,13 @@ MONITORING_FAULTS = (
     Fault("broad inhibition", "inhibitions", "equal", alertmanager(_broad_inhibition), "warning"),
     Fault("muted at night", "mute-times", "mute_time_intervals", alertmanager(_muted), "warning"),
     Fault("silence", "silences", "amtool silence expire", beyond(_silence)),
+    Fault("silence of the target", "silences", "amtool silence expire", beyond(_silence_of_target)),
+    Fault(
+        "silence of the scale set",
+        "silences",
+        "amtool silence expire",
+        by(lambda chain: _silence(chain, "scale_set", "web")),
+    ),
     # Grafana
     Fault(
         "Grafana wants a token",

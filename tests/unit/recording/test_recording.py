@@ -73,6 +73,35 @@ def test_redaction_hides() -> None:
     assert [word for word in hidden if word in text] == []
 
 
+def test_redaction_hides_numbers() -> None:
+    """Ids, names and texts that are numbers are replaced as their texts are; only counts that decide are kept."""
+
+    def body(event_id: object, name: object, text: object) -> bytes:
+        event = {"EventId": event_id, "Resources": [name, 1.5], "Description": text, "DurationInSeconds": 5}
+        content = {"DocumentIncarnation": 7, "Events": [event], "Contact": {"phone": text, "on": True, "off": None}}
+        return json.dumps(content).encode()
+
+    numbers, texts = redact(
+        recording(body(4815162342, 20231199, 4915112345678), body("4815162342", "20231199", "4915112345678"))
+    ).documents
+    shown = numbers.body.decode()
+    assert [word for word in ("4815162342", "20231199", "4915112345678", "1.5") if word in shown] == []
+    assert numbers.body == texts.body
+    content = json.loads(shown)
+    assert content["DocumentIncarnation"] == 7
+    assert content["Events"][0]["DurationInSeconds"] == 5
+    assert [*content["Field1"].values()][1:] == [True, None]
+
+
+@pytest.mark.parametrize("levels", [600, 5000])
+def test_redaction_of_deep_nesting(levels: int) -> None:
+    """Nothing is left of names and texts however deeply they are nested; what is too deep is replaced as a whole."""
+    body = b'{"Events": [], "Secret": ' + b'{"secret": ' * levels + b'"prod-db-1"' + b"}" * levels + b"}"
+    shown = redact(recording(body)).documents[0].body
+    assert [word for word in (b"ecret", b"prod") if word in shown] == []
+    assert levels < 5000 or shown == b"(%d bytes that are no JSON, or nested too deeply)" % len(body)
+
+
 def test_redaction_keeps_what_decides() -> None:
     """The same VM and the same event have the same placeholder everywhere; times, statuses and durations stay."""
     document = parse_document(redact(recording(json.dumps(SECRET).encode())).documents[0].body)

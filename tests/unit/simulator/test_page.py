@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import Simulator, parse, shipped
 from azure_scheduled_events_exporter.simulator.command import add_arguments
 from azure_scheduled_events_exporter.simulator.faults import FAULTS
@@ -40,11 +41,22 @@ def test_example_file_plays(text: str) -> None:
     assert played.next_at is None
 
 
-def test_example_shows_every_key() -> None:
-    """The page's full example names every key that a scenario file may have."""
-    assert len(EXAMPLES) == 2
-    for key in ("vms", "events", "faults", "starts", "cancelled_at", "approval_delay", "vm_id", "for"):
-        assert re.search(rf"\b{key}:", EXAMPLES[0])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "description: x\nother: 1",
+        "description: x\nvms: [{name: a, other: 1}]",
+        "description: x\nevents: [{type: Reboot, other: 1}]",
+        "description: x\nfaults: [{fault: reset, other: 1}]",
+    ],
+)
+def test_every_key_is_described(text: str) -> None:
+    """Every key that a scenario file may have is in the page's full example or in its table of keys."""
+    with pytest.raises(UsageError) as refused:
+        parse(text, "keys.yaml")
+    known = str(refused.value).partition("known here: ")[2].split(", ")
+    assert len(known) > 2
+    assert [key for key in known if not re.search(rf"\b{key}:", EXAMPLES[0]) and f"| `{key}` |" not in PAGE] == []
 
 
 def test_flags_table_is_the_parser() -> None:

@@ -1,15 +1,17 @@
 """The shipped scenarios, each played to its end with simulated time, and the errors of scenario files."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.simulator import Simulator
 from azure_scheduled_events_exporter.simulator import scenario as scenario_module
 from azure_scheduled_events_exporter.simulator.faults import Fault, FaultPlan, Window, active, parse_plan, window
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED, Starts, find, load, parse, shipped
-from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
+from azure_scheduled_events_exporter.simulator.stage import SLOWEST, Playlist, Stage
 
 MINUTE = 60.0
 
@@ -138,6 +140,9 @@ BAD = {
     ),
     "description: x\nvms: [{name: a}, {name: a}]": ("test.yaml:2: vms: 'a' appears twice: every VM needs its own name"),
     "description: x\nvms: [{name: a/b}]": ("test.yaml:2: vms[0].name: must be a VM's name: not empty and without '/'"),
+    'description: x\nvms:\n- name: ok\n- name: "a\\uD800b"': (
+        "test.yaml:4: vms[1].name: must be a VM's name: half a surrogate pair is no character"
+    ),
     "description: x\nevents:\n- type: Freeze\n  starts: at once\n  notice: 1m": (
         "test.yaml:5: events[0].notice: cannot be, since the event starts at once: remove one of the two"
     ),
@@ -167,12 +172,39 @@ BAD = {
 }
 
 
+BAD |= {
+    f"description: x\nevents:\n- type: Freeze\n  {key}: 9000y": f"test.yaml:4: events[0].{key}: must be at most 10y"
+    for key in (
+        *("duration", "announced_at", "notice", "started_for", "approval_delay", "cancelled_at", "rescheduled_at"),
+        *("new_notice", "second_impact_after", "rebooted_at"),
+    )
+}
+
+
 @pytest.mark.parametrize("text", BAD, ids=range(len(BAD)))
 def test_bad_file_is_refused_with_its_line(text: str) -> None:
     """An error in a scenario file is reported in one line with its place."""
     with pytest.raises(UsageError) as refused:
         parse(text, "test.yaml")
     assert str(refused.value) == BAD[text]
+
+
+def test_longest_times_at_the_lowest_speed(tmp_path: Path) -> None:
+    """A scenario with the longest times that are accepted plays at the lowest speed, with a NotBefore far ahead."""
+    path = tmp_path / "slow.yaml"
+    path.write_text("description: x\nevents:\n- {type: Freeze, announced_at: 10y, notice: 10y}\n")
+    played = Stage(Playlist(find(str(path)), SLOWEST), at=1_790_000_000, seed="seed")
+    assert played.next_at is not None
+    played.advance(played.next_at)
+    assert [event["NotBefore"] for event in played.events] == ["Sat, 24 May 4025 14:13:20 GMT"]
+
+
+def test_file_with_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
+    """A scenario plays also if the name of its file is not UTF-8."""
+    path = tmp_path / os.fsdecode(b"dr\xefll.yaml")
+    path.write_text("description: x\nevents:\n- {type: Freeze, announced_at: 0s}\n")
+    with Simulator(path) as simulator:
+        assert [each.what.value for each in simulator.record] == ["announced"]
 
 
 def test_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> None:

@@ -14,7 +14,17 @@ from support.monitoring.alert_scenarios import (
     Story,
     one,
 )
-from support.monitoring.stories.expected_alerts import NOT_BACK, OVERDUE, TOO_LONG, WHO, only, row
+from support.monitoring.stories.expected_alerts import (
+    LOST_REBOOT,
+    NOT_BACK,
+    OVERDUE,
+    REBOOT_FIRES,
+    TOO_LONG,
+    WHO,
+    at,
+    only,
+    row,
+)
 
 FIRING_LIVES = (
     Story(
@@ -274,5 +284,17 @@ LIVES = (
         ),
         quiet={DOWN: (90, 390)},
         steady={DOWN: (450, 1800)},
+    ),
+    Story(
+        "an exporter goes down 25 minutes before its event: the text still says when that is",
+        one(Seen(not_before=1800), down=((300, 100_000),)),
+        fires={
+            (REBOOT, 600): (
+                replace(
+                    REBOOT_FIRES,
+                    description=f"{WHO} will be rebooted. {at('00:30:00', '20m 0s')} {LOST_REBOOT} Event E1.",
+                ),
+            )
+        },
     ),
 )

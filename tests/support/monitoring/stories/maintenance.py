@@ -227,6 +227,33 @@ MAINTAINED = (
         exact=True,
     ),
     Story(
+        "a VM has left Resources, which an exporter without IMDS access still shows, and is stopped by its owner",
+        (
+            Exporter(
+                events=(
+                    Seen(resources="vmss_0,vmss_1", not_before=900, gone=315),
+                    Seen(announced=315, not_before=900, started=905),
+                )
+            ),
+            Exporter(
+                "vmss_1",
+                (
+                    Seen(resources="vmss_0,vmss_1", not_before=900, gone=315),
+                    Seen(announced=315, not_before=900, started=905, scope="peer"),
+                ),
+                down=((930, 100_000),),
+            ),
+            Exporter(
+                "vmss_2",
+                (Seen(resources="vmss_0,vmss_1", not_before=900, scope="peer"),),
+                more={"up": lambda now: now < 210},
+            ),
+        ),
+        fires={(MAINTENANCE, 1500): (working(since="00:15:10"),)},
+        quiet={NOT_BACK: (1500, 2100, 2400)},
+        exact=True,
+    ),
+    Story(
         "a VM dies when its event is overdue, and a peer shows the event as Scheduled on and on",
         (
             Exporter(events=(Seen(not_before=300),), down=((305, 100_000),)),
