@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from .tls import Tls
 
 _PAUSE = 1.0  # seconds between two checks of the files
-_SOON = 7 * 86400.0  # seconds before its expiry from which on a certificate causes a warning
+EXPIRES_SOON_SECONDS = 7 * 86400.0
+"""How long before its expiry a certificate causes a warning."""
 _Stamps = Mapping[Path, tuple[int, ...] | None]
 
 
@@ -212,8 +213,8 @@ class WebAccess:
     def _warn_of_expiry(self) -> None:
         """Log a warning once about a certificate that has expired or expires soon."""
         settings, ends = self._reading.config.tls, self.tls.ends if self.tls else None
-        left = ends - time.time() if ends is not None else _SOON
-        if settings is None or ends is None or left >= _SOON:
+        left = ends - time.time() if ends is not None else EXPIRES_SOON_SECONDS
+        if settings is None or ends is None or left >= EXPIRES_SOON_SECONDS:
             self._warned = None
         elif ends != self._warned:
             self._warned = ends

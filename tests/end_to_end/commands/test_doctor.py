@@ -4,17 +4,22 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import bcrypt
 import pytest
+import yaml
 
 from alerts import render
 from alerts.settings import load
-from azure_scheduled_events_exporter.simulator import Simulator
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.doctor.doctor_chain import VM, Chain, doctor, healthy_chain
 from support.doctor.doctor_faults import Fault
 from support.doctor.local_faults import LOCAL_FAULTS, old_span
 from support.doctor.monitoring_faults import MONITORING_FAULTS
-from support.programs import COMMAND, environment
+from support.events.follower import event
+from support.programs import COMMAND, Exporter, Program, environment
 from support.servers.certificates import Authority
+
+QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine(VM),), ())
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +90,23 @@ def test_rules_with_values(chain: Chain) -> None:
     assert told["mark"] == "ok"
 
 
+def test_rules_that_wait(chain: Chain) -> None:
+    """An alert that waits before it fires is named, because a page may then come after the event."""
+    rules = yaml.safe_load(chain.rules)
+    (preempt,) = [
+        rule
+        for group in rules["groups"]
+        for rule in group["rules"]
+        if rule.get("alert") == "AzureScheduledEventPreempt"
+    ]
+    preempt["for"] = "10m"
+    with chain.extra:
+        report = doctor({**chain.beyond, "prometheus": chain.run_prometheus(rules=yaml.safe_dump(rules))})
+    (found,) = report.of("rules-version")
+    assert found["mark"] == "warning"
+    assert "'for' of AzureScheduledEventPreempt" in found["sentence"]
+
+
 @pytest.mark.parametrize("server", ["prometheus", "alertmanager"])
 def test_unusable_values(chain: Chain, server: str) -> None:
     """If the values file cannot be read, doctor says so, and checks the rest of the chain."""
@@ -108,6 +130,68 @@ def test_an_exporter_with_tls(chain: Chain) -> None:
     assert [each["mark"] for each in (*report.of("served"), *report.of("certificate"))] == ["ok", "ok"], report.output
     assert [each["mark"] for each in report.of("exporter-polls")] == ["ok"], report.output
     assert "InsecureRequestWarning" not in report.output
+
+
+def test_a_private_certificate_and_a_password(chain: Chain) -> None:
+    """Hints lead from an exporter with a private certificate and a password to a file with which doctor reads it."""
+    folder = chain.new_folder()
+    pair = Authority(folder).server()
+    web, http = folder / "web.yaml", folder / "http.yaml"
+    web.write_text(
+        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}\n"
+        f"basic_auth_users: {{me: {bcrypt.hashpw(b'sesame', bcrypt.gensalt(4)).decode()}}}\n"
+    )
+    http.write_text("basic_auth: {username: me, password: sesame}\ntls_config: {insecure_skip_verify: true}\n")
+    with chain.extra:
+        exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
+        flags = {**chain.beyond, "web.listen-address": f"127.0.0.1:{exporter.port}", "web.config.file": str(web)}
+        (closed,) = doctor(flags).of("exporter")
+        (distrusted,) = doctor({**flags, "exporter": f"https://me:sesame@127.0.0.1:{exporter.port}"}).of("served")
+        told = doctor({**flags, "exporter.http-config.file": str(http)})
+    assert "--exporter.http-config.file" in closed["hint"]
+    assert "certificate verify failed" in distrusted["sentence"]
+    assert "--exporter.http-config.file" in distrusted["hint"]
+    assert [each["mark"] for each in (*told.of("served"), *told.of("exporter-polls"))] == ["ok", "ok"], told.output
+
+
+def test_an_address_with_a_path(chain: Chain) -> None:
+    """An exporter that is named with the path of its metrics is not called another program."""
+    (served,) = doctor({**chain.beyond, "exporter": f"{chain.exporter.url}/metrics"}).of("served")
+    assert served["hint"] == f"Name it without the path: --exporter {chain.exporter.url}."
+
+
+def test_a_simulator_at_the_address(chain: Chain) -> None:
+    """Doctor does not tell people to end a process of this program, such as a simulator."""
+    simulate = [COMMAND, "simulate", "--web.listen-address", "127.0.0.1:0"]
+    with Program(simulate, chain.new_folder() / "simulator.log") as program:
+        address = program.wait_for_line(r"--imds\.endpoint http://(127\.0\.0\.1:\d+)\n")[1]
+        (served,) = doctor({**chain.beyond, "web.listen-address": address}).of("served")
+    assert served["hint"] == "Correct --exporter or --web.listen-address."
+
+
+def test_an_exporter_that_has_not_polled_yet(tmp_path: Path) -> None:
+    """A new event that the exporter's next poll will show is no fault."""
+    with Simulator(QUIET) as simulator, Exporter(simulator.url, tmp_path / "log", "--poll.interval", "1m") as exporter:
+        exporter.shows("a poll", lambda scrape: scrape.value("up"))
+        simulator.set_document([event("A")])
+        (found,) = doctor(_here(simulator, exporter)).of("exporter-events")
+    assert (found["mark"], "yet" in found["sentence"], "1m" in found["hint"]) == ("warning", True, True), found
+
+
+def test_an_exporter_that_waits_for_more_empty_bodies(tmp_path: Path) -> None:
+    """An exporter that does not believe the first empty body is no fault: doctor waits for it."""
+    with Simulator(QUIET) as simulator, Exporter(simulator.url, tmp_path / "log") as exporter:
+        simulator.set_document([event("A")])
+        exporter.shows("an event", lambda scrape: scrape.transitions())
+        simulator.serve_body(b"")
+        (found,) = doctor(_here(simulator, exporter)).of("exporter-events")
+        assert found["mark"] == "ok", found
+        assert not exporter.scrape().series("event_info")
+
+
+def _here(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
+    address = f"127.0.0.1:{exporter.port}"
+    return {"imds.endpoint": simulator.url, "web.listen-address": address, "journal.path": "memory"}
 
 
 def test_spans_wait_without_tracing(chain: Chain) -> None:

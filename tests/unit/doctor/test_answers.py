@@ -24,7 +24,8 @@ _PAGER: dict[str, Any] = {"receiver": "pager", "group_by": ["event_id"], "group_
 def examined(part: str, replies: Mapping[str, Reply], url: str = "") -> list[Finding]:
     """Return the findings of a part of the chain whose server answers with ``replies``."""
     subject = Subject(resolve({"instance.name": "web_4"}, {}), {}, (), "http://127.0.0.1:10169")
-    subject.document = parse_document(imds()["/metadata/scheduledevents"][2])
+    document = subject.document = parse_document(imds()["/metadata/scheduledevents"][2])
+    subject.read_again = lambda: document
     with Canned(replies) as server:
         api = Api("--url", url or server.url)
         servers = chain.Servers(api, [api], [api], [api])
@@ -142,6 +143,25 @@ def test_loopback_of_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("NO_PROXY", raising=False)
         findings = examined("Prometheus", {}, url)
     assert "does not scrape this exporter" in the("target", findings).sentence
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        ('Get "http://vm000404:10169/metrics": context deadline exceeded', "Open the port"),
+        ('Get "http://tls-401.example:10169/metrics": dial tcp: lookup tls-401.example: no such host', "Open the port"),
+        ("server returned HTTP status 404 Not Found", "metrics_path"),
+        ("server returned HTTP status 401 Unauthorized", "basic_auth"),
+        ('unexpected status code returned when scraping "http://vm:10169/x": 404; expected 200', "metrics_path"),
+        ('Get "https://vm:10169/metrics": http: server gave HTTP response to HTTPS client', "tls_config"),
+        ('Get "https://vm:10169/metrics": x509: certificate signed by unknown authority', "tls_config"),
+        ('Get "https://vm:10169/metrics": remote error: tls: certificate required', "tls_config"),
+    ],
+)
+def test_target_that_cannot_be_scraped(error: str, hint: str) -> None:
+    """The advice follows from the error of the scrape, not from the address in it."""
+    replies = prometheus([target(health="down", lastError=error)])
+    assert hint in the("target", examined("Prometheus", replies)).hint
 
 
 def test_loopback_of_this_machine() -> None:

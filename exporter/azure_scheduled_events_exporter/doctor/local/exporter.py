@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -15,17 +16,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError, within
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.messages import plain
+from azure_scheduled_events_exporter.polling import empty_bodies
 from azure_scheduled_events_exporter.times import format_duration
 
 _PREFIX: Final = "azure_scheduled_events_"
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
-_EXPIRES_SOON: Final = 7 * 86400.0
-_LOOKS: Final = 3  # to compare the exporter's events with the document, until they agree
+_PATIENCE: Final = 15.0  # seconds to wait for the next polls of the exporter
+_COMM: Final = "azure-scheduled-events-exporter"[:15]  # what the system keeps of the name of this program
 _LISTENING: Final = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
@@ -78,7 +82,10 @@ def _served(api: Api, port: int) -> Finding:
             tls = f"the exporter with TLS, name it: --exporter {urlsplit(api.shown)._replace(scheme='https').geturl()}"
             hint = f"If that is {tls}. If it is another program, choose another --web.listen-address."
         if "TLS" in str(error) or "SSL" in str(error) or "certificate" in str(error):
-            hint = "Compare --web.config.file with the running exporter's, or name it with --exporter and its CA."
+            hint = (
+                "Compare --web.config.file with the running exporter's, or name a file whose tls_config trusts its "
+                "certificate: --exporter.http-config.file."
+            )
         return wrong("served", f"No exporter answers at {api.shown}: {error}; {listening}.", hint, _DOWN)
     if answer.body == plain(HTTPStatus.FORBIDDEN).body:
         return warning(
@@ -88,15 +95,27 @@ def _served(api: Api, port: int) -> Finding:
             "web-config.md",
         )
     if answer.body.strip() != b"alive":
-        who = listener(port) or "another program"
-        return wrong(
-            "served",
-            f"{who[0].upper()}{who[1:]} answers at {api.shown}, not this exporter ({answer.status}).",
-            "End that program, or choose another --web.listen-address.",
-            _DOWN,
-        )
+        return _another(api, answer.status, listener(port))
     who = listener(port)
     return ok("served", f"The exporter answers at {api.shown}{f' ({who})' if who else ''}.")
+
+
+def _another(api: Api, status: int, who: str) -> Finding:
+    """Return the finding that something else than the page of an exporter is at its address."""
+    parts = urlsplit(api.shown)
+    if parts.path:
+        return wrong(
+            "served",
+            f"No exporter answers at {api.shown} ({status}): its address has no path.",
+            f"Name it without the path: --exporter {parts._replace(path='').geturl()}.",
+            _DOWN,
+        )
+    hint = "Correct --exporter or --web.listen-address."
+    if who and not who.startswith(_COMM):
+        hint = "End that program, or choose another --web.listen-address."
+    return wrong(
+        "served", f"At {api.shown}, {who or 'another program'} answers, not this exporter ({status}).", hint, _DOWN
+    )
 
 
 def _how_to_start() -> str:
@@ -107,9 +126,12 @@ def _how_to_start() -> str:
 
 def _closed(error: Exception) -> Finding:
     if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
-        hint = "Name the exporter with a user: --exporter https://USER:PASSWORD@HOST:10169."
+        hint = (
+            "Name a file with basic_auth, and with tls_config if the system does not trust the exporter's certificate: "
+            "--exporter.http-config.file."
+        )
         sentence = "The exporter asks for a password, so its own view was not checked."
-        return warning("exporter", sentence, hint, "web-config.md")
+        return warning("exporter", sentence, hint, "doctor.md#credentials")
     return wrong("exporter", f"The exporter's own view cannot be read: {error}.", "See its log.", _DOWN)
 
 
@@ -170,27 +192,54 @@ def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, st
 
 
 def _same_events(subject: Subject, api: Api) -> Finding:
-    if subject.document is None:
+    """Compare the exporter's events with the document.
+
+    They are wrong only if the exporter has polled between two documents with the same events, and shows others.
+    """
+    if subject.document is None or subject.read_again is None:
         return ok("exporter-events", "Not compared: doctor has no document of the metadata service.")
-    wanted = {event.event_id.upper() for event in subject.document.events}
-    shown: set[str] = set()
-    for look in range(_LOOKS):
-        if look:
-            time.sleep(min(subject.config.poll_interval, 1.0))
+    wanted, since = _ids(subject.document), subject.document_at
+    end = time.monotonic() + _PATIENCE
+    while True:
         try:
-            events = api.data("/api/v1/events")["events"]
+            state = api.data("/api/v1/events")
         except ExporterError as error:  # it answered before, so it may have been restarted
             return _closed(error)
-        shown = {str(event["event_id"]).upper() for event in events}
+        if not state.get("up"):
+            return ok("exporter-events", "Not compared: the exporter's last poll failed.")
+        shown = {str(event["event_id"]).upper() for event in state["events"]}
         if shown == wanted:
             return ok("exporter-events", "The exporter shows the events of the metadata service.")
-    differing = ", ".join(sorted(wanted ^ shown)[:3])
-    return wrong(
-        "exporter-events",
-        f"The exporter does not show the metadata service's events; they differ in {differing}.",
-        "Compare the --imds.endpoint of both, and see the exporter's log.",
-        "runbooks/AzureScheduledEventImdsUnreachable.md",
-    )
+        differing = ", ".join(sorted(wanted ^ shown)[:3])
+        interval = float(state["polls"]["interval_seconds"])
+        polled = datetime.fromisoformat(state["last_success"]).timestamp()
+        with suppress(ExporterError):  # no answer proves nothing
+            document = subject.read_again()
+            if _ids(document) != wanted:
+                wanted, since = _ids(document), time.time()
+            elif polled > since + _grace(document, interval):
+                return wrong(
+                    "exporter-events",
+                    f"The exporter does not show the metadata service's events; they differ in {differing}.",
+                    "Compare the --imds.endpoint of both, and see the exporter's log.",
+                    "runbooks/AzureScheduledEventImdsUnreachable.md",
+                )
+        if time.monotonic() > end or polled + interval > time.time() + _PATIENCE:
+            return warning(
+                "exporter-events",
+                f"The exporter does not show the metadata service's events yet; they differ in {differing}.",
+                f"It polls every {format_duration(interval)}: run doctor again after its next polls.",
+                "runbooks/AzureScheduledEventImdsUnreachable.md",
+            )
+
+
+def _ids(document: Document) -> set[str]:
+    return {event.event_id.upper() for event in document.events}
+
+
+def _grace(document: Document, interval: float) -> float:
+    """Return for how many seconds an exporter may show events that ``document`` does not have."""
+    return empty_bodies.SECONDS + empty_bodies.POLLS * interval if document.is_empty_body else 0.0
 
 
 def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
@@ -259,7 +308,7 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
     hint = "Renew the certificate; the exporter reads it again by itself."
     if left <= 0:
         yield wrong("certificate", "The exporter's certificate has expired: scrapes fail.", hint, "web-config.md")
-    elif left < _EXPIRES_SOON:
+    elif left < EXPIRES_SOON_SECONDS:
         yield warning("certificate", f"The exporter's certificate ends in {days}.", hint, "web-config.md")
     else:
         yield ok("certificate", f"The exporter's certificate is valid for another {days}.")

@@ -4,25 +4,25 @@ Every request goes to ``--imds.endpoint``, without a proxy, and at most one in 1
 exporter they stay within the five a second that Azure allows a VM.
 """
 
+import json
 import threading
 import time
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from azure_scheduled_events_exporter.core.document import API_VERSIONS, Document, comparable_name, parse_document
 from azure_scheduled_events_exporter.core.event_types import hidden_by
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.doctor.api import Answer, Api, NoAnswerError
-from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.imds.client import INSTANCE_API_VERSION
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.polling.poller import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.times import format_duration
-
-_FIRST_ANSWER: Final = 130.0
-"""Time limit of the first request of a VM in seconds: it enables Scheduled Events."""
 
 _SLOW: Final = 1.0  # seconds; a healthy answer takes some 6 ms
 _CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
@@ -34,6 +34,9 @@ _HIDES: Final = (
     ("2019-04-01", "Description"),
 )
 """What an api-version before the given one leaves out besides event types, as documented."""
+
+_ERRORS: Final = frozenset({400, 404, 405, 410, 429, 500, 503})
+"""Statuses of the metadata service itself, besides 200. The guest proxy agent adds 403, 421 and 502."""
 
 
 class _Wire:
@@ -66,8 +69,11 @@ def examine(subject: Subject) -> Findings:
     except NoAnswerError as error:
         yield _unreachable(wire.shown, str(error))
         return
-    yield _reachable(wire.shown, answer)
-    yield _clock(answer, begun, time.time())
+    ended = time.time()
+    reachable = _reachable(wire.shown, answer)
+    yield reachable
+    if reachable.mark is Mark.OK:
+        yield _clock(answer, begun, ended)
     yield _name(subject, answer)
     yield _api_version(subject)
     yield from _scheduled_events(subject, wire)
@@ -100,19 +106,45 @@ def _reachable(endpoint: str, answer: Answer) -> Finding:
     if answer.status in {HTTPStatus.MISDIRECTED_REQUEST, HTTPStatus.BAD_GATEWAY}:
         return wrong(
             "imds-reachable",
-            f"{endpoint} answered {answer.status}, which comes from the guest proxy agent (azure-proxy-agent).",
-            "Restart the agent: systemctl restart azure-proxy-agent.",
+            f"{endpoint} answered {answer.status}, which comes from the guest proxy agent (azure-proxy-agent) or "
+            "another proxy.",
+            "Restart the agent: systemctl restart azure-proxy-agent. Exempt the address from any other proxy.",
             page,
         )
-    if 300 <= answer.status < 400 or "via" in answer.headers:  # noqa: PLR2004 - the class of redirects
-        seen = answer.headers.get("location") or answer.headers.get("via", "")
+    is_proxy = answer.status in {HTTPStatus.PROXY_AUTHENTICATION_REQUIRED, HTTPStatus.GATEWAY_TIMEOUT}
+    if is_proxy or "via" in answer.headers or not _may_be_imds(answer):
+        what = "A proxy" if is_proxy else "A proxy or another server"
+        seen = answer.headers.get("location") or answer.headers.get("via") or answer.excerpt
         return wrong(
             "imds-reachable",
-            f"A proxy or another server answers at {endpoint} ({answer.status}, {seen}).",
+            f"{what} answers at {endpoint}, not the metadata service ({answer.status}{f', {seen}' if seen else ''}).",
             "Correct --imds.endpoint, or exempt the address from the transparent proxy.",
             page,
         )
+    if answer.status not in {HTTPStatus.OK, HTTPStatus.TOO_MANY_REQUESTS} and "error" not in _json_object(answer):
+        return warning(
+            "imds-reachable",
+            f"{endpoint} answered {answer.status}: the metadata service while it moves, or another server.",
+            "The service may be moving, which takes up to 70 s: run doctor again. Else correct --imds.endpoint.",
+            page,
+        )
     return ok("imds-reachable", f"The metadata service answers at {endpoint}, without a proxy.")
+
+
+def _may_be_imds(answer: Answer) -> bool:
+    """Return whether the metadata service gives such an answer about this VM; its errors may have any text but HTML."""
+    if answer.status == HTTPStatus.OK:
+        return isinstance(_json_object(answer).get("compute"), dict)
+    is_html = answer.body.lstrip()[:9].lower().startswith((b"<!doctype", b"<html"))
+    return answer.status in _ERRORS and not is_html
+
+
+def _json_object(answer: Answer) -> Mapping[str, Any]:
+    try:
+        content = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _clock(answer: Answer, begun: float, ended: float) -> Finding:
@@ -184,7 +216,7 @@ def _api_version(subject: Subject) -> Finding:
 
 def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
     try:
-        answer = wire.get("scheduledevents", subject.config.imds_api_version, _FIRST_ANSWER)
+        answer = wire.get("scheduledevents", subject.config.imds_api_version, FIRST_TIMEOUT_SECONDS)
     except NoAnswerError as error:
         yield wrong(
             "scheduled-events",
@@ -201,6 +233,8 @@ def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
     except ExporterError as error:
         yield _invalid(str(error))
         return
+    subject.document_at = time.time()
+    subject.read_again = lambda: _read(subject, wire)
     count = len(subject.document.events)
     events = f"{count or 'no'} event{'' if count == 1 else 's'}"
     how = f"Scheduled Events are enabled: {events}, answered in {format_duration(round(wire.took, 3))}"
@@ -215,6 +249,14 @@ def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
         yield ok("scheduled-events", f"{how}.")
     yield _document(subject.document)
     yield _resources(subject, subject.document)
+
+
+def _read(subject: Subject, wire: _Wire) -> Document:
+    """Return the current document. Raises ExporterError if there is none."""
+    answer = wire.get("scheduledevents", subject.config.imds_api_version, subject.config.imds_timeout)
+    if answer.status != HTTPStatus.OK:
+        raise ExporterError(f"answered {answer.status}")
+    return parse_document(answer.body)
 
 
 def _refused(answer: Answer) -> Finding:

@@ -3,8 +3,11 @@
 Nothing is sent: the routing tree is read from the status, and evaluated here for every alert that this version ships.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, Final
 
 import yaml
@@ -24,6 +27,17 @@ _SET_UP: Final = "alerts.md#set-it-up"
 _PLACEHOLDERS: Final = ("REPLACE", "example.com")
 _LONGEST_WAIT: Final = 5.0  # seconds that a page may wait; an eviction leaves 30 s
 _PAGES: Final = "critical"
+_MAINTENANCE: Final = "AzureScheduledEventMaintenance"
+_BY_PRIORITY: Final = re.compile(r"\{\{ if .+? \}\}(.*)\{\{ else \}\}(.*)\{\{ end \}\}")
+_LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "AzureScheduledEventScaleSetHit": ("subscription_id", "resource_group", "scale_set"),
+        "AzureScheduledEventZoneHit": ("subscription_id", "location", "zone"),
+        _MAINTENANCE: ("vm_id", "vm_name", "node", "instance"),
+        "AzureScheduledEventNoExporters": (),
+    }
+)
+"""Labels of the alerts that are neither about one event nor about one exporter."""
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -37,7 +51,7 @@ def examine(subject: Subject, api: Api) -> Findings:
         status = api.data("/api/v2/status")
         config = yaml.safe_load(status["config"]["original"])
         yield ok("alertmanager-reachable", f"Alertmanager {status['versionInfo']['version']} answers at {api.shown}.")
-        alerts = {rule.name: labels_of(rule, subject.vm_name) for rule in shipped.alerts}
+        alerts = {rule.name: labels_of(rule, subject, shipped.kept) for rule in shipped.alerts}
         receivers = config.get("receivers") or ()
         yield _receivers(config["route"], receivers, alerts)
         yield _placeholders(config["route"], receivers, alerts)
@@ -50,16 +64,34 @@ def examine(subject: Subject, api: Api) -> Findings:
         yield unreachable("alertmanager-reachable", "Alertmanager", api, error)
 
 
-def labels_of(rule: ShippedRule, vm_name: str) -> dict[str, str]:
-    """Return the labels of the alert that ``rule`` would raise about an event of this VM, or about its exporter."""
-    name = rule.name
-    common = {"alertname": name, "job": "azure-scheduled-events-exporter", **rule.labels}
-    common = {key: value for key, value in common.items() if "{{" not in value}
-    if not rule.of_event:
-        return {"instance": f"{vm_name}:10169", **common}
-    event_type = next((each for each in EventType if each in name), EventType.REBOOT)
-    event = {"event_id": "00000000-0000-0000-0000-000000000000", "event_type": event_type, "event_status": "Scheduled"}
-    return {"resources": vm_name, "severity": "warning", **event, **common}
+def labels_of(rule: ShippedRule, subject: Subject, kept: Sequence[str] = ()) -> dict[str, str]:
+    """Return the labels of the alert that ``rule`` would raise about an event of this VM, or about its exporter.
+
+    ``kept``: the labels that alerts about events and VMs take over from targets.
+    """
+    target = subject.target or {"job": "azure-scheduled-events-exporter", "instance": f"{subject.vm_name}:10169"}
+    event = {"event_id": "00000000-0000-0000-0000-000000000000", "event_type": _event_type(rule.name)}
+    vm = asdict(subject.instance) if subject.instance else {"vm_name": subject.vm_name}
+    known = {**vm, **target, **event}
+    names = _LABELS.get(rule.name, tuple(event if rule.of_event else target))
+    if rule.labels.get("component") != "exporter":
+        names += tuple(kept)
+    labels = {name: known.get(name, "") for name in names}
+    if rule.name == _MAINTENANCE:  # it is about the host, on whichever port its exporter is
+        labels["instance"] = re.sub(":[0-9]+$", "", known.get("instance", ""))
+    labels |= {"alertname": rule.name, **{name: _rendered(text, known) for name, text in rule.labels.items()}}
+    return {name: value for name, value in labels.items() if value}
+
+
+def _event_type(alert: str) -> str:
+    other = "Other" if alert.endswith("UnknownType") else EventType.REBOOT
+    return next((each for each in EventType if each in alert), other)
+
+
+def _rendered(text: str, known: Mapping[str, str]) -> str:
+    """Return a label's value; the only template in one chooses by the VM's priority."""
+    chosen = _BY_PRIORITY.fullmatch(text)
+    return text if chosen is None else chosen[1 if known.get("priority") in {"Spot", "Low"} else 2]
 
 
 _Alerts = Mapping[str, Mapping[str, str]]
@@ -167,12 +199,7 @@ def _muted(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
 def _inhibitions(inhibitions: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
     """Check that inhibitions mute the warnings of an event that pages, and that none mutes all pages."""
     ours = [rule for rule in inhibitions if "event_id" in (rule.get("equal") or ())]
-    event = {
-        "event_id": "1",
-        "event_type": "Reboot",
-        "event_status": "Scheduled",
-        "alertname": "AzureScheduledEventReboot",
-    }
+    event = {"alertname": "AzureScheduledEventReboot", "event_id": "1", "event_type": "Reboot"}
     page, ticket = {**event, "severity": _PAGES}, {**event, "severity": "warning"}
     broad = [
         rule

@@ -5,6 +5,7 @@ the newest samples of this exporter are checked instead.
 """
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -30,6 +31,7 @@ _SCRAPE_OFTEN: Final = "Set scrape_interval: 5s; a Spot VM has 30 seconds of not
 _OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and as long as the notice of an eviction
 _LATE: Final = 3.0  # scrapes that may be missing
 _SCRAPES: Final = 10  # the newest ones: older ones may be from before the interval was changed
+_STATUS: Final = re.compile(r'(?:HTTP status|":) (\d{3})\b')  # as Prometheus and vmagent write it after an address
 
 
 def examine(subject: Subject, api: Api) -> Findings:
@@ -63,6 +65,7 @@ def _target(subject: Subject, api: Api) -> Findings:
             raise
     series = _series(subject, api)
     if not active and series:
+        subject.target = dict(zip(("job", "instance"), min(series), strict=True))
         yield from _stored(api, *min(series))
         return
     found = _targets(subject, api, active, series)
@@ -84,6 +87,7 @@ def _target(subject: Subject, api: Api) -> Findings:
             "fleet.md",
         )
     target = found[0]
+    subject.target = target["labels"]
     name = f"{target['labels'].get('job')}/{target['labels'].get('instance')}"
     if target.get("health") == "unknown" and not target.get("lastError"):
         yield warning(
@@ -184,12 +188,14 @@ def _address(target: Mapping[str, Any]) -> tuple[str | None, int | None]:
 
 
 def _scrape_hint(why: str) -> str:
-    if "401" in why or "403" in why:
+    status = _STATUS.search(why)
+    if status and status[1] in {"401", "403"}:
         return "Give the scrape configuration a user: basic_auth."
-    if "x509" in why or "tls" in why.lower() or "HTTP response to HTTPS" in why or "HTTP request to an HTTPS" in why:
-        return "Make scheme and tls_config of the scrape configuration agree with --web.config.file."
-    if "404" in why:
+    if status and status[1] == "404":
         return "Make metrics_path agree with --web.telemetry-path."
+    reason = re.sub(r'"[^"]*"', "", why)  # without the address
+    if any(word in reason for word in ("x509: ", "tls: ", "HTTP response to HTTPS", "HTTP request to an HTTPS")):
+        return "Make scheme and tls_config of the scrape configuration agree with --web.config.file."
     return "Open the port in the VM's firewall and the network security group."
 
 
@@ -255,15 +261,21 @@ def _rules(subject: Subject, api: Api) -> Findings:
 
 
 def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], values: str | None) -> Finding:
-    loaded = {(group["name"], rule["name"], shape(rule["query"])) for group in groups for rule in group["rules"]}
-    expected = {(rule.group, rule.name, rule.shape) for rule in shipped.rules}
-    present = {name for _, name, _ in loaded}
-    differing = sorted({name for group, name, _ in expected ^ loaded if group in {each["name"] for each in groups}})
+    loaded = {
+        (group["name"], rule["name"], shape(rule["query"]), float(rule.get("duration") or 0))
+        for group in groups
+        for rule in group["rules"]
+    }
+    expected = {(rule.group, rule.name, rule.shape, rule.wait) for rule in shipped.rules}
+    present = {name for _, name, *_ in loaded}
+    differing = sorted({name for group, name, *_ in expected ^ loaded if group in {each["name"] for each in groups}})
     if not differing:
         rendered = f", rendered with {values}" if values else ""
         return ok("rules-version", f"The rules are those of this version{rendered}.")
     absent = [name for name in differing if name not in present]
-    what = f"without {', '.join(absent[:3])}" if absent else f"other expressions of {', '.join(differing[:3])}"
+    what = (
+        f"without {', '.join(absent[:3])}" if absent else f"another expression or 'for' of {', '.join(differing[:3])}"
+    )
     export = "Export the rules of this version: azure-scheduled-events-exporter assets export DIR --values"
     hint = f"{export} {values or 'values.yaml'}."
     if values is None:

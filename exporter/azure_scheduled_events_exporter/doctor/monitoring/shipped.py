@@ -28,23 +28,28 @@ _WINDOW = re.compile(r"\[((?:\d+(?:ms|[smhdwy]))+)")
 
 @dataclass(frozen=True, slots=True)
 class ShippedRule:
-    """A rule: its group, its name, the shape of its expression, and an alert's labels."""
+    """A rule: its group, its name, the shape of its expression, an alert's own labels, and its ``for`` in seconds."""
 
     group: str
     name: str
     shape: str
     labels: Mapping[str, str]
+    wait: float
     is_alert: bool
     of_event: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ShippedRules:
-    """All rules, the interval of each group and the longest window of an expression, both in seconds."""
+    """All rules, the interval of each group and the longest window of an expression, both in seconds.
+
+    ``kept`` are the labels that alerts about events and VMs take over from targets.
+    """
 
     rules: tuple[ShippedRule, ...]
     intervals: Mapping[str, float]
     window: float
+    kept: tuple[str, ...] = ()
 
     @property
     def alerts(self) -> tuple[ShippedRule, ...]:
@@ -58,28 +63,31 @@ def rules(values: str | None = None) -> ShippedRules:
     Raises:
         ExporterError: this installation has none, or ``values`` cannot be read or used.
     """
-    text = _text(values)
+    text, kept = _text(values)
     groups = yaml.safe_load(text)["groups"]
     windows = [parse_duration(found) for found in _WINDOW.findall(text)]
     return ShippedRules(
         tuple(_rule(group["name"], rule) for group in groups for rule in group["rules"]),
         {group["name"]: parse_duration(str(group.get("interval", "1m"))) for group in groups},
         max(windows, default=0.0),
+        kept,
     )
 
 
-def _text(values: str | None) -> str:
+def _text(values: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the rules, and the labels that alerts take over from targets: none unless ``values`` names some."""
     if values is None:
-        return (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
+        return (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8"), ()
     settings = assets.generator("settings").load(Path(values))
-    return str(assets.generator("prometheus").prometheus_rules(settings))
+    return assets.generator("prometheus").prometheus_rules(settings), assets.generator("rules.series").kept(settings)
 
 
 def _rule(group: str, rule: Mapping[str, Any]) -> ShippedRule:
     is_alert = "alert" in rule
     of_event = "event_id" in json.dumps(rule.get("annotations", {}))
     name = rule["alert"] if is_alert else rule["record"]
-    return ShippedRule(group, name, shape(rule["expr"]), rule.get("labels", {}), is_alert, of_event)
+    wait = parse_duration(rule["for"]) if "for" in rule else 0.0
+    return ShippedRule(group, name, shape(rule["expr"]), rule.get("labels", {}), wait, is_alert, of_event)
 
 
 def shape(expression: str) -> str:

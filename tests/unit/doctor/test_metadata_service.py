@@ -1,0 +1,77 @@
+"""Whether the metadata service answers, or something else at its address."""
+
+import pytest
+
+from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.doctor.finding import Finding
+from azure_scheduled_events_exporter.doctor.local.metadata_service import examine
+from azure_scheduled_events_exporter.doctor.subject import Subject
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.doctor.doctor_chain import Canned
+from support.paths import ROOT
+
+_PAYLOADS = ROOT / "tests/data/payloads"
+_HTML = b"<!DOCTYPE html><html><head><title>404 Not Found</title></head></html>"
+
+
+def reached(endpoint: str) -> Finding:
+    """Return what doctor says of the service at ``endpoint`` after its first request."""
+    config = resolve({"imds.endpoint": endpoint}, {})
+    return next(examine(Subject(config, {}, (), "")))
+
+
+@pytest.mark.parametrize(
+    ("status", "file"),
+    [
+        (200, "instance_aks_vmss_uniform_v2021-02-01.json"),
+        (200, "instance_teamcity_msdocs_v2023-07-01.json"),
+        (400, "error_400_missing_metadata_header.json"),
+        (400, "error_400_api_version_msdocs.json"),
+        (429, "error_429_body.txt"),
+    ],
+)
+def test_answers_of_the_metadata_service(status: int, file: str) -> None:
+    """Answers that were captured from the metadata service are recognized as its own."""
+    with Canned({"/metadata/instance": (status, {}, (_PAYLOADS / file).read_bytes())}) as server:
+        assert reached(server.url).mark == "ok"
+
+
+def test_the_simulator() -> None:
+    """The simulator passes for the metadata service."""
+    with Simulator() as simulator:
+        assert reached(simulator.url).mark == "ok"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (407, b"", "A proxy answers"),
+        (504, b"", "A proxy answers"),
+        (502, b"", "guest proxy agent (azure-proxy-agent) or another proxy"),
+        (404, _HTML, "another server answers"),
+        (200, _HTML, "another server answers"),
+        (200, b'{"status": "success"}', "another server answers"),
+        (401, b"", "another server answers"),
+    ],
+)
+def test_other_servers(status: int, body: bytes, words: str) -> None:
+    """A proxy or a web server at the address is not taken for the metadata service."""
+    with Canned({"/metadata/instance": (status, {}, body)}) as server:
+        found = reached(server.url)
+    assert (found.mark, words in found.sentence) == ("wrong", True), found
+
+
+def test_clock_of_another_server() -> None:
+    """The clock of a proxy is not taken for Azure's."""
+    with Canned({"/metadata/instance": (407, {}, b"")}) as server:
+        config = resolve({"imds.endpoint": server.url}, {})
+        checks = [each.check for each in examine(Subject(config, {}, (), ""))]
+    assert checks[0] == "imds-reachable"
+    assert "clock" not in checks
+
+
+@pytest.mark.parametrize("body", [b"", b"404 page not found\n"])
+def test_unclear_answers(body: bytes) -> None:
+    """A 404 that the metadata service gives while it moves, and others too, is no proof that it answers."""
+    with Canned({"/metadata/instance": (404, {}, body)}) as server:
+        assert reached(server.url).mark == "warning"
