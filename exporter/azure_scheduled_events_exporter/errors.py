@@ -73,13 +73,17 @@ class ImdsError(ExporterError):
         outcome: the kind of failure.
         reason: the part of the message that stays the same while the cause does.
         status: the HTTP status of the answer, 0 without one.
+        may_have_arrived: whether the request may have reached IMDS; False if there was no connection.
     """
 
-    def __init__(self, outcome: Outcome, reason: str, detail: str = "", status: int = 0) -> None:
+    def __init__(
+        self, outcome: Outcome, reason: str, detail: str = "", status: int = 0, *, may_have_arrived: bool = True
+    ) -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
         self.outcome = outcome
         self.reason = reason
         self.status = status
+        self.may_have_arrived = may_have_arrived
 
 
 class InvalidDocumentError(ExporterError):

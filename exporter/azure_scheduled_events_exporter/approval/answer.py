@@ -16,6 +16,9 @@ from .scheduler import ACCEPTED, NO_ANSWER, Due
 REFUSED = "approval refused"
 """How the result of an operator's request begins that IMDS refused."""
 
+NOT_SENT = "approval not sent"
+"""How the result of an operator's request begins if there was no connection to IMDS."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -30,19 +33,26 @@ class Answer:
     again: bool = False
 
     @property
-    def is_refusal(self) -> bool:
-        """Whether IMDS answered and did not accept. If it did not answer, it may have accepted."""
-        return self.error is not None and self.error.status != 0
+    def is_no(self) -> bool:
+        """Whether IMDS has not accepted for certain. If it got the request and did not answer, it may have."""
+        return self.error is not None and (self.error.status != 0 or not self.error.may_have_arrived)
+
+    @property
+    def summary(self) -> str:
+        """How it ended, in a few words."""
+        if self.error is None:
+            return ACCEPTED
+        if not self.is_no:
+            return NO_ANSWER
+        return REFUSED if self.error.status else NOT_SENT
 
     def result(self, one: Due) -> str:
         """Return the result of an operator's request that was sent."""
         if self.error is None:
             return ACCEPTED
-        if not self.is_refusal:
-            return f"{NO_ANSWER}: {self.error}"
-        if _has_no_answer(one):
-            return f"{NO_ANSWER} earlier, then refused: {self.error}"
-        return f"{REFUSED}: {self.error}"
+        if self.is_no and _has_no_answer(one):
+            return f"{NO_ANSWER} earlier, then {self.summary.removeprefix('approval ')}: {self.error}"
+        return f"{self.summary}: {self.error}"
 
 
 def requested(known: Lifecycles, due: Sequence[Due], now: Timestamp) -> Lifecycles:
@@ -61,7 +71,7 @@ def answered(
     """
     if answer.error is not None:
         refused = [one.life.event_id for one in due if not _has_no_answer(one)]
-        return (mark_refused(known, refused) if answer.is_refusal else known), ()
+        return (mark_refused(known, refused) if answer.is_no else known), ()
     changes: list[Change] = []
     for approver, event_ids in _by_approver(due).items():
         known, new_changes = mark_approved(known, event_ids, approver, now)

@@ -15,9 +15,9 @@ from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRe
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
 
-from .answer import REFUSED, Answer
+from .answer import Answer
 from .policy import Policy
-from .scheduler import NO_ANSWER, UNKNOWN_RESULT, ApprovalOutcome, ApprovalScheduler, ApprovalStatus, Due
+from .scheduler import UNKNOWN_RESULT, ApprovalOutcome, ApprovalScheduler, ApprovalStatus, Due
 
 _CLOCK_STEP_SECONDS = 60.0
 """An operator's request is not valid before it was made, but a clock may be set back a little."""
@@ -99,8 +99,9 @@ class ApprovalSender:
         except ImdsError as error:
             is_refusal, throttled = error.status != 0, error.outcome is Outcome.THROTTLED
             again = self._scheduler.failed(due, self._now(), is_refusal=is_refusal, throttled=throttled)
-            self._log.warning(REFUSED if is_refusal else NO_ANSWER, extra=_request_facts(due, error=error))
-            return Answer(error, again)
+            answer = Answer(error, again)
+            self._log.warning(answer.summary, extra=_request_facts(due, error=error))
+            return answer
         self._scheduler.accepted(due)
         self._log.info("approval accepted", extra=_request_facts(due))
         return Answer()

@@ -13,6 +13,8 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
+from urllib3.exceptions import NewConnectionError
+
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped, one_line
 from azure_scheduled_events_exporter.http_failures import causes_of, failure_reason
@@ -153,7 +155,9 @@ class ImdsClient:
             return Stopped()
         if any(isinstance(cause, TimeoutError) for cause in causes_of(error)):
             return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
-        return ImdsError(Outcome.CONNECTION_ERROR, f"cannot talk to {self._endpoint}", failure_reason(error))
+        connected = not any(isinstance(cause, NewConnectionError) for cause in causes_of(error))
+        reason = f"cannot talk to {self._endpoint}"
+        return ImdsError(Outcome.CONNECTION_ERROR, reason, failure_reason(error), may_have_arrived=connected)
 
     def _judge(self, status: int, body: bytes | None, hints: Mapping[int, str]) -> bytes | None:
         if status == HTTPStatus.NOT_MODIFIED:

@@ -12,6 +12,7 @@ from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 
 NOW = Timestamp(1_700_000_000.0, 1000.0, "boot")
 REFUSED = Answer(ImdsError(Outcome.HTTP_ERROR, "400", status=400))
+UNSENT = Answer(ImdsError(Outcome.CONNECTION_ERROR, "refused", may_have_arrived=False))
 SILENT = Answer(ImdsError(Outcome.TIMEOUT, "no answer"))
 
 
@@ -43,11 +44,14 @@ def test_accepted(known: Lifecycles) -> None:
     assert Answer().result(sent[1]) == "accepted"
 
 
-def test_refused(known: Lifecycles) -> None:
-    """A refusal leaves the events as they were."""
+@pytest.mark.parametrize(
+    ("answer", "result"), [(REFUSED, "approval refused: 400"), (UNSENT, "approval not sent: refused")]
+)
+def test_refused(answer: Answer, result: str, known: Lifecycles) -> None:
+    """A refusal leaves the events as they were, and so does a request that never left this machine."""
     sent = due(known)
-    assert answered(requested(known, sent, NOW), sent, REFUSED, NOW) == (known, ())
-    assert REFUSED.result(sent[1]) == "approval refused: 400"
+    assert answered(requested(known, sent, NOW), sent, answer, NOW) == (known, ())
+    assert answer.result(sent[1]) == result
 
 
 def test_no_answer(known: Lifecycles) -> None:

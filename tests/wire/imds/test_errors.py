@@ -153,11 +153,12 @@ class TestErrors:
         str(error).encode()
 
     def test_closed_port(self) -> None:
-        """A port without a listener is a connection error that names the endpoint."""
+        """A port without a listener is a connection error that names the endpoint; no request has arrived anywhere."""
         url = f"http://127.0.0.1:{free_port()}"
         error = failure(client_of(url))
         assert error.outcome is Outcome.CONNECTION_ERROR
         assert str(error) == f"cannot talk to {url}: Connection refused"
+        assert not error.may_have_arrived
 
     @pytest.mark.parametrize(
         "said",
@@ -205,4 +206,6 @@ class TestErrors:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
 
-        assert failure(client_of(serve(talk).url)).outcome is Outcome.CONNECTION_ERROR
+        error = failure(client_of(serve(talk).url))
+        assert error.outcome is Outcome.CONNECTION_ERROR
+        assert error.may_have_arrived
