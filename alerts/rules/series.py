@@ -9,8 +9,9 @@ half of what the rules of a large fleet cost.
 
 from collections.abc import Callable
 
+from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.metrics.collector import RESOURCES_SHOWN, SPECS
+from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings

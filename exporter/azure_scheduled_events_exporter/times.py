@@ -1,6 +1,7 @@
-"""Durations as Prometheus writes them: ``250ms``, ``1s``, ``1m30s``, ``90d``."""
+"""Durations as Prometheus writes them (``250ms``, ``1m30s``, ``90d``), and moments in ISO 8601."""
 
 import re
+from datetime import UTC, datetime
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0, "y": 31536000.0}
 _LONGEST = 64  # no real duration is longer
@@ -37,3 +38,14 @@ def format_duration(seconds: float) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return "".join(parts) or "0s"
+
+
+def iso_time(seconds: float) -> str:
+    """Return seconds since the epoch in ISO 8601: ``2022-04-11T22:26:58Z``.
+
+    Parts of a second are cut off. A time beyond the calendar's years stays a number.
+    """
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return repr(seconds)

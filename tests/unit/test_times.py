@@ -1,10 +1,12 @@
-"""Durations as people write them."""
+"""Durations and moments as people write them."""
+
+import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.times import format_duration, parse_duration
+from azure_scheduled_events_exporter.times import format_duration, iso_time, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,28 @@ def test_any_text(text: str) -> None:
     except ValueError:
         return
     assert 0.0 <= seconds < float("inf")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "1970-01-01T00:00:00Z"),
+        (1649716018.0, "2022-04-11T22:26:58Z"),
+        (1649716018.999, "2022-04-11T22:26:58Z"),
+        (253402300799, "9999-12-31T23:59:59Z"),
+        (253402300800, "253402300800"),
+        (-1e300, "-1e+300"),
+        (math.inf, "inf"),
+        (math.nan, "nan"),
+    ],
+)
+def test_iso_time(seconds: float, text: str) -> None:
+    """A time is written in UTC to the second; one that no calendar has stays a number."""
+    assert iso_time(seconds) == text
+
+
+@settings(deadline=None)
+@given(st.floats())
+def test_iso_time_of_anything(seconds: float) -> None:
+    """Every number can be written."""
+    assert iso_time(seconds)

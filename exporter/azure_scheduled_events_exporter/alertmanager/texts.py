@@ -11,12 +11,11 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
+from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 
 VMS, FIRST_VM, TIME, IMPACT = "@VMS@", "@FIRST_VM@", "@TIME@", "@IMPACT@"
-RESOURCES_SHOWN = 10
-"""The maximum number of VMs, as in the label ``resources`` of a metric."""
 
 _LABEL = re.compile(r"\{\{ \$labels\.([a-z_]+) \}\}")
 _VALUE_AS_DURATION = "{{ $value | humanizeDuration }}"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import parse_document
-from azure_scheduled_events_exporter.core.timestamp import iso_time
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
+from azure_scheduled_events_exporter.times import iso_time
 
 from .table import table
 

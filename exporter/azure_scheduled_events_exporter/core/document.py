@@ -30,6 +30,9 @@ API_VERSIONS = (
     "2020-07-01",
 )
 
+RESOURCES_SHOWN = 10
+"""Maximum number of VMs in a label or a text that names the VMs of an event."""
+
 
 class EventStatus(StrEnum):
     """The documented statuses. There is no Completed: a finished event leaves the document."""

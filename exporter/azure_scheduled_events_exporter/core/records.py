@@ -3,10 +3,12 @@
 Times in ISO 8601 (UTC), lengths in seconds, None for what is unknown or still to come.
 """
 
+from azure_scheduled_events_exporter.times import iso_time
+
 from .document import event_values
 from .lifecycle import Change, Lifecycle, State
 from .spans import trace_id
-from .timestamp import Timestamp, iso_time
+from .timestamp import Timestamp
 
 Record = dict[str, object]
 

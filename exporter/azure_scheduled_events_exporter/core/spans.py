@@ -10,9 +10,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from azure_scheduled_events_exporter.times import iso_time
+
 from .document import event_values
 from .lifecycle import Approver, Change, Lifecycle, Move, Transition
-from .timestamp import Timestamp, iso_time
+from .timestamp import Timestamp
 
 ROOT = "scheduled_event"
 """The span of the whole life; the other names are detected, scheduled, approval and started."""

@@ -5,7 +5,6 @@ it took. The monotonic clock measures durations, but only within one boot.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +38,3 @@ class Timestamp:
         if self.boot_id and self.boot_id == earlier.boot_id:
             return max(0.0, self.monotonic - earlier.monotonic)
         return max(0.0, self.wall - earlier.wall)
-
-
-def iso_time(seconds: float) -> str:
-    """Return seconds since the epoch in ISO 8601: ``2022-04-11T22:26:58Z``.
-
-    Parts of a second are cut off. A time beyond the calendar's years stays a number.
-    """
-    try:
-        return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return repr(seconds)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from azure_scheduled_events_exporter.core.timestamp import iso_time
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.times import iso_time
 
 from . import web_config
 from .messages import Request, plain

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Move, Transition
-from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.times import iso_time
 
 from .codec import decode_record, encode_record
 

@@ -16,7 +16,7 @@ from prometheus_client.utils import floatToGoString
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
-from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
@@ -24,7 +24,6 @@ from azure_scheduled_events_exporter.core.statistics import Histogram
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 PREFIX = "azure_scheduled_events_"
-RESOURCES_SHOWN = 10
 DESCRIPTION_SHOWN = 1024  # of a label value: a hostile description must not fill the memory of Prometheus
 
 Labels = tuple[str, ...]

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from azure_scheduled_events_exporter.core.document import Document, event_values
 from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
 from azure_scheduled_events_exporter.core.spans import trace_id
-from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.logs import facts
+from azure_scheduled_events_exporter.times import iso_time
 
 _REMARKS_REMEMBERED = 1000
 

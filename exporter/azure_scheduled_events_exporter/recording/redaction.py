@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from azure_scheduled_events_exporter.core.document import clean_text, comparable_name, parse_not_before
-from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.times import iso_time
 
 from .file import RecordedDocument, Recording
 

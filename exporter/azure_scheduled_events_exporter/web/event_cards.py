@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
-from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.times import iso_time
 
 from .html import Markup, joined, tag
 from .importance import in_order

@@ -9,8 +9,8 @@ from dataclasses import asdict
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.records import current_record, life_record
-from azure_scheduled_events_exporter.core.timestamp import iso_time
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.times import iso_time
 
 from .history import lives
 

@@ -5,8 +5,8 @@ It contains times, not ages, because it is not updated while nothing changes.
 
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.core.timestamp import iso_time
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.times import iso_time
 
 from .importance import in_order
 from .wording import kind, standing

@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, NO_INTERRUPTION
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.statistics import PAUSE_BOUNDS
-from azure_scheduled_events_exporter.core.timestamp import iso_time
+from azure_scheduled_events_exporter.times import iso_time
 
 from .html import Markup, tag
 

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from azure_scheduled_events_exporter.approval.policy import Action, Match, Policy, Rule
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
-from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Transition
 from azure_scheduled_events_exporter.core.pause import ClockSample
@@ -26,7 +26,7 @@ from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import FORMATS, set_up
-from azure_scheduled_events_exporter.metrics.collector import DESCRIPTION_SHOWN, PREFIX, RESOURCES_SHOWN, announced
+from azure_scheduled_events_exporter.metrics.collector import DESCRIPTION_SHOWN, PREFIX, announced
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot

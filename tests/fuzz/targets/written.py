@@ -16,11 +16,11 @@ from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, SETTINGS, r
 from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope, parse_not_before
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server import web_config
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
-from azure_scheduled_events_exporter.times import format_duration, parse_duration
+from azure_scheduled_events_exporter.times import format_duration, iso_time, parse_duration
 from azure_scheduled_events_exporter.web.wording import ago, impact, left, length
 from fuzz.target import SEPARATOR, Form, Target, files, one_line
 from fuzz.targets.documents import END_OF_CALENDAR

@@ -1,13 +1,11 @@
 """A moment by two clocks, and how it is written."""
 
-import math
-
 import pytest
 from freezegun import freeze_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.polling.clock import SystemClock
 
 FINITE = st.floats(min_value=-1e11, max_value=1e11)
@@ -40,31 +38,6 @@ def test_no_duration_is_negative(one: Timestamp, other: Timestamp) -> None:
     assert one.since(other) >= 0.0
     assert one.since(one) == 0.0
     assert min(one.since(other), other.since(one)) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "1970-01-01T00:00:00Z"),
-        (1649716018.0, "2022-04-11T22:26:58Z"),
-        (1649716018.999, "2022-04-11T22:26:58Z"),
-        (253402300799, "9999-12-31T23:59:59Z"),
-        (253402300800, "253402300800"),
-        (-1e300, "-1e+300"),
-        (math.inf, "inf"),
-        (math.nan, "nan"),
-    ],
-)
-def test_iso_time(seconds: float, text: str) -> None:
-    """A time is written in UTC to the second; one that no calendar has stays a number."""
-    assert iso_time(seconds) == text
-
-
-@settings(deadline=None)
-@given(st.floats())
-def test_iso_time_of_anything(seconds: float) -> None:
-    """Every number can be written."""
-    assert iso_time(seconds)
 
 
 def test_frozen_wall_clock() -> None:

@@ -12,8 +12,9 @@ from azure_scheduled_events_exporter.core.document import Document, EventStatus,
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
-from azure_scheduled_events_exporter.core.timestamp import Timestamp, iso_time
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.store import Entry, Store
+from azure_scheduled_events_exporter.times import iso_time
 
 VM = "vmss_0"
 START = 1_700_000_000.0
