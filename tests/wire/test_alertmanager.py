@@ -268,6 +268,17 @@ def test_event_that_leaves_this_vm_out(pushing: Callable[..., Exporter]) -> None
         eventually(lambda: is_resolved(peer, "BOTH"), "the end of the alert")
 
 
+def test_certificate_that_is_not_verified(tmp_path: Path, pushing: Callable[..., Exporter]) -> None:
+    """With insecure_skip_verify, alerts are pushed, and every line of the log is one of the exporter's own."""
+    (tmp_path / "http.yml").write_text("tls_config: {insecure_skip_verify: true}\n")
+    with Peer(pair=Authority(tmp_path).server()) as peer, Simulator(TWO) as simulator:
+        simulator.set_document([event("MINE")])
+        exporter = pushing(simulator, peer, "--alertmanager.http-config.file", str(tmp_path / "http.yml"))
+        exporter.wait_for_line('msg="alert pushed"')
+        assert exporter.terminate() == 0
+        assert [line for line in exporter.log.splitlines() if not line.startswith("ts=")] == []
+
+
 def test_impossible_date(pushing: Callable[..., Exporter]) -> None:
     """An Alertmanager whose Date no clock can show gets the next alert with the times of this VM's clock."""
     with Peer(headers={"Date": "Fri, 31 Dec 9999 23:59:59 GMT"}) as peer, Simulator(TWO) as simulator:

@@ -12,6 +12,7 @@ from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.http_sessions import Authorization, Session, basic, user_of
+from azure_scheduled_events_exporter.lean_requests import requests
 from azure_scheduled_events_exporter.yaml_file import Section
 
 
@@ -39,13 +40,18 @@ def session_for(url: str, http: HttpConfig | None) -> Session:
     session = Session()
     session.auth = user_of(url)
     if http:
-        if http.user or http.authorization:
-            session.auth = basic(http.user) or Authorization(http.authorization)
-        session.verify = False if http.insecure else http.ca_file or True
-        if http.insecure:  # somebody has asked for that, and need not be warned at each request
-            warnings.filterwarnings("ignore", message="Unverified HTTPS request")
-        session.cert = http.certificate
+        apply(http, session)
     return session
+
+
+def apply(http: HttpConfig, session: requests.Session) -> None:
+    """Let ``session`` authenticate and trust as ``http`` says; its credentials override those of the session."""
+    if http.user or http.authorization:
+        session.auth = basic(http.user) or Authorization(http.authorization)
+    session.verify = False if http.insecure else http.ca_file or True
+    session.cert = http.certificate
+    if http.insecure:  # somebody has asked for that; and a warning of Python is no line of the log
+        warnings.filterwarnings("ignore", message="Unverified HTTPS request")
 
 
 def load(path: Path) -> HttpConfig:

@@ -74,9 +74,6 @@ class Outbox:
         self.has_begun = False
         """Whether the alerts of the first document are in it."""
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def fires(self, alert: EventAlert) -> bool:
         """Return whether ``alert`` is sent as firing."""
         entry = self._entries.get(alert.identity)
@@ -137,10 +134,6 @@ class Outbox:
             if accepted:
                 entry.is_reported = True
                 entry.was_accepted = entry.was_accepted or entry.ended_at is None
-
-    def unreported(self) -> bool:
-        """Return whether Alertmanager does not know of an alert, or of its end."""
-        return any(not entry.is_reported for entry in self._entries.values())
 
     @staticmethod
     def _due_at(entry: Entry, settling: float) -> float:

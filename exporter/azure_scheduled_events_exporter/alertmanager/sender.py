@@ -23,7 +23,7 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line
 from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_failures import failure_reason
-from azure_scheduled_events_exporter.http_sessions import basic, user_of
+from azure_scheduled_events_exporter.http_sessions import user_of
 from azure_scheduled_events_exporter.lean_requests import requests
 
 from .event_alert import EventAlert
@@ -65,7 +65,7 @@ class Posted:
 
 
 class AlertmanagerClient:
-    """Requests to the Alertmanager at ``url``, which may carry ``user:password@``; what the file says holds instead.
+    """Requests to the Alertmanager at ``url``, which may have ``user:password@``; credentials in the file override it.
 
     Args:
         url: its base address.
@@ -142,11 +142,8 @@ class AlertmanagerClient:
             return
         self._session.close()
         self._session = _session(self._adapter)
-        self._session.auth = basic(config.user) or (None if config.authorization else self._user)
-        self._session.verify = False if config.insecure else config.ca_file or True
-        self._session.cert = config.certificate
-        if config.authorization:
-            self._session.headers["Authorization"] = config.authorization
+        self._session.auth = self._user
+        http_config.apply(config, self._session)
         self._config = config
 
 

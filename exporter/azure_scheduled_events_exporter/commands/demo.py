@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 
 from azure_scheduled_events_exporter import logs
@@ -14,18 +14,24 @@ from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
 from azure_scheduled_events_exporter.simulator import Happening, Simulator, What
 from azure_scheduled_events_exporter.simulator.command import say
+from azure_scheduled_events_exporter.simulator.stage import FASTEST, SLOWEST
 from azure_scheduled_events_exporter.times import format_duration
 
-_FASTEST = 10_000.0
 # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
 # What the simulator does is printed for people; of the exporter's log only warnings and errors are shown.
 _DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
-# These override the environment, so that simulated events cannot get into the journal of a real exporter.
+# This overrides the environment, so that simulated events cannot get into the journal of a real exporter.
 _JOURNAL = {"journal.path": MEMORY}
+# Only accepted as flags. The environment may be that of a real exporter (``docker exec … demo``), whose Alertmanager
+# and collector must not receive simulated events.
+_ONLY_FLAGS = ("alertmanager.url", "otlp.endpoint", "approval.policy")
+_COLLECTOR = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
-def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) -> int:
+def run(flags: Mapping[str, str], environment: MutableMapping[str, str], speed: str) -> int:
     """Play all scenarios in a loop until SIGINT or SIGTERM; return the exit status.
+
+    Variables that name a collector are removed from ``environment``, which OpenTelemetry's library reads.
 
     Raises:
         UsageError: a flag is impossible.
@@ -35,13 +41,16 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
         factor = float(speed)
     except ValueError:
         factor = 0.0
-    if not 0 < factor <= _FASTEST:
-        raise UsageError(f"--speed: {speed!r} is not a factor: write a number greater than 0, up to {_FASTEST:g}")
+    if not SLOWEST <= factor <= FASTEST:
+        raise UsageError(f"--speed: {speed!r} is not a factor: write a number from {SLOWEST:g} to {FASTEST:g}")
     if "imds.endpoint" in flags:
         raise UsageError("--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint")
-    given = {setting.flag for setting, _, place in written(flags, environment) if place}
+    given = {setting.flag: (text, place) for setting, text, place in written(flags, environment) if place}
     defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
-    config = resolve({**defaults, **_JOURNAL, **flags}, environment)
+    others = (given.get(flag, ("", "")) for flag in _ONLY_FLAGS if flag not in flags)
+    ignored = [place for text, place in others if text]
+    ignored += [f"environment variable {name}" for name in _COLLECTOR if environment.pop(name, "")]
+    config = resolve({**defaults, **_JOURNAL, **dict.fromkeys(_ONLY_FLAGS, ""), **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
     lines = _Lines()
     with Simulator("all", speed=factor, loop=True, on_happening=lines.happened) as simulator:
@@ -53,7 +62,8 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
             # Few certificates contain a loopback address.
             curl = "curl -sk" if scheme == "https" else "curl -s"
             lines.introduce(
-                "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n\n"
+                "This is a demo: the exporter watches simulated VMs. Nothing is sent to Azure.\n"
+                f"{_ignoring(ignored)}\n"
                 f"  page       {base}/\n"
                 f"  metrics    {base}{config.web_telemetry_path}\n"
                 f"  events     {base}/api/v1/events\n"
@@ -65,6 +75,12 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], speed: str) ->
             )
 
         return daemon.run(config, log, started)
+
+
+def _ignoring(places: Sequence[str]) -> str:
+    """Return a line that names the settings that the demo ignores; ``""`` if there are none."""
+    flags = ", ".join(f"--{flag}" for flag in _ONLY_FLAGS)
+    return f"Ignored: {', '.join(places)}. The demo takes {flags} only as flags.\n" if places else ""
 
 
 class _Lines:

@@ -1,6 +1,6 @@
 """The table of documented event types: what each does to a VM, and the defaults that follow from it.
 
-One table. The status page, the alert rules and runbooks, the dashboards' colors, the simulator, the drill, the first
+One table. The status page, the alert rules and runbooks, the dashboards' colors, the simulator, the first
 series of counters and the rules of ``core.observation`` read it, so they need no change for a new type. CONTRIBUTING.md
 lists what does. Azure may send a type before this table has it: every reader must accept any text.
 

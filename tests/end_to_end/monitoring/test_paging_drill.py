@@ -1,16 +1,24 @@
 """A team tries its own paging with the command drill."""
 
 import argparse
-from collections.abc import Iterator
+import re
+import socketserver
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from alerts import Settings, resolve
+from alerts import resolve
+from alerts.pushed import pushed_alerts
 from alerts.rules import alerts
+from azure_scheduled_events_exporter.alertmanager.catalog import parse_catalog
 from azure_scheduled_events_exporter.commands import drill
+from azure_scheduled_events_exporter.commands.drill.story import alert_of, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.simulator import Scenario, shipped
+from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
 from support.programs import eventually, free_port
 from support.servers.http_peer import Peer
@@ -33,7 +41,7 @@ def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert told.alerts() == [("AzureScheduledEventWithoutNotice", "critical", "firing")]
     assert told.body["commonLabels"]["drill"] == "true"
     assert "drill" in told.body["commonAnnotations"]["description"]
-    assert told.body["commonLabels"]["resources"] == "DRILL-vmss_0"
+    assert told.body["commonAnnotations"]["vms"] == "DRILL-vmss_0 (scale set DRILL)"
     assert " s: Alertmanager notified: webhook" in capsys.readouterr().out
 
 
@@ -123,15 +131,109 @@ def test_no_alertmanager() -> None:
         run("--alertmanager", "alerts:9093")
 
 
-@pytest.mark.parametrize(("flag", "value"), [("--timeout", "soon"), ("--scenario", "all"), ("--scenario", "flood")])
-def test_impossible_flags(flag: str, value: str) -> None:
-    """What cannot be is refused before anything is sent."""
-    with pytest.raises(UsageError):
-        run("--alertmanager", "http://127.0.0.1:1", flag, value)
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--timeout", "soon"), "--timeout: 'soon' is no duration"),
+        (("--scenario", "all"), "--scenario: 'all' is not one scenario with events"),
+        (("--scenario", "flood"), "'flood' is no scenario"),
+        (("--alerts.values", "/no/values.yaml"), "--alerts.values: /no/values.yaml: "),
+        (("--push", "--exporter.listen-address", ":0"), "--push and --exporter.listen-address cannot be used together"),
+    ],
+)
+def test_impossible_flags(flags: tuple[str, ...], said: str) -> None:
+    """What cannot be is refused before anything is sent, by the name of the flag."""
+    with Peer() as peer:
+        with pytest.raises(UsageError, match=re.escape(said)):
+            run("--alertmanager", peer.url, *flags)
+        assert peer.requests == []
 
 
-@pytest.mark.parametrize("scenario", shipped(), ids=lambda scenario: scenario.name)
-def test_alert_is_the_rules_own(scenario: Scenario) -> None:
-    """A drill raises an alert by the name and the severity that the shipped rules have."""
-    alert = drill.alert_of(scenario.events[0])
-    assert (alert.name, alert.severity) in {(each.name, each.severity) for each in alerts(Settings())}
+def test_event_without_vms(tmp_path: Path) -> None:
+    """A scenario of one's own whose event names no VM is refused."""
+    scenario = tmp_path / "nobody.yaml"
+    scenario.write_text("description: Nobody.\nevents: [{type: Reboot, resources: []}]\n")
+    with pytest.raises(UsageError, match="is not one scenario with events"):
+        run("--alertmanager", "http://127.0.0.1:1", "--scenario", str(scenario))
+
+
+@contextmanager
+def dripping() -> Iterator[str]:
+    """Serve answers that come byte by byte, for two seconds each; yield the address."""
+    ended = threading.Event()
+
+    class Drip(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1 << 16)
+            self.request.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")
+            with suppress(OSError):
+                for _ in range(40):
+                    if not ended.wait(0.05):
+                        self.request.sendall(b"#")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Drip) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            ended.set()
+            server.shutdown()
+
+
+@pytest.mark.parametrize("flags", [(), ("--push",), ("--maintenance", "alertname=InstanceDown")])
+def test_answer_byte_by_byte(flags: tuple[str, ...]) -> None:
+    """An Alertmanager whose answer comes byte by byte is given up after the time limit of the drill."""
+    with dripping() as url, pytest.raises(ExporterError, match=r"cannot be reached: no whole answer within 0\.5 s$"):
+        run("--alertmanager", url, "--timeout", "500ms", *flags)
+
+
+@pytest.mark.parametrize("flags", [(), ("--maintenance", "alertname=InstanceDown")])
+def test_redirect(flags: tuple[str, ...]) -> None:
+    """An address that redirects is named in one line with the place it leads to, and nothing is sent there."""
+    with Peer() as elsewhere, Peer(302, {"Location": elsewhere.url.replace("//", "//me:sesame@")}) as gate:
+        with pytest.raises(
+            ExporterError, match=r"answered 302, a redirect to http://\*\*\*@\S+, which is not followed"
+        ):
+            run("--alertmanager", gate.url, *flags)
+        assert elsewhere.requests == []
+
+
+DEFAULTS = {
+    "live-migration": "ShortFreeze info",
+    "host-maintenance": "Freeze warning",
+    "user-reboot": "RebootRequested warning",
+    "user-redeploy": "RedeployRequested warning",
+    "spot-preempt": "Preempt warning",
+    "terminate": "TerminateRequested warning",
+    "cancelled": "Freeze warning",
+    "host-failure": "WithoutNotice critical",
+    "degraded-host": "DegradedHost warning",
+    "rollout": "ShortFreeze info",
+    "double-impact": "Freeze warning",
+    "waiting-neighbors": "RebootRequested warning",
+    "single-fault-domain": "Reboot critical",
+}
+UNCHANGED = ("spot-preempt", "host-failure", "degraded-host")
+CHANGES: Mapping[str, Mapping[str, str]] = {
+    "": {},
+    "freeze.short: 3s": {"live-migration": "Freeze warning", "rollout": "Freeze warning"},
+    "freeze.short: 60s": dict.fromkeys(("host-maintenance", "cancelled", "double-impact"), "ShortFreeze info"),
+    "degraded-host.notice: 7d": {"degraded-host": "Redeploy critical"},
+    "degraded-host.notice: 5m": {name: "DegradedHost warning" for name in DEFAULTS if name not in UNCHANGED},
+    "spot.severity: critical": {"spot-preempt": "Preempt critical"},
+    "reboot.severity: warning": {"single-fault-domain": "Reboot warning"},
+}
+"""Values, and the alerts of scenarios that differ with them."""
+
+
+@pytest.mark.parametrize("values", CHANGES)
+def test_alert_is_the_rules_own(values: str) -> None:
+    """Each scenario raises the alert, with the severity, that rules rendered with the same values raise."""
+    settings = resolve(dict(line.split(": ") for line in values.splitlines()))
+    catalog = parse_catalog(pushed_alerts(settings))
+    raised = {name: alert_of(story_of(name), catalog, time.time()).labels for name in SHIPPED}
+    said = {name: f"{labels['alertname']} {labels['severity']}" for name, labels in raised.items()}
+    assert said == {name: f"AzureScheduledEvent{text}" for name, text in {**DEFAULTS, **CHANGES[values]}.items()}
+    rules = {(each.name, each.severity) for each in alerts(settings)}
+    if "spot" not in values:  # rules choose that severity by a label of the series
+        assert {(labels["alertname"], labels["severity"]) for labels in raised.values()} <= rules

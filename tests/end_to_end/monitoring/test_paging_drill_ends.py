@@ -32,8 +32,12 @@ def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
 
 @pytest.fixture
 def team(tmp_path: Path) -> Iterator[Alertmanager]:
-    """An Alertmanager whose receivers do not matter."""
-    with Receiver() as receiver, Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager:
+    """An Alertmanager whose receivers do not matter, and which notifies at once."""
+    settings = {**FAST, "group.wait": "0s"}
+    with (
+        Receiver() as receiver,
+        Alertmanager(tmp_path, resolve({**receivers(receiver.url), **settings})) as alertmanager,
+    ):
         yield alertmanager
 
 
@@ -88,25 +92,36 @@ def test_a_foreign_page_is_not_the_drills(tmp_path: Path, start_drill: Callable[
         drill = start_drill("--alertmanager", stack.alertmanager.url, *info, *address)
         drill.wait_for_line("scrape http")
         client = Client(stack.alertmanager.url)
-        client.post({"alertname": "AzureScheduledEventReboot", "severity": "critical"}, "Foreign.", "Foreign.", 300)
+        client.post({"alertname": "AzureScheduledEventReboot", "severity": "critical"}, {"summary": "Foreign."}, 300)
         eventually(lambda: stack.receiver.notified("/pager"), "the foreign page")
         assert "announced" not in drill.log
         assert drill.process.wait(60) == 1
         assert "severity info notifies nobody" in drill.log
 
 
-def test_severity_of_the_rendered_rules(
-    tmp_path: Path, team: Alertmanager, start_drill: Callable[..., Program]
+@pytest.mark.parametrize(
+    ("scenario", "values"),
+    [
+        ("host-failure", ""),
+        ("live-migration", "freeze.short: 3s"),
+        ("user-reboot", "degraded-host.notice: 5m"),
+        ("spot-preempt", "preempt.severity: critical"),
+        ("spot-preempt", "spot.severity: critical\nlabels.keep: [location, team]"),
+    ],
+)
+def test_posted_is_what_is_pushed(
+    scenario: str, values: str, tmp_path: Path, team: Alertmanager, start_drill: Callable[..., Program]
 ) -> None:
-    """With the values file of the team's rules, the alert has their severity."""
-    values = tmp_path / "values.yaml"
-    values.write_text("preempt.severity: critical\n")
+    """Routes of the team treat a posted drill as the real alert: it has the labels of the pushed one, and drill."""
+    file = tmp_path / "values.yaml"
+    file.write_text(values)
+    flags = ("--alertmanager", team.url, "--scenario", scenario, "--alerts.values", str(file), "--keep")
     for way in ((), ("--push",)):
-        flags = (*way, "--scenario", "spot-preempt", "--alerts.values", str(values), "--keep")
-        drill = start_drill("--alertmanager", team.url, *flags, "--timeout", "20s")
-        assert drill.process.wait(60) == 0
-    severities = [alert["labels"]["severity"] for alert in team.alerts()]
-    assert severities == ["critical", "critical"]
+        assert start_drill(*flags, *way).process.wait(60) == 0
+    posted, pushed = sorted(team.alerts(), key=lambda alert: "drill" not in alert["labels"])
+    assert {**posted["labels"], "event_id": ""} == {**pushed["labels"], "event_id": "", "drill": "true"}
+    assert posted["receivers"] == pushed["receivers"]
+    assert posted["annotations"]["vms"] == pushed["annotations"]["vms"]
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"[{}]", b'[{"status": 1, "receivers": 2}]', b"{}x", b"7"])

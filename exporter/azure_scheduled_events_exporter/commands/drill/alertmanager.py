@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import requests
 
 from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig, session_for
-from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
+from azure_scheduled_events_exporter.doctor.api import within
+from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line, without_password
 from azure_scheduled_events_exporter.http_failures import failure_reason
 
 REQUEST_SECONDS: Final = 10
@@ -49,12 +50,14 @@ class HeldAlert:
 class Alertmanager:
     """The client of one Alertmanager, with the credentials and certificates of ``http`` or of its address.
 
+    Each request has ``seconds`` in total. No redirect is followed: it would turn a POST into a GET.
+
     Attributes:
         url: its address, which may have a password.
         shown: the same to print.
     """
 
-    def __init__(self, url: str, http: HttpConfig | None = None) -> None:
+    def __init__(self, url: str, http: HttpConfig | None = None, seconds: float = REQUEST_SECONDS) -> None:
         self.url = url.rstrip("/")
         self.shown = without_password(self.url)
         try:
@@ -65,6 +68,7 @@ class Alertmanager:
         if not usable:
             raise UsageError(f"--alertmanager: '{without_password(url)}' is not an address: write http://HOST:PORT")
         self._session = session_for(self.url, http)
+        self._seconds = seconds
 
     def sent(self) -> Sent:
         """Return the number of delivered and failed notifications so far."""
@@ -79,12 +83,12 @@ class Alertmanager:
             counts[found["integration"]] = counts.get(found["integration"], 0) + count
         return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
 
-    def post(self, labels: Mapping[str, str], summary: str, description: str, ends_in: float) -> None:
-        """Post an alert with these texts, which resolves after ``ends_in`` seconds."""
+    def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float) -> None:
+        """Post an alert, which resolves after ``ends_in`` seconds."""
         now = datetime.now(UTC)
         body = {
             "labels": dict(labels),
-            "annotations": {"summary": summary, "description": description},
+            "annotations": dict(annotations),
             "startsAt": now.isoformat(),
             "endsAt": (now + timedelta(seconds=ends_in)).isoformat(),
         }
@@ -103,12 +107,25 @@ class Alertmanager:
         return ExporterError(f"{self.shown}: answers, but not with {wanted}: is it an Alertmanager?")
 
     def _ask(self, method: str, path: str, **more: Any) -> requests.Response:  # noqa: ANN401 - what requests takes
+        def ask() -> requests.Response:
+            url = f"{self.url}{path}"
+            return self._session.request(method, url, timeout=REQUEST_SECONDS, allow_redirects=False, **more)
+
         try:
-            answer = self._session.request(method, f"{self.url}{path}", timeout=REQUEST_SECONDS, **more)
+            answer = within(self._seconds, ask)
+        except TimeoutError:
+            reason = f"no whole answer within {self._seconds:g} s"
+            raise ExporterError(f"{self.shown}: Alertmanager cannot be reached: {reason}") from None
         except requests.RequestException as error:
             raise ExporterError(f"{self.shown}: Alertmanager cannot be reached: {failure_reason(error)}") from None
-        if not answer.ok:
-            raise ExporterError(f"{self.shown}{path}: answered {answer.status_code}: {answer.text.strip()[:200]}")
+        if answer.is_redirect:
+            place = one_line(without_password(answer.headers["Location"]))
+            raise ExporterError(
+                f"{self.shown}{path}: answered {answer.status_code}, a redirect to {place}, which is not followed: "
+                "give the address of Alertmanager itself"
+            )
+        if answer.status_code not in range(200, 300):
+            raise ExporterError(f"{self.shown}{path}: answered {answer.status_code}: {one_line(answer.text)}")
         return answer
 
 

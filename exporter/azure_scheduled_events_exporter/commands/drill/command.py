@@ -3,38 +3,27 @@
 import argparse
 import sys
 import time
-import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.alertmanager import http_config
-from azure_scheduled_events_exporter.alertmanager.catalog import parse_catalog
+from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible, uninterrupted
-from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments
-from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
+from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, named_by
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Starts, find
+from azure_scheduled_events_exporter.service import alert_push
+from azure_scheduled_events_exporter.simulator import Scenario
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from .alertmanager import REQUEST_SECONDS, Alertmanager, HeldAlert, Sent
-from .stage import DRILL, staged, until
+from .stage import staged, until
+from .story import DRILL, alert_of, story_of
 
 DESCRIPTION: Final = "Test your paging: raise an alert that is labelled as a drill and measure how long the page takes."
-_SHORT_FREEZE_SECONDS: Final = 9
 _MAINTENANCE: Final = "AzureScheduledEventMaintenance"
-_DEGRADED_SECONDS: Final = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class DrillAlert:
-    """The alert that the shipped rules raise for an event."""
-
-    name: str
-    severity: str
+_KEPT_SECONDS: Final = 300
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--alerts.values",
         dest="values",
         metavar="FILE",
-        help="Values file that your alert rules were rendered with, so that the alert has their severity.",
+        help="Values file that your alert rules were rendered with, so that the drill raises their alert and severity.",
     )
 
 
@@ -115,69 +104,80 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     timeout, wait, after = (_duration(flag, getattr(arguments, flag)) for flag in ("timeout", "wait", "after"))
-    event = _event(arguments.scenario)
-    alert = _as_rendered(alert_of(event), arguments.values)
+    story = story_of(arguments.scenario)
+    values = {} if arguments.values is None else {"alerts.values": arguments.values}
+    alert = alert_of(story, alert_push.check(resolve(values, {})), time.time())
     with named_by("--alertmanager.http-config.file"):
         http = http_config.load(Path(arguments.http)) if arguments.http is not None else None
-    team = Alertmanager(arguments.alertmanager, http)
+    team = Alertmanager(arguments.alertmanager, http, min(timeout, REQUEST_SECONDS))
     if arguments.maintenance is not None:
         _maintenance(team, arguments.maintenance, timeout)
         return
     if arguments.push and arguments.listen is not None:
-        raise UsageError("--push and --exporter.listen-address are two ways: choose one")
+        raise UsageError("--push and --exporter.listen-address cannot be used together")
     team.sent()  # so that a wrong address is reported before anything starts
     if arguments.push:
-        _pushed(team, event, alert, timeout, arguments)
+        _pushed(team, story, alert, timeout, arguments)
     elif arguments.listen is not None:
-        _scraped(team, event, alert, (wait, timeout, after), arguments)
+        _scraped(team, story, alert, (wait, timeout, after), arguments)
     else:
-        _posted(team, event, alert, timeout, keep=arguments.keep)
+        _posted(team, story, alert, timeout, keep=arguments.keep)
 
 
-def _posted(team: Alertmanager, event: PlannedEvent, alert: DrillAlert, timeout: float, *, keep: bool) -> None:
-    """Post the alert of ``event`` to Alertmanager, and resolve it unless ``keep``."""
-    labels = labels_of(event, alert)
-    summary = f"{DRILL}: {alert.name}."
-    description = f"This is a drill: no VM is in danger. {labels['event_type']} of {labels['resources']}."
-    _print(f"drill: {alert.name} ({alert.severity}) for {labels['resources']}, posted to {team.shown}")
+def _posted(team: Alertmanager, story: Scenario, alert: EventAlert, timeout: float, *, keep: bool) -> None:
+    """Post ``alert`` to Alertmanager, and resolve it unless ``keep``."""
+    labels, texts = {**alert.labels, "drill": "true"}, _as_drill(alert.annotations)
+    vms = ", ".join(vm.name for vm in story.vms)
+    _print(f"drill: {_name(alert)} ({labels['severity']}) for {vms}, posted to {team.shown}")
     before, begun = team.sent(), time.monotonic()
     try:
-        team.post(labels, summary, description, ends_in=300)
+        team.post(labels, texts, ends_in=_KEPT_SECONDS)
         _measure(team, f'event_id="{labels["event_id"]}"', alert, before, begun, timeout)
     finally:
         if not keep:
             with uninterrupted():
-                team.post(labels, summary, description, ends_in=0)
+                team.post(labels, texts, ends_in=0)
+
+
+def _as_drill(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of an alert, marked as a drill."""
+    summary, description = annotations["summary"], annotations["description"]
+    marked = {"summary": f"{DRILL}: {summary}", "description": f"This is a drill: no VM is in danger. {description}"}
+    return {**annotations, **marked}
+
+
+def _name(alert: EventAlert) -> str:
+    return alert.labels["alertname"]
 
 
 def _pushed(
-    team: Alertmanager, event: PlannedEvent, alert: DrillAlert, timeout: float, arguments: argparse.Namespace
+    team: Alertmanager, story: Scenario, alert: EventAlert, timeout: float, arguments: argparse.Namespace
 ) -> None:
-    """Let a simulated VM's exporter push the alert of ``event``, and resolve it unless ``--keep``."""
+    """Let a simulated VM's exporter push the alert of the event, and resolve it unless ``--keep``."""
     # By the environment: others on this machine see the flags of a process, and the address may have a password.
     settings = {f"{ENVIRONMENT_PREFIX}ALERTMANAGER_URL": team.url}
     if arguments.http is not None:
         settings[f"{ENVIRONMENT_PREFIX}ALERTMANAGER_HTTP_CONFIG_FILE"] = arguments.http
     if arguments.values is not None:
         settings[f"{ENVIRONMENT_PREFIX}ALERTS_VALUES"] = arguments.values
-    with staged(event, "127.0.0.1:0", settings) as stage:
+    with staged(story, "127.0.0.1:0", settings) as stage:
         stage.ready()
         before, begun = team.sent(), time.monotonic()
         matcher = f'event_id="{stage.announce()}"'
-        _print(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; its exporter pushes {alert.name}")
+        _print(f"drill: {_announced(story)}; its exporter pushes {_name(alert)}")
         try:
             _measure(team, matcher, alert, before, begun, timeout)
         finally:
             if not arguments.keep:
                 with uninterrupted():
                     stage.call_off()
-                    until(lambda: team.holding(matcher, alert.name) is None, time.monotonic() + REQUEST_SECONDS)
+                    until(lambda: team.holding(matcher, _name(alert)) is None, time.monotonic() + REQUEST_SECONDS)
 
 
 def _scraped(
     team: Alertmanager,
-    event: PlannedEvent,
-    alert: DrillAlert,
+    story: Scenario,
+    alert: EventAlert,
     seconds: tuple[float, float, float],
     arguments: argparse.Namespace,
 ) -> None:
@@ -185,14 +185,14 @@ def _scraped(
     wait, timeout, after = seconds
     address = parse_listen_address(arguments.listen)
     where = ListenAddress(address.host or "localhost", address.port)
-    with staged(event, arguments.listen) as stage:
+    with staged(story, arguments.listen) as stage:
         stage.ready()
         _print(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
         stage.serve(wait)
         stage.ready()
         before, begun = team.sent(), time.monotonic()
         matcher = f'event_id="{stage.announce()}"'
-        _print(f"drill: {event.event_type} of {DRILL}-{event.resources[0]} announced; {alert.name} should fire")
+        _print(f"drill: {_announced(story)}; {_name(alert)} should fire")
         try:
             _measure(team, matcher, alert, before, begun, timeout)
         except ExporterError as error:
@@ -211,60 +211,24 @@ def _scraped(
                 stage.serve(after)
 
 
-def alert_of(event: PlannedEvent) -> DrillAlert:
-    """Return the alert that the shipped rules raise for ``event``."""
-    prefix = "AzureScheduledEvent"
-    facts = EVENT_FACTS.get(event.event_type)
-    comes_back = facts is not None and facts.reboots and not facts.deletes
-    if event.starts is Starts.AT_ONCE and comes_back and event.source != "User":
-        return DrillAlert(f"{prefix}WithoutNotice", "critical")
-    if event.notice > _DEGRADED_SECONDS:
-        return DrillAlert(f"{prefix}DegradedHost", "warning")
-    if event.event_type == "Freeze":
-        short = 0 <= event.duration < _SHORT_FREEZE_SECONDS
-        return DrillAlert(f"{prefix}ShortFreeze", "info") if short else DrillAlert(f"{prefix}Freeze", "warning")
-    if event.source == "User" and event.event_type != "Preempt":
-        return DrillAlert(f"{prefix}{event.event_type}Requested", "warning")
-    return DrillAlert(f"{prefix}{event.event_type}", facts.severity if facts else "critical")
+def _announced(story: Scenario) -> str:
+    return f"{story.events[0].event_type} of {story.vms[0].name} announced"
 
 
-def _as_rendered(alert: DrillAlert, values: str | None) -> DrillAlert:
-    """Return ``alert`` with the severity that it has in rules rendered with the file ``values``."""
-    if values is None:
-        return alert
-    settings = assets.generator("settings").load(Path(values))
-    text = parse_catalog(assets.generator("pushed").pushed_alerts(settings)).alerts.get(alert.name)
-    return alert if text is None else replace(alert, severity=text.labels["severity"])
-
-
-def labels_of(event: PlannedEvent, alert: DrillAlert) -> dict[str, str]:
-    """Return the labels of an alert whose event, VMs and scale set are named so that everybody sees a drill."""
-    return {
-        "alertname": alert.name,
-        "severity": alert.severity,
-        "event_id": f"{DRILL}-{uuid.uuid4()}".upper(),
-        "event_type": event.event_type,
-        "event_source": event.source,
-        "resources": ",".join(f"{DRILL}-{name}" for name in event.resources),
-        "scale_set": DRILL,
-        "drill": "true",
-    }
-
-
-def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, begun: float, timeout: float) -> None:
+def _measure(team: Alertmanager, matcher: str, alert: EventAlert, before: Sent, begun: float, timeout: float) -> None:
     """Print when Alertmanager got the alert and when it notified; ExporterError: it did not, or notifying failed."""
-    end = begun + timeout
-    held = until(lambda: team.holding(matcher, alert.name), end)
+    end, name = begun + timeout, _name(alert)
+    held = until(lambda: team.holding(matcher, name), end)
     if held is None:
         raise ExporterError(
-            f"{alert.name} has not reached {team.shown} within {format_duration(timeout)}: run doctor "
+            f"{name} has not reached {team.shown} within {format_duration(timeout)}: run doctor "
             "with --prometheus and --alertmanager, which checks targets, rules and routes"
         )
     receivers = ", ".join(held.receivers)
     _print(f"{time.monotonic() - begun:.2f} s: Alertmanager has the alert, for receivers: {receivers}")
     if held.state == "suppressed":
         raise ExporterError(
-            f"{alert.name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.shown}"
+            f"{name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.shown}"
         )
     notified = until(lambda: _more(before.delivered, team.sent().delivered), end)
     failed = _more(before.failed, team.sent().failed)
@@ -276,7 +240,7 @@ def _measure(team: Alertmanager, matcher: str, alert: DrillAlert, before: Sent, 
     if not notified:
         hint = (
             "severity info notifies nobody"
-            if alert.severity == "info"
+            if alert.labels["severity"] == "info"
             else f"run doctor --alertmanager {team.shown}, which checks receivers and group_wait"
         )
         raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
@@ -290,17 +254,17 @@ def _maintenance(team: Alertmanager, text: str, timeout: float) -> None:
         raise UsageError("--maintenance: the labels of an alert have an alertname, such as alertname=InstanceDown")
     name = labels["alertname"]
     marked = {**labels, "alertname": _MAINTENANCE, "severity": "info", "component": "maintenance"}
-    summary, description = f"{DRILL}: {name}.", "This is a drill: no VM is in danger."
+    texts = {"summary": f"{DRILL}: {name}.", "description": "This is a drill: no VM is in danger."}
     try:
-        team.post(marked, summary, description, ends_in=300)
+        team.post(marked, texts, ends_in=_KEPT_SECONDS)
         if not until(lambda: team.holding('drill="true"', _MAINTENANCE), time.monotonic() + timeout):
             raise ExporterError(f"{_MAINTENANCE} has not reached {team.shown} within {format_duration(timeout)}")
-        team.post(labels, summary, description, ends_in=300)
+        team.post(labels, texts, ends_in=_KEPT_SECONDS)
         found = until(lambda: _decided(team, name), time.monotonic() + timeout)
     finally:
         with uninterrupted():
             for each in (labels, marked):
-                team.post(each, summary, description, ends_in=0)
+                team.post(each, texts, ends_in=0)
     if found is None or not found.inhibited:
         raise ExporterError(
             f"{name} is not inhibited while its VM is in maintenance, so it notifies: "
@@ -317,15 +281,6 @@ def _decided(team: Alertmanager, name: str) -> HeldAlert | None:
 
 def _more(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
     return sorted(name for name, count in now.items() if count > before.get(name, 0))
-
-
-def _event(name: str) -> PlannedEvent:
-    scenarios = find(name)
-    if len(scenarios) != 1 or not scenarios[0].events:
-        raise UsageError(
-            f"--scenario: '{name}' is not one scenario with events: choose another one of 'simulate --list'"
-        )
-    return scenarios[0].events[0]
 
 
 def _duration(flag: str, text: str) -> float:

@@ -6,16 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator
 
 _Found = TypeVar("_Found")
-DRILL: Final = "DRILL"
 _LOOK_SECONDS: Final = 0.05  # between two looks at Alertmanager
 _START_SECONDS: Final = 10
 
@@ -61,18 +60,15 @@ class Stage:
 
 
 @contextmanager
-def staged(event: PlannedEvent, listen: str, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Stage]:
-    """Run a simulated VM and its exporter, which both end with the context.
+def staged(story: Scenario, listen: str, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Stage]:
+    """Run the first VM of ``story`` and its exporter, which both end with the context.
 
     ``settings`` are further ones of the exporter, by their names in the environment.
     """
-    names = tuple(f"{DRILL}-{name}" for name in event.resources)
-    vms = tuple(VirtualMachine(name, scale_set=DRILL) for name in names)
-    story = Scenario("drill", "", vms, (replace(event, resources=names, announced_at=0.0),))
-    waiting = Scenario("waiting", "", vms, ())
+    waiting = Scenario("waiting", "", story.vms, ())
     with Simulator(waiting) as simulator:
         command = [sys.executable, "-m", "azure_scheduled_events_exporter", "run"]
-        command += ["--imds.endpoint", simulator.url, "--instance.name", names[0], "--journal.path", "memory"]
+        command += ["--imds.endpoint", simulator.url, "--instance.name", story.vms[0].name, "--journal.path", "memory"]
         # Settings of the VM's own exporter (collector, users, policy) do not apply to this one.
         env = {name: value for name, value in os.environ.items() if not name.startswith(("OTEL_", ENVIRONMENT_PREFIX))}
         command += ["--web.listen-address", listen]

@@ -1,0 +1,55 @@
+"""The event of a drill, and the alert that the exporter of its simulated VM raises for it.
+
+Must not decide which alert an event raises: ``alertmanager.event_alert`` does.
+"""
+
+import uuid
+from dataclasses import replace
+from typing import Final, cast
+
+from azure_scheduled_events_exporter.alertmanager.catalog import Catalog
+from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert, event_alert
+from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.simulator import Scenario, VirtualMachine, find
+from azure_scheduled_events_exporter.simulator.document import document_body, to_json
+from azure_scheduled_events_exporter.simulator.instance import instance
+from azure_scheduled_events_exporter.simulator.timeline import begin
+
+DRILL: Final = "DRILL"
+
+
+def story_of(name: str) -> Scenario:
+    """Return a scenario that announces the first event of the scenario ``name`` at once.
+
+    It has only the VMs of that event. Their names and their scale set are those of a drill; of their own values they
+    keep the priority, because severities may depend on it.
+
+    Raises:
+        UsageError: there is no such scenario, or it has no event of a VM.
+    """
+    scenarios = find(name)
+    if len(scenarios) != 1 or not scenarios[0].events or not scenarios[0].events[0].resources:
+        raise UsageError(
+            f"--scenario: '{name}' is not one scenario with events: choose another one of 'simulate --list'"
+        )
+    [scenario] = scenarios
+    event, priority = scenario.events[0], {vm.name: vm.priority for vm in scenario.vms}
+    vms = tuple(VirtualMachine(f"{DRILL}-{each}", DRILL, priority=priority[each]) for each in event.resources)
+    event = replace(event, resources=tuple(vm.name for vm in vms), announced_at=0.0)
+    return Scenario("drill", "", vms, (event,))
+
+
+def alert_of(story: Scenario, catalog: Catalog, now: float) -> EventAlert:
+    """Return the alert for the event of ``story`` as the exporter of its first VM first sees it, at ``now``."""
+    timeline, _ = begin(story, at=now, speed=1, event_id=lambda _: f"{DRILL}-{uuid.uuid4()}".upper()).step()
+    document = parse_document(document_body(timeline.events(), 1))
+    vm = parse_instance(to_json(instance(story.vms[0])))
+    known, _ = observe(Lifecycles(), document, ObservationContext(Timestamp(now), vm.vm_name))
+    [life] = known.current.values()
+    # Never None: the VM is known, and a scenario says who requested its events.
+    return cast("EventAlert", event_alert(life, vm, catalog, {}, now))
