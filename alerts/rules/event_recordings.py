@@ -23,6 +23,7 @@ from .series import (
     SEEN,
     SHOWN,
     STARTED,
+    UNCONFIRMED,
     UP,
     VM,
     VM_EVENT,
@@ -252,7 +253,7 @@ def remembered(settings: Settings) -> str:
     """Return the events that are shown, or were lately, and that nobody has seen the end of.
 
     In this order: seen later than its end was, if that was seen; shown by an exporter without IMDS access; started,
-    and the VM is away.
+    and the VM is away. An event that an exporter has from its journal only is no new one.
     """
     memory, longest = settings.duration("memory"), settings.duration("longest")
     started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
@@ -266,14 +267,20 @@ def remembered(settings: Settings) -> str:
             max by (event_id) (last_over_time({SEEN}[{memory}]))
             or on (event_id)
             max by (event_id, event_type) (
-              last_over_time({SHOWN}[{memory}]) unless on (event_id) last_over_time({OVER}[{memory}])
+              last_over_time({SHOWN}[{memory}]) unless on (event_id) last_over_time({OVER}[{longest}])
             )
             or on (event_id)
             max by (event_id, event_type) (
               last_over_time({started}[{longest}])
               and on (job, instance) (up == 0 or {_NO_ACCESS})
-              unless on (event_id) {over(settings, "longest")}
+              unless on (event_id) {over(settings)}
             )
+          )
+          unless on (event_id)
+          (
+            {lately(UNCONFIRMED, settings)}
+            unless on (event_id)
+            (last_over_time({EVENT}[{longest}]) or on (event_id) last_over_time({SEEN}[{memory}]))
           )
           unless on (event_id)
           (

@@ -171,7 +171,7 @@ def _hit_before(settings: Settings) -> str:
           max by (event_id, vm_id) (last_over_time({VM_EVENT}[{longest}]))
         )
         unless on (event_id, vm_name) {left_resources(settings)}
-        unless on (event_id) {over(settings, "longest")}
+        unless on (event_id) {over(settings)}
         unless on (event_id) {_not_counted(settings)}
     """)
 

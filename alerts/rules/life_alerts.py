@@ -110,7 +110,7 @@ def _overdue(settings: Settings) -> Alert:
     return _alert(
         "Overdue",
         expression(f"""
-            min by (event_id, event_type) {seen_lately(NOT_BEFORE, settings)}
+            min by (event_id, event_type) {seen_lately(NOT_BEFORE, settings, settings.seconds("overdue.after"))}
             < time() - {settings.number("overdue.after")}
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
@@ -128,7 +128,7 @@ def _not_approved(settings: Settings) -> Alert:
     return _alert(
         "NotApproved",
         expression(f"""
-            min by (event_id, event_type) {seen_lately(APPROVAL_DUE, settings)}
+            min by (event_id, event_type) {seen_lately(APPROVAL_DUE, settings, settings.seconds("not-approved.after"))}
             < time() - {settings.number("not-approved.after")}
             unless on (event_id) {APPROVED} == 1
             unless on (event_id) {INFO}{{event_status="Started"}}

@@ -30,6 +30,7 @@ DURATION = _name("event_duration_seconds")
 FIRST_SEEN = _name("event_first_seen_timestamp_seconds")
 APPROVED = _name("event_approved")
 ANNOUNCED = _name("event_announced")
+UNCONFIRMED = _name("event_unconfirmed")
 APPROVAL_DUE = _name("event_approval_due_timestamp_seconds")
 POLLS = _name("polls_total")
 EVERY_POLL = f"{_name('poll_duration_seconds')}_count"
@@ -128,13 +129,26 @@ def with_imds(series: str, without: str = WITHOUT_IMDS) -> str:
     return f"({series} unless on (job, instance) {without})"
 
 
-def seen_lately(series: str, settings: Settings) -> str:
+def confirmed(selector: str, settings: Settings) -> str:
+    """Return ``selector`` as :func:`lately`, without events that an exporter has from its journal only.
+
+    If its VM was off, such an event may be over for long.
+    """
+    unconfirmed = lately(UNCONFIRMED, settings)
+    by_event = "unless on (event_id, job, instance)"
+    return f"({selector} {by_event} {UNCONFIRMED} or ({lately(selector, settings)} {by_event} {unconfirmed}))"
+
+
+def seen_lately(series: str, settings: Settings, late: float) -> str:
     """Return the last values of ``series``, as :func:`lately`, of exporters whose polls were answered lately.
+
+    ``late``: after how many seconds it is late; what was seen half as long ago does not show that.
 
     An exporter that lately had no IMDS access counts only with what it shows now, since the past values may be from
     before it lost access.
     """
-    before = f"{lately(series, settings)} unless on (job, instance) {lately(WITHOUT_IMDS, settings)}"
+    period = format_duration(min(_lately_seconds(settings), late / 2))
+    before = f"last_over_time({series}[{period}]) unless on (job, instance) {lately(WITHOUT_IMDS, settings)}"
     return f"({with_imds(series)} or ({before}))"
 
 
@@ -257,7 +271,7 @@ def current(event_type: str, settings: Settings) -> str:
     return expression(f"""
         (
           max by (event_id, event_type) (
-            {lately(f"{INFO}{{{event_type}}}", settings)}
+            {confirmed(f"{INFO}{{{event_type}}}", settings)}
             or on (event_id)
             {EVENT}{{{event_type}}}
           )
@@ -272,7 +286,7 @@ def current_requested(event_type: str, settings: Settings) -> str:
     return expression(f"""
         (
           max by (event_id, event_type) (
-            {lately(f"{INFO}{{{by_user}}}", settings)}
+            {confirmed(f"{INFO}{{{by_user}}}", settings)}
             or on (event_id)
             ({EVENT}{{{event_type}}} and on (event_id) {_recorded_request(by_user, settings)})
           )
@@ -293,12 +307,12 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
     return expression(f"""
         (
           max by (event_id, event_type) (
-            {lately(f'{INFO}{{{new},event_source!=""}}', settings)}
+            {confirmed(f'{INFO}{{{new},event_source!=""}}', settings)}
             or on (event_id)
             {EVENT}{{{event_type},event_source!=""}}
             or on (event_id)
             (
-              ({lately(unknown, settings)} or on (event_id) {EVENT}{{{event_type}}})
+              ({confirmed(unknown, settings)} or on (event_id) {EVENT}{{{event_type}}})
               and on (event_id)
               ({lately(unknown, settings, wait)} or {EVENT}{{{event_type}}} offset {wait})
             )
@@ -309,14 +323,13 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
     """)
 
 
-def over(settings: Settings, period: str = "memory") -> str:
+def over(settings: Settings) -> str:
     """Return the events that are over: their end is recorded, and no exporter with IMDS access has shown them since.
 
-    ``period``: the setting that says for how long an end is known; as long as what it ends is remembered.
+    An end is known for as long as anything of an event is remembered.
     """
-    ends, sights = (
-        f"max by (event_id) (last_over_time({series}[{settings.duration(period)}]))" for series in (OVER, SEEN)
-    )
+    period = format_duration(max(settings.seconds("longest"), settings.seconds("memory")))
+    ends, sights = (f"max by (event_id) (last_over_time({series}[{period}]))" for series in (OVER, SEEN))
     return f"({ends} unless on (event_id) ({sights} > on (event_id) {ends}))"
 
 

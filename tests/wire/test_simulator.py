@@ -319,9 +319,9 @@ def test_control_over_http(simulator: Simulator) -> None:
         (
             "play",
             {"scenario": "rollout", "speed": 0},
-            "speed 0 cannot be used: it must be at least 0.01 and at most 10000",
+            "speed 0 cannot be used: it must be at least 0.001 and at most 10000",
         ),
-        ("play", {"scenario": "rollout", "speed": 1e-9}, "speed 1e-09 cannot be used: it must be at least 0.01"),
+        ("play", {"scenario": "rollout", "speed": 1e-9}, "speed 1e-09 cannot be used: it must be at least 0.001"),
         ("play", {"scenario": "rollout", "speed": 10**400}, "'speed' must be a number"),
         ("play", {"scenario": []}, "there is no scenario to play"),
         ("play", {"scenario": "rollout", "loop": 1}, "'loop' must be true or false"),

@@ -329,6 +329,14 @@ METRICS = (
         _each(lambda life: life.announced),
     ),
     MetricSpec(
+        "event_unconfirmed",
+        "gauge",
+        _EVENT,
+        "1 while an event is known from the journal only: IMDS has not shown it since this exporter started.",
+        ("current", "unconfirmed"),
+        lambda current, unconfirmed: ((_event_labels(current[each]), 1) for each in unconfirmed if each in current),
+    ),
+    MetricSpec(
         "event_approved",
         "gauge",
         _EVENT,

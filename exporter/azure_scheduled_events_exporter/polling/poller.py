@@ -136,6 +136,7 @@ class Poller:
             poll_interval=settings.interval,
             vm_name=settings.vm_name,
             current=restored.lifecycles.current,
+            unconfirmed=self._unshown,
             statistics=restored.statistics,
             recent=restored.recent,
             approval_policy=approvals.policy,
@@ -324,6 +325,7 @@ class Poller:
             self._with(known, changes, self._late_spans(known)),
             vm_name=vm_name,
             identity=self._identity,
+            unconfirmed=self._unshown & known.current.keys(),
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
         )
@@ -399,8 +401,9 @@ class Poller:
             self._document = self._documented = self._kept = None
             self._missed = True
             recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
+            current, unconfirmed = self._known.current, self._unshown & self._known.current.keys()
             self.snapshot = replace(
-                self.snapshot, current=self._known.current, recent=recent, statistics=found.statistics
+                self.snapshot, current=current, unconfirmed=unconfirmed, recent=recent, statistics=found.statistics
             )
         self._journal.prune(now, lambda: self._clock_confirmed(now))
 
@@ -413,7 +416,7 @@ class Poller:
         self._unshown = frozenset()
         self._pauses.end()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)
-        self.snapshot = replace(self.snapshot, current={}, statistics=Statistics(), recent=())
+        self.snapshot = replace(self.snapshot, current={}, unconfirmed=frozenset(), statistics=Statistics(), recent=())
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""

@@ -65,6 +65,7 @@ class Snapshot:
         incarnation: of the newest document; None if it carried none.
         document_changes: number of documents that differed from the one before.
         current: the current events by EventId.
+        unconfirmed: EventIds of current events of earlier runs that no document of this run has shown.
         statistics: counters and histograms of all transitions so far.
         recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
@@ -82,6 +83,7 @@ class Snapshot:
     incarnation: int | None = None
     document_changes: int = 0
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
+    unconfirmed: frozenset[str] = frozenset()
     statistics: Statistics = field(default_factory=Statistics)
     recent: tuple[Lifecycle, ...] = ()
     approval_policy: str = OFF.name

@@ -31,7 +31,7 @@ SHIPPED: Final = (
 )
 """The scenarios that come with the package, in the order in which ``all`` plays them."""
 
-LONGEST: Final = 10 * 365 * 86_400.0
+LONGEST: Final = 365 * 86_400.0
 """Seconds; the longest duration and the latest moment that a scenario file may have."""
 
 _FOLDER: Final = Path(__file__).parent / "scenarios"
@@ -286,7 +286,7 @@ def _moment(section: Section, key: str) -> float | None:
 def _seconds(section: Section, key: str, default: float | None = None) -> float:
     seconds = section.duration(key, default)
     if seconds > LONGEST:
-        raise section.error("must be at most 10y", key)
+        raise section.error("must be at most 1y", key)
     return seconds
 
 

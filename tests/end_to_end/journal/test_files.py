@@ -88,7 +88,7 @@ class TestDiskIsBack:
         state: Path,
         tmp_path: Path,
     ) -> None:
-        """The events on the disk are shown as soon as it is back, also while IMDS does not answer."""
+        """The events on the disk are shown as soon as it is back, as unconfirmed while IMDS does not answer."""
         exporter = run()
         simulator.set_document([event("OVER"), event("A")])
         counted(exporter, detected=2)
@@ -105,7 +105,12 @@ class TestDiskIsBack:
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         scrape = exporter.scrape()
         assert (scrape.value("up"), scrape.total("event_info", event_id="A")) == (0, 1)
+        assert scrape.value("event_unconfirmed", event_id="A") == 1
         assert f'id="life-{trace_id("OVER")}-' in fetch(f"{exporter.url}/").body.decode()
+        simulator.heal()
+        scrape = exporter.shows("an answer", lambda scrape: scrape.value("up") and scrape)
+        assert scrape.total("event_info", event_id="A") == 1
+        assert scrape.series("event_unconfirmed") == []
 
 
 class TestOneWriter:

@@ -63,6 +63,7 @@ class Seen:
     first_seen: int | None = None
     approval_due: int | None = None
     saw_scheduled: bool | None = None
+    unconfirmed: tuple[int, int] | None = None
 
     def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
         """Yield the event's series: name, labels, values."""
@@ -88,6 +89,8 @@ class Seen:
         yield "event_first_seen_timestamp_seconds", key, between(self.announced, self.gone, seen)
         if self.saw_scheduled is not None:
             yield "event_announced", key, between(self.announced, self.gone, self.saw_scheduled)
+        if self.unconfirmed is not None:
+            yield "event_unconfirmed", key, between(*self.unconfirmed)
         if self.approval_due is not None:
             yield "event_approval_due_timestamp_seconds", key, between(self.announced, start, self.approval_due)
         yield "event_approved", key, between(self.announced, self.gone, self.approved)

@@ -229,8 +229,8 @@ def test_seed_decides_the_event_ids() -> None:
     assert len({event_id(seed, 1, "rollout", index) for seed in "78" for index in range(3)}) == 6
 
 
-@pytest.mark.parametrize("speed", [0.0, -1.0, 0.009, 10_001.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("speed", [0.0, -1.0, 0.0009, 10_001.0, float("nan"), float("inf")])
 def test_impossible_speed_is_refused(speed: float) -> None:
     """A speed of zero, below or beyond all measure is refused with the range there is."""
-    with pytest.raises(UsageError, match=r"must be at least 0\.01 and at most 10000"):
+    with pytest.raises(UsageError, match=r"must be at least 0\.001 and at most 10000"):
         stage(FREEZE, speed=speed)

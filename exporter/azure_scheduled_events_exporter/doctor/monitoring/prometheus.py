@@ -261,12 +261,17 @@ def _rules(subject: Subject, api: Api) -> Findings:
 
 
 def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], values: str | None) -> Finding:
+    """Compare the loaded rules with those of this version; how long ``for`` is may be a setting in a values file."""
+
+    def wait(seconds: float) -> float:
+        return seconds if values else bool(seconds)
+
     loaded = {
-        (group["name"], rule["name"], shape(rule["query"]), float(rule.get("duration") or 0))
+        (group["name"], rule["name"], shape(rule["query"]), wait(float(rule.get("duration") or 0)))
         for group in groups
         for rule in group["rules"]
     }
-    expected = {(rule.group, rule.name, rule.shape, rule.wait) for rule in shipped.rules}
+    expected = {(rule.group, rule.name, rule.shape, wait(rule.wait)) for rule in shipped.rules}
     present = {name for _, name, *_ in loaded}
     differing = sorted({name for group, name, *_ in expected ^ loaded if group in {each["name"] for each in groups}})
     if not differing:

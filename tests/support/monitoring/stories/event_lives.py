@@ -297,4 +297,50 @@ LIVES = (
             )
         },
     ),
+    Story(
+        "a VM was off while its event was called off, and shows the event from its journal until IMDS answers",
+        (
+            Exporter(
+                events=(Seen(not_before=3600, gone=4230, unconfirmed=(4200, 4230)),),
+                down=((120, 4200),),
+                more={
+                    "up": lambda now: not 4200 <= now < 4230,
+                    "last_success_timestamp_seconds": lambda now: 0 if 4200 <= now < 4230 else max(now, 1),
+                },
+            ),
+            Exporter("vmss_1", (Seen(not_before=3600, gone=600, scope="peer"),)),
+        ),
+        quiet={REBOOT: tuple(range(660, 4800, 15)), WITHOUT_NOTICE: MANY},
+        steady={REBOOT: (60, 590)},
+        every=5,
+    ),
+    Story(
+        "a VM was off for two hours, and shows an event from its journal that nobody else saw until IMDS answers",
+        (
+            Exporter(
+                events=(Seen("Redeploy", not_before=200, gone=7530, unconfirmed=(7500, 7530)),),
+                down=((120, 7500),),
+                more={
+                    "up": lambda now: not 7500 <= now < 7530,
+                    "last_success_timestamp_seconds": lambda now: 0 if 7500 <= now < 7530 else max(now, 1),
+                },
+            ),
+        ),
+        quiet={REDEPLOY: tuple(range(7400, 7600, 5))},
+        every=5,
+    ),
+    Story(
+        "an exporter restarts while IMDS does not answer: the event that it shows stays",
+        (
+            Exporter(
+                events=(Seen(not_before=9000, unconfirmed=(330, 100_000)),),
+                down=((300, 330),),
+                more={
+                    "up": lambda now: now < 200,
+                    "last_success_timestamp_seconds": lambda now: 200 if now < 300 else 0,
+                },
+            ),
+        ),
+        steady={REBOOT: (60, 4000)},
+    ),
 )
