@@ -446,7 +446,8 @@ class Poller:
         """Return how many spans the collector has, refused, and still has to get."""
         if self._delivery is None:
             return Deliveries()
-        return Deliveries(self._delivery.exported, self._delivery.failed, self._journal.spans_queued())
+        queued = self._journal.spans_queued()  # first: what is not queued any more has been counted
+        return Deliveries(self._delivery.exported, self._delivery.failed, queued)
 
     def _pushes(self, polls: Polls) -> Pushes:
         """Let pushing know whether IMDS answers; return its results, the same object while nothing has changed."""

@@ -167,11 +167,11 @@ class SpanDelivery:
         if not (result.too_large or result.unsendable) or result.settled or len(batch) == 1:
             self._report(len(batch), result)
         if result.settled:
+            self._count(len(batch), result)  # first, so that a span that is not queued any more is counted
             if result.refused:
                 self._journal.set_spans_aside(batch, time.time())
             else:
                 self._journal.remove_spans(batch)
-            self._count(len(batch), result)
             if not result.rejected and not result.refused:
                 self._batch_size = min(BATCH, self._batch_size * 2)
         return result

@@ -111,7 +111,9 @@ def _another(api: Api, status: int, who: str) -> Finding:
             _DOWN,
         )
     hint = "Correct --exporter or --web.listen-address."
-    if who and not who.startswith(_COMM):
+    if not who:  # not all systems tell, nor tell everybody
+        hint = "End that program if it is not an exporter, or choose another --web.listen-address."
+    elif not who.startswith(_COMM):
         hint = "End that program, or choose another --web.listen-address."
     return wrong(
         "served", f"At {api.shown}, {who or 'another program'} answers, not this exporter ({status}).", hint, _DOWN
