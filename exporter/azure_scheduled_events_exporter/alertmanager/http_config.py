@@ -45,7 +45,7 @@ def session_for(url: str, http: HttpConfig | None) -> Session:
 
 
 def apply(http: HttpConfig, session: requests.Session) -> None:
-    """Let ``session`` authenticate and trust as ``http`` says; its credentials override those of the session."""
+    """Set the credentials and the TLS settings of ``http`` on ``session``; credentials replace those it has."""
     if http.user or http.authorization:
         session.auth = basic(http.user) or Authorization(http.authorization)
     session.verify = False if http.insecure else http.ca_file or True

@@ -129,7 +129,7 @@ class ApprovalSender:
 
 
 def _is_by_name(due: Due) -> bool:
-    """Return whether a policy decided with a name of this VM that the event has from the journal."""
+    """Return whether a policy approves this event because the journal names this VM as one that the event hits."""
     return due.approver is Approver.EXPORTER and due.life.vm_name is not None
 
 

@@ -240,7 +240,7 @@ def _ids(document: Document) -> set[str]:
 
 
 def _grace(document: Document, interval: float) -> float:
-    """Return for how many seconds an exporter may show events that ``document`` does not have."""
+    """Return for how many seconds after ``document`` an exporter may still show events that it does not contain."""
     return empty_bodies.SECONDS + empty_bodies.POLLS * interval if document.is_empty_body else 0.0
 
 
