@@ -31,7 +31,7 @@ def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
     status = status_url(alert, settings)
     return {
         "summary": alert.summary,
-        "description": asking(alert.description),
+        "description": asking(alert.description, settings.duration("memory")),
         **vms,
         "runbook_url": runbook_url(alert, settings),
         "dashboard_url": dashboard_url(alert, settings) + dashboard_parameters(alert),

@@ -56,7 +56,7 @@ _TIME = (
     f"{{{{ else if $started }}}}{_HAS_STARTED}{{{{ else }}}}{_SHOWN_TIME}{{{{ end }}}}"
 )
 # The last NotBefore counts also while no exporter answers. ``or`` ignores names: it is left out once the event started.
-_PLANNED_ONE = f"last_over_time({PLANNED}{_ONE}[15m])"
+_PLANNED_ONE = f"last_over_time({PLANNED}{_ONE}[@MEMORY@])"
 _SET_RECORDED = (
     '{{ $vms := "" }}{{ $time := "" }}{{ $left := "" }}{{ $started := false }}'
     f'{{{{ range printf "{EVENT}{_ONE} or {STARTED}{_ONE} or {_PLANNED_ONE}'
@@ -91,10 +91,14 @@ def with_first_vm(text: str) -> str:
     return _ask(f"{EVENT}{_ONE}", found, _ask(f"{INFO}{_ONE}", found))
 
 
-def asking(text: str) -> str:
-    """Return ``text`` for Prometheus and vmalert: a template that asks for VMs and times."""
+def asking(text: str, memory: str) -> str:
+    """Return ``text`` for Prometheus and vmalert: a template that asks for VMs and times.
+
+    ``memory``: for how long the last NotBefore counts while no exporter answers, as Prometheus writes durations.
+    """
     asks = VMS in text or TIME in text
-    return (_SET_RECORDED if asks else "") + text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
+    recorded = _SET_RECORDED.replace("@MEMORY@", memory) if asks else ""
+    return recorded + text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
 
 
 def plain(text: str) -> str:
