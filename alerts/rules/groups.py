@@ -7,6 +7,7 @@ from .event_recordings import event_recordings, memory_groups, vm_groups
 from .impact_alerts import impact_groups
 from .life_alerts import life_groups
 from .maintenance import maintenance_groups
+from .not_back import not_back_groups
 from .rule import Alert, Group
 from .watcher_alerts import watcher_groups
 
@@ -15,7 +16,7 @@ def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
     recordings = (*memory_groups(settings), *vm_groups(settings), *event_recordings(settings))
     events = (*recordings, *event_groups(settings), *life_groups(settings))
-    impact = (*impact_groups(settings), *maintenance_groups(settings))
+    impact = (*impact_groups(settings), *maintenance_groups(settings), *not_back_groups(settings))
     return (*events, *impact, *watcher_groups(settings), *board_groups(settings))
 
 

@@ -1,4 +1,4 @@
-"""VMs that Azure is about to work on, works on, or has just worked on; and VMs that did not come back from it.
+"""VMs that Azure is about to work on, works on, or has just worked on.
 
 While a VM is in maintenance, alerts about its absence say nothing new: Alertmanager may inhibit them. The alert begins
 with what exporters show, and a recording holds it while the VM and its exporter do not answer. Each impact has an end
@@ -6,18 +6,16 @@ that no exporter can extend: ``maintenance.longest`` of its type after it became
 """
 
 from collections.abc import Callable
-from math import ceil
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import EQUAL_SOURCE, Settings
-from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
+from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     APPROVED,
     DELETING,
-    EVENT,
     EVENT_APPROVED,
     EVENT_PLACE,
     INFO,
@@ -25,7 +23,6 @@ from .series import (
     NOT_BEFORE,
     OVER,
     PLANNED,
-    UNANSWERED,
     UP,
     VM_EVENT,
     VM_EVENT_OVER,
@@ -46,11 +43,10 @@ MAINTENANCE = f"{PREFIX}Maintenance"
 _OWN = f'{INFO}{{scope="self"}}'
 _IMPACT = "on (event_id, vm_id, phase)"
 _REPORTERS = 3  # of one event: one of them may not know its place yet
-_LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
 
 
 def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups: VMs of events that hit soon or now, the maintenance of these VMs, and VMs that stay away."""
+    """Return the groups: VMs of events that hit soon or now, and the maintenance of these VMs."""
     interval = slow_interval(settings)
     place = Recording(
         EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
@@ -58,16 +54,9 @@ def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
     begin = Recording(
         VM_MAINTENANCE, _begin(settings), "since when an event has been due on a VM, or has started there"
     )
-    unanswered = Recording(
-        UNANSWERED,
-        f'max by (job, instance) (up{{job=~"{settings.text("job")}"}} == 0) + time()',
-        "when a scrape of an exporter failed, while the last one has",
-    )
     return (
         Group("azure-scheduled-events-event-places", interval, (place,)),
         Group("azure-scheduled-events-maintenance", interval, (begin, _maintenance(settings))),
-        Group("azure-scheduled-events-unanswered", interval, (unanswered,)),
-        Group("azure-scheduled-events-not-back", interval, (_vm_not_back(settings),)),
     )
 
 
@@ -173,7 +162,7 @@ def _begin(settings: Settings) -> str:
     has shown the event and not answered without it since. A row also ends when its target answers: if the VM was
     replaced, it is another VM that does.
     """
-    memory, after = settings.duration("memory"), _after(settings)
+    memory, after = settings.duration("memory"), time_back(settings)
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     impacts, moved = _recorded(settings), _moved(settings)
     begun = f"(last_over_time({VM_MAINTENANCE}[{memory}]) unless {moved})"
@@ -221,29 +210,31 @@ def _moved(settings: Settings) -> str:
     """)
 
 
-def _after(settings: Settings) -> str:
-    """Return how long a VM has to be back: a missed scrape or evaluation is not enough."""
-    return format_duration(_after_seconds(settings))
+def time_back(settings: Settings) -> str:
+    """Return how long a VM has to be back for its maintenance to end: one scrape or evaluation is not enough."""
+    return format_duration(seconds_back(settings))
 
 
-def _after_seconds(settings: Settings) -> float:
+def seconds_back(settings: Settings) -> float:
+    """Return the same in seconds."""
     return max(settings.seconds("maintenance.after"), 4 * parse_duration(slow_interval(settings)))
 
 
-def _within_longest(settings: Settings) -> str:
+def within_longest(settings: Settings) -> str:
     """Return the rows that began no longer ago than the longest maintenance of their type."""
     return "\nor\n".join(
-        f"{_rows(matcher, settings)} > time() - {longest}"
-        for matcher, longest in _longest(settings, *EventType).items()
+        f"{rows_of(matcher, settings)} > time() - {longest}"
+        for matcher, longest in longest_of(settings, *EventType).items()
     )
 
 
-def _rows(matcher: str, settings: Settings, phase: str = "") -> str:
+def rows_of(matcher: str, settings: Settings, phase: str = "") -> str:
+    """Return the rows that began with a due event, or with a started one (``phase``), or both, while they last."""
     selected = f'{matcher},phase="{phase}"' if phase else matcher
-    return f"last_over_time({VM_MAINTENANCE}{{{selected}}}[{_after(settings)}])"
+    return f"last_over_time({VM_MAINTENANCE}{{{selected}}}[{time_back(settings)}])"
 
 
-def _longest(settings: Settings, *types: EventType) -> dict[str, str]:
+def longest_of(settings: Settings, *types: EventType) -> dict[str, str]:
     """Return the longest maintenance of ``types`` in seconds, by label matcher; a new type has that of a Reboot."""
     names = {f'event_type="{each}"': each.lower() for each in types}
     names[f'event_type!~"{"|".join(EventType)}"'] = "reboot"
@@ -254,7 +245,7 @@ def _maintenance(settings: Settings) -> Alert:
     recorded = f"last_over_time({VM_MAINTENANCE}[{settings.duration('memory')}])"
     rows = expression(f"""
         (
-          {_within_longest(settings)}
+          {within_longest(settings)}
           or
           ({_own(settings)} unless {_IMPACT} {recorded}) * 0 + time()
         )
@@ -303,100 +294,3 @@ def _written(rows: str, forms: dict[str, str], settings: Settings) -> str:
     for label in forms:
         text = f'label_replace({text}, "{label}", "$1", "written_{label}", "(.+)")'
     return f"max by ({', '.join([*unchanged, *forms])}) ({text})"
-
-
-def _vm_not_back(settings: Settings) -> Alert:
-    """A VM that is away counts for the event that hit it last."""
-    rows, away = f"last_over_time({VM_MAINTENANCE}[{_after(settings)}])", _away(settings)
-    return Alert(
-        f"{PREFIX}VmNotBack",
-        _with_labels_of_event(
-            expression(f"""
-                max by (event_id, event_type) (topk by (event_id) (1,
-                  (
-                    {_expired(settings)}
-                  )
-                  and on (event_id, phase, job, instance, vm_id) topk by (job, instance, vm_id) (1, {rows})
-                  unless on (vm_id)
-                  (
-                    {_within_longest(settings)}
-                  )
-                  and on (job, instance) {away}
-                  {answering(away, settings)}
-                  unless on (event_id) (min by (event_id) {with_imds(NOT_BEFORE)} > time())
-                ))
-            """),
-            settings,
-        ),
-        settings.text("not-back.severity"),
-        "A VM has not come back from an event.",
-        f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and a VM does not answer: it has not come back "
-        "within {{ $value | humanizeDuration }}. Event {{ $labels.event_id }}.",
-        Dashboard.VM,
-        labels=MappingProxyType({"event_status": "Started"}),
-    )
-
-
-def _expired(settings: Settings) -> str:
-    """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
-
-    An event that is only due may start late, so what counts is how long its VM has not answered. Of one that has
-    started, the VM has to be away for half of the time allowed: it may have been back, and fail for another reason.
-    """
-    last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
-    late = f"<= on (job, instance) group_left () {last} -"
-    return "\nor\n".join(
-        expression(f"""
-            (
-              {_rows(matcher, settings, "started")} {late} {longest}
-              and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
-              or
-              (
-                {_rows(matcher, settings, "due")} {late} {longest}
-                unless on (job, instance) {at_last_scrapes(UP, settings, format_duration(float(longest)))}
-              )
-            ) * 0 + {longest}
-        """)
-        for matcher, longest in _longest(settings, *(each for each in EventType if not each.facts.deletes)).items()
-    )
-
-
-def _away(settings: Settings) -> str:
-    """Return the exporters that have not answered for 2 of the last 5 minutes.
-
-    Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time.
-    """
-    window = _window(settings)
-    return _unanswered_for(_SHARE_AWAY * window, window, settings)
-
-
-def _unanswered_for(seconds: float, window: float, settings: Settings) -> str:
-    """Return the exporters that have not answered for so many of the last ``window`` seconds."""
-    interval = parse_duration(slow_interval(settings))
-    least = ceil(seconds / interval)
-    return f"(count_over_time({UNANSWERED}[{format_duration(window)}:{format_duration(interval)}]) >= {least})"
-
-
-def _window(settings: Settings) -> float:
-    """Return over how many seconds it counts how often an exporter answers.
-
-    They are fewer if a VM has to be back for less, and more with rare scrapes.
-    """
-    return max(min(_after_seconds(settings), _LONGEST_WINDOW), 5 * settings.seconds("scrape.interval"))
-
-
-def _with_labels_of_event(text: str, settings: Settings) -> str:
-    """Return ``text``, one row per event, with the labels that its alert has, or had, or else those of its VMs."""
-    if not (labels := ", ".join(kept(settings))):
-        return text
-    return expression(f"""
-        (
-        {text}
-        )
-        * on (event_id) group_left ({labels})
-        group by (event_id, {labels}) (
-          topk by (event_id) (1, count_over_time({EVENT}[{settings.duration("longest")}]))
-          or on (event_id)
-          topk by (event_id) (1, count by (event_id, {labels}) (last_over_time({VM_MAINTENANCE}[{_after(settings)}])))
-        )
-    """)

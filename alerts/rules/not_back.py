@@ -1,0 +1,137 @@
+"""VMs that did not come back from an event within the time that its type may take."""
+
+from math import ceil
+from types import MappingProxyType
+
+from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+
+from ..settings import Settings
+from .maintenance import longest_of, rows_of, seconds_back, time_back, within_longest
+from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
+from .series import (
+    EVENT,
+    NOT_BEFORE,
+    UNANSWERED,
+    UP,
+    VM_MAINTENANCE,
+    answering,
+    at_last_scrapes,
+    kept,
+    slow_interval,
+    with_imds,
+)
+
+_LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
+
+
+def not_back_groups(settings: Settings) -> tuple[Group, ...]:
+    """Return the groups: when exporters did not answer, and the alert about VMs that stay away."""
+    interval = slow_interval(settings)
+    unanswered = Recording(
+        UNANSWERED,
+        f'max by (job, instance) (up{{job=~"{settings.text("job")}"}} == 0) + time()',
+        "when a scrape of an exporter failed, while the last one has",
+    )
+    return (
+        Group("azure-scheduled-events-unanswered", interval, (unanswered,)),
+        Group("azure-scheduled-events-not-back", interval, (_vm_not_back(settings),)),
+    )
+
+
+def _vm_not_back(settings: Settings) -> Alert:
+    """A VM that is away counts for the event that hit it last."""
+    rows, away = f"last_over_time({VM_MAINTENANCE}[{time_back(settings)}])", _away(settings)
+    return Alert(
+        f"{PREFIX}VmNotBack",
+        _with_labels_of_event(
+            expression(f"""
+                max by (event_id, event_type) (topk by (event_id) (1,
+                  (
+                    {_expired(settings)}
+                  )
+                  and on (event_id, phase, job, instance, vm_id) topk by (job, instance, vm_id) (1, {rows})
+                  unless on (vm_id)
+                  (
+                    {within_longest(settings)}
+                  )
+                  and on (job, instance) {away}
+                  {answering(away, settings)}
+                  unless on (event_id) (min by (event_id) {with_imds(NOT_BEFORE)} > time())
+                ))
+            """),
+            settings,
+        ),
+        settings.text("not-back.severity"),
+        "A VM has not come back from an event.",
+        f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and a VM does not answer: it has not come back "
+        "within {{ $value | humanizeDuration }}. Event {{ $labels.event_id }}.",
+        Dashboard.VM,
+        labels=MappingProxyType({"event_status": "Started"}),
+    )
+
+
+def _expired(settings: Settings) -> str:
+    """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
+
+    An event that is only due may start late, so what counts is how long its VM has not answered. Of one that has
+    started, the VM has to be away for half of the time allowed: it may have been back, and fail for another reason.
+    """
+    last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
+    late = f"<= on (job, instance) group_left () {last} -"
+    return "\nor\n".join(
+        expression(f"""
+            (
+              {rows_of(matcher, settings, "started")} {late} {longest}
+              and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
+              or
+              (
+                {rows_of(matcher, settings, "due")} {late} {longest}
+                unless on (job, instance) {at_last_scrapes(UP, settings, format_duration(float(longest)))}
+              )
+            ) * 0 + {longest}
+        """)
+        for matcher, longest in longest_of(settings, *(each for each in EventType if not each.facts.deletes)).items()
+    )
+
+
+def _away(settings: Settings) -> str:
+    """Return the exporters that have not answered for 2 of the last 5 minutes.
+
+    Neither a missed scrape nor a restart makes a VM away, and one that boots in a loop is away all the time.
+    """
+    window = _window(settings)
+    return _unanswered_for(_SHARE_AWAY * window, window, settings)
+
+
+def _unanswered_for(seconds: float, window: float, settings: Settings) -> str:
+    """Return the exporters that have not answered for so many of the last ``window`` seconds."""
+    interval = parse_duration(slow_interval(settings))
+    least = ceil(seconds / interval)
+    return f"(count_over_time({UNANSWERED}[{format_duration(window)}:{format_duration(interval)}]) >= {least})"
+
+
+def _window(settings: Settings) -> float:
+    """Return over how many seconds it counts how often an exporter answers.
+
+    They are fewer if a VM has to be back for less, and more with rare scrapes.
+    """
+    return max(min(seconds_back(settings), _LONGEST_WINDOW), 5 * settings.seconds("scrape.interval"))
+
+
+def _with_labels_of_event(text: str, settings: Settings) -> str:
+    """Return ``text``, one row per event, with the labels that its alert has, or had, or else those of its VMs."""
+    if not (labels := ", ".join(kept(settings))):
+        return text
+    rows = f"last_over_time({VM_MAINTENANCE}[{time_back(settings)}])"
+    return expression(f"""
+        (
+        {text}
+        )
+        * on (event_id) group_left ({labels})
+        group by (event_id, {labels}) (
+          topk by (event_id) (1, count_over_time({EVENT}[{settings.duration("longest")}]))
+          or on (event_id)
+          topk by (event_id) (1, count by (event_id, {labels}) ({rows}))
+        )
+    """)
