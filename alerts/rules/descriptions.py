@@ -4,10 +4,11 @@ Names and times may change while an alert fires, and an alert whose labels chang
 up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask: there, an alert names the event.
 """
 
+from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 
 from .rule import FIRST_VM, IMPACT, TIME, VMS, Alert, Dashboard
-from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, PLANNED, STARTED, VM_EVENT
+from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, PLANNED, STARTED, VM_EVENT, VMS_OF_EVENT
 
 _ONE = "{event_id='%[1]s'}"
 _STARTED_ONE = "{event_id='%[1]s',event_status='Started'}"
@@ -22,7 +23,14 @@ def _ask(query: str, then: str, otherwise: str = "") -> str:
 
 # The texts of an alert are written at each evaluation, and vmalert sends a request for each query in them. So a
 # description has one query for all that is recorded about the event, and others only if nothing is recorded yet.
-_RESOURCES = "{{ .Labels.resources }}"
+def _and_more(names: str) -> str:
+    """Return the template for how many more VMs an event has than ``names``, a template's value, if there are ten."""
+    number = f"max by (event_id) (last_over_time({VMS_OF_EVENT}{_ONE}[@MEMORY@])) - {RESOURCES_SHOWN} > 0"
+    ask = f'{{{{ with printf "{number}" $labels.event_id | query }}}} and {{{{ . | first | value }}}} more{{{{ end }}}}'
+    return f'{{{{ if match "^([^,]+,){{{RESOURCES_SHOWN - 1}}}[^,]+$" {names} }}}}{ask}{{{{ end }}}}'
+
+
+_RESOURCES = f"{{{{ .Labels.resources }}}}{_and_more('.Labels.resources')}"
 _SCALE_SET = " (scale set {{ .Labels.scale_set }})"
 _PLACE = f"{{{{ if .Labels.scale_set }}}}{_SCALE_SET}{{{{ end }}}}"
 _PLACE_OF_EXPORTER = (
@@ -34,8 +42,8 @@ _SHOWN_VMS = _ask(
     _RESOURCES + _PLACE_OF_EXPORTER,
     _ask(f"last_over_time({VM_EVENT}{_ONE}[1d])", "{{ .Labels.vm_name }}" + _PLACE, "A VM"),
 )
-_VMS = f"{{{{ if $vms }}}}{{{{ $vms }}}}{{{{ else }}}}{_SHOWN_VMS}{{{{ end }}}}"
-VMS_ANNOTATION = _ask(f"{EVENT}{_ONE}", _RESOURCES + _PLACE, _SHOWN_VMS)
+_VMS = f"{{{{ if $vms }}}}{{{{ $vms }}}}{_and_more('$vms')}{{{{ $place }}}}{{{{ else }}}}{_SHOWN_VMS}{{{{ end }}}}"
+_VMS_ALONE = _ask(f"{EVENT}{_ONE}", _RESOURCES + _PLACE, _SHOWN_VMS)
 
 _MOMENT = '.Value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" ""'
 _LEFT = (
@@ -58,7 +66,7 @@ _TIME = (
 # The last NotBefore counts also while no exporter answers. ``or`` ignores names: it is left out once the event started.
 _PLANNED_ONE = f"last_over_time({PLANNED}{_ONE}[@MEMORY@])"
 _SET_RECORDED = (
-    '{{ $vms := "" }}{{ $time := "" }}{{ $left := "" }}{{ $started := false }}'
+    '{{ $vms := "" }}{{ $place := "" }}{{ $time := "" }}{{ $left := "" }}{{ $started := false }}'
     f'{{{{ range printf "{EVENT}{_ONE} or {STARTED}{_ONE} or {_PLANNED_ONE}'
     f" or label_replace(round({_PLANNED_ONE} - time()) > 0, 'left', 'yes', '', '')\" $labels.event_id"
     ' | query | sortByLabel "resources" }}'
@@ -67,7 +75,7 @@ _SET_RECORDED = (
     f"{{{{ $time = {_MOMENT} }}}}"
     f'{{{{ else if eq .Labels.__name__ "{STARTED}" }}}}{{{{ $started = true }}}}'
     "{{ else if not $vms }}{{ $vms = .Labels.resources }}"
-    '{{ if .Labels.scale_set }}{{ $vms = printf "%s (scale set %s)" $vms .Labels.scale_set }}{{ end }}'
+    '{{ if .Labels.scale_set }}{{ $place = printf " (scale set %s)" .Labels.scale_set }}{{ end }}'
     "{{ end }}{{ end }}"
 )
 _IMPACT = _ask(f"min by (event_id) ({DURATION}{_ONE}) == 0", f"{NO_INTERRUPTION} ")
@@ -94,11 +102,14 @@ def with_first_vm(text: str) -> str:
 def asking(text: str, memory: str) -> str:
     """Return ``text`` for Prometheus and vmalert: a template that asks for VMs and times.
 
-    ``memory``: for how long the last NotBefore counts while no exporter answers, as Prometheus writes durations.
+    ``memory``: for how long the last NotBefore and the last number of VMs count while no exporter answers, as
+    Prometheus writes durations.
     """
-    asks = VMS in text or TIME in text
-    recorded = _SET_RECORDED.replace("@MEMORY@", memory) if asks else ""
-    return recorded + text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
+    if text == VMS:
+        return _VMS_ALONE.replace("@MEMORY@", memory)
+    recorded = _SET_RECORDED if VMS in text or TIME in text else ""
+    asked = text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
+    return (recorded + asked).replace("@MEMORY@", memory)
 
 
 def plain(text: str) -> str:

@@ -50,7 +50,9 @@ def _rendered(text: str, known: Mapping[str, str], labels: Mapping[str, str]) ->
 
 def _vms(life: Lifecycle, scale_set: str) -> str:
     names = ",".join(life.event.resources[:RESOURCES_SHOWN])
-    return f"{names} (scale set {scale_set})" if scale_set else names
+    more = len(life.event.resources) - RESOURCES_SHOWN
+    vms = f"{names} and {more} more" if more > 0 else names
+    return f"{vms} (scale set {scale_set})" if scale_set else vms
 
 
 def _time(life: Lifecycle, left: float) -> str:

@@ -64,6 +64,7 @@ class Seen:
     approval_due: int | None = None
     saw_scheduled: bool | None = None
     unconfirmed: tuple[int, int] | None = None
+    vms: int | None = None
 
     def series(self) -> Iterator[tuple[str, Mapping[str, str], Value]]:
         """Yield the event's series: name, labels, values."""
@@ -87,6 +88,8 @@ class Seen:
             yield "event_duration_seconds", key, between(self.announced, self.gone, self.duration)
         seen = self.announced if self.first_seen is None else self.first_seen
         yield "event_first_seen_timestamp_seconds", key, between(self.announced, self.gone, seen)
+        if self.vms is not None:
+            yield "event_resources", key, between(self.announced, self.gone, self.vms)
         if self.saw_scheduled is not None:
             yield "event_announced", key, between(self.announced, self.gone, self.saw_scheduled)
         if self.unconfirmed is not None:

@@ -26,6 +26,9 @@ from support.monitoring.stories.expected_alerts import (
     row,
 )
 
+_TEN = ",".join(f"vmss_{number}" for number in range(10))
+_OF_25 = f"{_TEN} and 15 more (scale set vmss)"
+
 FIRING_LIVES = (
     Story(
         "a policy means to approve, and does not",
@@ -295,6 +298,40 @@ LIVES = (
                     description=f"{WHO} will be rebooted. {at('00:30:00', '20m 0s')} {LOST_REBOOT} Event E1.",
                 ),
             )
+        },
+    ),
+    Story(
+        "an event of 25 VMs, of which exporters name ten: the text says how many others, also while all are away",
+        one(Seen(not_before=1830, resources=_TEN, vms=25), down=((300, 100_000),)),
+        fires={
+            (REBOOT, 30): (
+                replace(
+                    REBOOT_FIRES,
+                    description=f"{_OF_25} will be rebooted. {at('00:30:30', '30m 0s')} {LOST_REBOOT} Event E1.",
+                    vms=_OF_25,
+                ),
+            ),
+            (REBOOT, 630): (
+                replace(
+                    REBOOT_FIRES,
+                    description=f"{_OF_25} will be rebooted. {at('00:30:30', '20m 0s')} {LOST_REBOOT} Event E1.",
+                    vms=_OF_25,
+                ),
+            ),
+        },
+    ),
+    Story(
+        "an event of ten VMs: the text does not speak of others",
+        one(Seen(resources=_TEN, vms=10)),
+        fires={
+            (REBOOT, 60): (
+                replace(
+                    REBOOT_FIRES,
+                    description=f"{_TEN} (scale set vmss) will be rebooted. {at('00:15:30', '14m 30s')} {LOST_REBOOT}"
+                    " Event E1.",
+                    vms=f"{_TEN} (scale set vmss)",
+                ),
+            ),
         },
     ),
     Story(
