@@ -33,6 +33,7 @@ from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
+from .document_gaps import DocumentGaps
 from .empty_bodies import EmptyBodies
 from .event_log import EventLog
 from .pause_tracker import PauseTracker
@@ -119,9 +120,7 @@ class Poller:
         self._document: Document | None = None
         self._empty_bodies = EmptyBodies()
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
-        self._documented: Timestamp | None = None  # when the last document arrived, believed or not
-        self._documented_since_boot = 0.0  # the same by the clock that counts suspended time, in seconds
-        self._missed = True  # whether more time than allowed lay between two documents since the last one observed
+        self._gaps = DocumentGaps(clock)
         self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
             delivery.identity = Instance(settings.vm_name)
@@ -268,20 +267,8 @@ class Poller:
             return True
         if self._empty_bodies.count == 1:
             self._log.warning("empty body while events are current: not believed yet")
-        self._missed = self._has_missed(now)
-        self._document_came(now)
+        self._gaps.document_came(now, has_gap=self._gaps.has_gap(now))
         return False
-
-    def _has_missed(self, now: Timestamp) -> bool:
-        """Return whether an event can have started unseen since the last observed document."""
-        if self._missed or self._documented is None:
-            return True
-        # The clock since boot too, because the monotonic clock stands still while the VM is suspended.
-        since_boot = self._clock.reading().since_boot - self._documented_since_boot
-        return max(now.since(self._documented), since_boot) > WATCHED_WITHIN_SECONDS
-
-    def _document_came(self, now: Timestamp) -> None:
-        self._documented, self._documented_since_boot = now, self._clock.reading().since_boot
 
     def _keep_document(self, body: bytes | None, refused: str) -> None:
         """Store a body that differs from the previous one, after its transitions."""
@@ -295,16 +282,16 @@ class Poller:
     def _take_in(self, document: Document) -> None:
         """Derive transitions from ``document``, write them to the journal, and log them."""
         now = self._clock.now()
-        pause = self._pauses.pause(now, self._documented, WATCHED_WITHIN_SECONDS)
-        watched = not self._has_missed(now)
+        pause = self._pauses.pause(now, self._gaps.last, WATCHED_WITHIN_SECONDS)
+        watched = not self._gaps.has_gap(now)
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
         shown = {event.event_id for event in document.events}
         self._unshown -= shown
         # The journal's events may be another VM's. Until that is known, they end only if a document has shown them.
         ends_unshown = not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
         # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
-        self._missed = not watched and bool(document.unreadable) and not shown.issuperset(self._known.current)
-        self._document_came(now)
+        is_whole = not document.unreadable or shown.issuperset(self._known.current)
+        self._gaps.document_came(now, has_gap=not watched and not is_whole)
         is_settled = bool(self._unshown) and ends_unshown != self._ends_unshown
         self._ends_unshown = ends_unshown
         # Compare identity: an unchanged body is not parsed again.
@@ -398,8 +385,8 @@ class Poller:
             if self._delivery is not None:  # for spans that waited on the disk
                 self._delivery.wake()
             # Compare the next document again, with the lifecycles from the disk, and keep it if the disk has not.
-            self._document = self._documented = self._kept = None
-            self._missed = True
+            self._document = self._kept = None
+            self._gaps = DocumentGaps(self._clock)
             recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
             current, unconfirmed = self._known.current, self._unshown & self._known.current.keys()
             self.snapshot = replace(
@@ -411,8 +398,8 @@ class Poller:
         """Start with an empty state if the journal is another VM's: this VM was created from its image."""
         if self._identity is None or not self._journal.claim(self._identity.vm_id):
             return
-        self._known, self._missed = Lifecycles(), True
-        self._document = self._documented = self._kept = None
+        self._known, self._gaps = Lifecycles(), DocumentGaps(self._clock)
+        self._document = self._kept = None
         self._unshown = frozenset()
         self._pauses.end()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)
