@@ -21,16 +21,16 @@ import urllib3
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line
-from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
-from azure_scheduled_events_exporter.http_failures import failure_reason
-from azure_scheduled_events_exporter.http_sessions import user_of
-from azure_scheduled_events_exporter.lean_requests import requests
+from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
+from azure_scheduled_events_exporter.http_client.failures import failure_reason
+from azure_scheduled_events_exporter.http_client.lean_requests import requests
+from azure_scheduled_events_exporter.http_client.sessions import user_of
 
 from .event_alert import EventAlert
 from .pushes import PushOutcome
 
 if TYPE_CHECKING:
-    from .http_config import HttpConfig
+    from azure_scheduled_events_exporter.http_client.http_config import HttpConfig
 
 TIMEOUT_SECONDS = 10.0
 _LARGEST_ANSWER = 1 << 20
@@ -135,7 +135,7 @@ class AlertmanagerClient:
     def _authenticate(self) -> None:
         if self._http_config is None:
             return
-        from . import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
+        from azure_scheduled_events_exporter.http_client import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
 
         config = http_config.load(Path(self._http_config))
         if config == self._config:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.alertmanager import http_config
 from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
@@ -17,6 +16,7 @@ from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Ma
 from azure_scheduled_events_exporter.doctor.local.exporter import url_of
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, printable
+from azure_scheduled_events_exporter.http_client import http_config
 
 DESCRIPTION: Final = """\
 Check the whole chain, from the metadata service to the dashboards, and print what is wrong and what to do.

@@ -105,7 +105,7 @@ def _can_be_asked(url: str) -> bool:
     """Return whether requests, which every client here uses, can read the address. May raise ValueError."""
     host = urlsplit(url).netloc.rpartition("@")[2]
     if not _PLAIN_HOST.fullmatch(host):
-        from azure_scheduled_events_exporter.lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
+        from azure_scheduled_events_exporter.http_client.lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
 
         requests.Request("GET", url).prepare()
     return ".." not in host

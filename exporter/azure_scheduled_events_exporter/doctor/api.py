@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 import requests
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig, session_for
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
-from azure_scheduled_events_exporter.http_failures import failure_reason
+from azure_scheduled_events_exporter.http_client.failures import failure_reason
+from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 
 _Result = TypeVar("_Result")
 _LARGEST = 64 << 20

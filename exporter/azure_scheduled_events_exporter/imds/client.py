@@ -17,8 +17,8 @@ from urllib3.exceptions import NewConnectionError
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped, one_line
-from azure_scheduled_events_exporter.http_failures import causes_of, failure_reason
-from azure_scheduled_events_exporter.lean_requests import requests
+from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
+from azure_scheduled_events_exporter.http_client.lean_requests import requests
 
 from .rate_limiter import RateLimiter
 

@@ -34,7 +34,7 @@ def alert_push(
 def check(config: Config) -> Catalog:
     """Read the files that ``config`` names; return the alerts. Raises as :func:`alert_push` does."""
     if config.alertmanager_http_config_file is not None:
-        from azure_scheduled_events_exporter.alertmanager import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
+        from azure_scheduled_events_exporter.http_client import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
 
         with named_by("--alertmanager.http-config.file"):
             http_config.load(Path(config.alertmanager_http_config_file))

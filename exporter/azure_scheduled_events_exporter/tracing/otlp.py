@@ -32,9 +32,9 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.http_deadline import CutOffAdapter, Deadline
-from azure_scheduled_events_exporter.http_failures import NO_ANSWER_IN_TIME, failure_reason
-from azure_scheduled_events_exporter.http_sessions import Session
+from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
+from azure_scheduled_events_exporter.http_client.failures import NO_ANSWER_IN_TIME, failure_reason
+from azure_scheduled_events_exporter.http_client.sessions import Session
 
 from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import requests
 
-from azure_scheduled_events_exporter.alertmanager.http_config import HttpConfig, session_for
 from azure_scheduled_events_exporter.doctor.api import within
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line, without_password
-from azure_scheduled_events_exporter.http_failures import failure_reason
+from azure_scheduled_events_exporter.http_client.failures import failure_reason
+from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 
 REQUEST_SECONDS: Final = 10
 _LABELS: Final = r'(?:[^"}]|"(?:[^"\\]|\\.)*")*'  # a quoted value may contain "}"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from azure_scheduled_events_exporter.alertmanager import http_config
 from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible, uninterrupted
 from azure_scheduled_events_exporter.config import ENVIRONMENT_PREFIX, parse_assignments, resolve
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, named_by
+from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.simulator import Scenario

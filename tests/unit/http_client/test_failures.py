@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from azure_scheduled_events_exporter.http_failures import failure_reason
+from azure_scheduled_events_exporter.http_client.failures import failure_reason
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from support.programs import environment
 _PROGRAM = """
 import sys
 
-from azure_scheduled_events_exporter.lean_requests import requests
+from azure_scheduled_events_exporter.http_client.lean_requests import requests
 
 print(*sorted({"chardet", "charset_normalizer", "idna"} & sys.modules.keys()))
 print(requests.Request("GET", "http://bücher.example/").prepare().url)

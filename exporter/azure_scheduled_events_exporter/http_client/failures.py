@@ -3,7 +3,8 @@
 import socket
 from collections.abc import Iterator
 
-from .errors import one_line, without_password
+from azure_scheduled_events_exporter.errors import one_line, without_password
+
 from .lean_requests import requests
 
 NO_ANSWER_IN_TIME = "no answer in time"

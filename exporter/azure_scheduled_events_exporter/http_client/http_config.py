@@ -11,9 +11,10 @@ from pathlib import Path
 from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
-from azure_scheduled_events_exporter.http_sessions import Authorization, Session, basic, user_of
-from azure_scheduled_events_exporter.lean_requests import requests
 from azure_scheduled_events_exporter.yaml_file import Section
+
+from .lean_requests import requests
+from .sessions import Authorization, Session, basic, user_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,60 @@
+"""Files with the credentials of clients."""
+
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, load
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("basic_auth: {username: me, password: sesame}", HttpConfig(user=("me", "sesame"))),
+        ("basic_auth: {username: me, password_file: secret}", HttpConfig(user=("me", "hidden"))),
+        ("authorization: {credentials: token}", HttpConfig(authorization="Bearer token")),
+        ("authorization: {type: Token, credentials_file: secret}", HttpConfig(authorization="Token hidden")),
+        ("tls_config: {insecure_skip_verify: true}", HttpConfig(insecure=True)),
+        ("authorization:\n  credentials: |\n    token\n", HttpConfig(authorization="Bearer token")),
+        ("basic_auth:\n  username: me\n  password: |\n    pä ss\n", HttpConfig(user=("me", "pä ss"))),
+    ],
+)
+def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
+    """Credentials come from the file itself or from files beside it."""
+    (tmp_path / "secret").write_text("hidden\n")
+    (tmp_path / "http.yaml").write_text(text)
+    assert load(tmp_path / "http.yaml") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bearer_token: x", "unknown key; known here: authorization, basic_auth, tls_config"),
+        ("basic_auth: {password: sesame}", "'username' is missing"),
+        ("authorization: {credentials_file: nowhere}", "nowhere: cannot be read: No such file"),
+        ("tls_config: {cert_file: http.yaml}", "cert_file and key_file belong together"),
+        (
+            "tls_config: {ca_file: nope.pem}",
+            r"http.yaml:1: tls_config.ca_file: .*/nope.pem: cannot be read: No such file",
+        ),
+        (
+            "basic_auth: {username: a, password: sesame}\nauthorization: {credentials: b}",
+            "exclude each other: keep one",
+        ),
+        ("basic_auth: {username: a, password: sesame, password_file: http.yaml}", "exclude each other: keep one"),
+        ('authorization: {credentials: "a\\nsesame"}', r"http.yaml:1: authorization.credentials: has a line break"),
+        ('basic_auth: {username: me, password: "a\\0sesame"}', r"basic_auth.password: has a line break or another"),
+        ("authorization: {credentials_file: two}", r"authorization.credentials_file: two: has a line break"),
+        ("authorization: {credentials: ses\u00e4me}", r"http.yaml:1: authorization: has a character outside ASCII"),
+        ("authorization: {type: T\u00f6ken, credentials: sesame}", r"authorization: has a character outside ASCII"),
+    ],
+)
+def test_bad_http_config(text: str, message: str, tmp_path: Path) -> None:
+    """A file that is wrong is refused by name, without its secrets."""
+    (tmp_path / "two").write_text("first\nsesame\n")
+    (tmp_path / "http.yaml").write_text(text)
+    with pytest.raises(UsageError, match=message) as raised:
+        load(tmp_path / "http.yaml")
+    assert "sesame" not in str(raised.value)
+    assert "ses\u00e4me" not in str(raised.value)
