@@ -34,7 +34,7 @@ from azure_scheduled_events_exporter.errors import (
     printable,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.files import MEMORY, read_only, writable
+from azure_scheduled_events_exporter.journal.files import MEMORY, is_written, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
 
 from .events import COLUMNS, event_row
@@ -45,6 +45,7 @@ _LOOK_SECONDS = 0.1
 _AGAIN_SECONDS = 1.0  # until the next poll, without an exporter
 _THROTTLED_POLLS = 5  # another approve, or other programs of this VM, may have used up the limit of IMDS
 _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks for requests at every poll
+_STARTING_SECONDS = 3.0  # until an exporter that starts has opened its journal
 _IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
 _MAY_BE_APPROVED = 3
@@ -128,6 +129,7 @@ def _check_writable(exporter: daemon.Exporter, config: Config) -> None:
 def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecycle], *, yes: bool) -> int:
     """Queue the requests in the journal of the running exporter, and wait for their results."""
     path = Path(config.journal_path)
+    _check_is_written(path)
     chosen = confirmed
     if not chosen:
         store = read_only(path)
@@ -142,6 +144,18 @@ def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecy
         return _requested(store.requests, chosen, config, patience, lambda: time.sleep(_LOOK_SECONDS))
     finally:
         store.close()
+
+
+def _check_is_written(path: Path) -> None:
+    """Wait for an exporter that is just starting. One whose disk fails finds no request in the journal's file."""
+    deadline = time.monotonic() + _STARTING_SECONDS
+    while not is_written(path):
+        if time.monotonic() > deadline:
+            raise ExporterError(
+                f"the running exporter cannot write its journal {path}, so it gets no request: "
+                "make room on that disk, or mend it, and try again"
+            )
+        time.sleep(_LOOK_SECONDS)
 
 
 def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Config) -> int:

@@ -129,7 +129,10 @@ def _writing_hint(error: Exception) -> str:
 
 
 def is_written(path: Path) -> bool:
-    """Return whether an exporter is running on the journal at ``path``. Creates nothing and takes no lock."""
+    """Return whether an exporter writes the file of the journal at ``path``. Creates nothing and takes no lock.
+
+    While its disk fails, an exporter keeps its journal in memory, and this is False.
+    """
     lock = _lock_path(file_path(path))
     try:
         connection = sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
@@ -201,7 +204,8 @@ def _check_ours(connection: sqlite3.Connection) -> int:
 class WriterLock:
     """The lock that makes this process the journal's only writer; the system releases it when the process ends.
 
-    Uses SQLite's lock on a file beside the journal, because it works on every platform.
+    Uses SQLite's locks on a file beside the journal, because they work on every platform. A reserved lock keeps other
+    writers out. While the journal's file is written, it is an exclusive one, which :func:`is_written` finds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -215,7 +219,7 @@ class WriterLock:
         # Waits a moment, because is_written() holds the lock briefly.
         self._connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
         try:
-            self._connection.execute("BEGIN EXCLUSIVE")
+            self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             self._connection.close()
             if _code(error) != sqlite3.SQLITE_BUSY:
@@ -225,6 +229,7 @@ class WriterLock:
                 "stop it or let it end, or give this one its own --journal.path"
             ) from None
         self._identity = identity(self._path)
+        self._shows_writing = False
 
     def holds(self) -> bool:
         """Return whether the locked file is still the one at its path, which another exporter would lock.
@@ -232,7 +237,25 @@ class WriterLock:
         Raises:
             OSError: the path cannot be read.
         """
-        return self._identity is not None and identity(self._path) == self._identity
+        is_there = self._identity is not None and identity(self._path) == self._identity
+        return is_there and self._connection.in_transaction
+
+    def show(self, *, is_written: bool) -> None:
+        """Let :func:`is_written` return ``is_written``.
+
+        Raises:
+            sqlite3.Error: the file of the lock cannot be used. Then the lock may be lost, see :meth:`holds`.
+        """
+        if is_written == self._shows_writing:
+            return
+        self._shows_writing = False
+        self._connection.execute("ROLLBACK")
+        if is_written:
+            with contextlib.suppress(sqlite3.OperationalError):  # somebody reads the file of the lock
+                self._connection.execute("BEGIN EXCLUSIVE")
+                self._shows_writing = True
+                return
+        self._connection.execute("BEGIN IMMEDIATE")
 
     def release(self) -> None:
         """Release the lock, so that another process can write the journal."""

@@ -203,8 +203,7 @@ class Storage:
             restored = self._regained()
         except (*FAILURES, JournalInUseError, CodecError):
             self.errors += 1
-            self._drop_disk()
-            self._release_if_read_only()
+            self._stop_writing()
             return None
         self._trouble_reported = False
         self._memory.close()
@@ -221,6 +220,7 @@ class Storage:
     def _open_or_go_on(self) -> None:
         try:
             self._open()
+            self._show_writing()
         except (sqlite3.Error, OSError, CodecError) as error:
             self._use_memory(error)
 
@@ -261,8 +261,7 @@ class Storage:
             message = "journal cannot be used, and events are kept in memory until it can"
             self._log.error(message, extra=facts(path=self.path, error=reason(error)))
         self._trouble_reported = True
-        self._drop_disk()
-        self._release_if_read_only()
+        self._stop_writing()
 
     def _included(self, restored: Restored) -> None:
         """Record that the state in memory and on disk is the same."""
@@ -275,13 +274,15 @@ class Storage:
         """Open the disk, merge the entries from memory, and return the content of the disk."""
         disk = self._open()
         try:
-            return self._merged(disk)
+            restored = self._merged(disk)
         except FAILURES as error:
             if not is_damage(error):
                 raise
             self._use(self._new_file(error))
             assert self.disk is not None  # noqa: S101 - just opened
-            return self._merged(self.disk)
+            restored = self._merged(self.disk)
+        self._show_writing()
+        return restored
 
     def _merged(self, disk: Store) -> Restored:
         owner = disk.vm_id()
@@ -324,6 +325,7 @@ class Storage:
             copy.unlink(missing_ok=True)
         self._drop_disk()
         self._use(on_disk(path))
+        self._show_writing()
         if linked:
             self._log.warning(
                 "journal file has a hard link: replaced by a copy, so that no other program changes it",
@@ -380,10 +382,25 @@ class Storage:
                 self.disk.close()
         self.disk = None
 
-    def _release_if_read_only(self) -> None:
-        """Release the lock on a read-only file system, where no process can write, so that it can be unmounted."""
-        if self.path is not None and is_read_only(self.path):
+    def _show_writing(self) -> None:
+        """Let followers know that the file has what this exporter sees."""
+        assert self._writer_lock is not None  # noqa: S101 - there is an open file
+        self._writer_lock.show(is_written=True)
+
+    def _stop_writing(self) -> None:
+        """Close the file, and let followers know that they do not find in it what this exporter sees.
+
+        Other writers stay locked out, but not on a read-only file system: no process can write there, and without the
+        lock it can be unmounted.
+        """
+        self._drop_disk()
+        if self._writer_lock is None or self.path is None:
+            return
+        if is_read_only(self.path):
             self._release()
+        else:
+            with contextlib.suppress(sqlite3.Error):
+                self._writer_lock.show(is_written=False)
 
     def _release(self) -> None:
         if self._writer_lock is not None:

@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.follower import Follower, event, settled
 from support.events.journal_contents import counted, rows
 from support.programs import Exporter, eventually
-from trials.storage.disk import Foreign
+from trials.storage.disk import Foreign, Locked
 
 
 def one_detected(
@@ -96,6 +96,24 @@ class TestFollowers:
         counted(exporter, detected=2)
         simulator.set_document([event("A"), event("B"), event("C")])
         follower.wait_for(("B", "detected"), ("C", "detected"))
+
+    def test_the_exporter_cannot_write(
+        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
+    ) -> None:
+        """While the exporter keeps its journal in memory, a follower prints what is new all the same, and once."""
+        exporter, follower = one_detected(run, follow, simulator)
+        trouble = Locked(None, state / "journal.sqlite")  # type: ignore[arg-type] # it needs no disk of its own
+        trouble.begins()
+        simulator.set_document([event("A"), event("B")])
+        exporter.shows("the journal in memory", lambda scrape: scrape.value("journal_up") == 0)
+        follower.wait_for(("A", "detected"), ("B", "detected"))
+        assert exporter.scrape().value("journal_up") == 0
+        trouble.ends()
+        exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
+        simulator.set_document([event("A"), event("B"), event("C")])
+        follower.wait_for(("A", "detected"), ("B", "detected"), ("C", "detected"))
+        whole = [("A", "detected"), ("B", "detected"), ("C", "detected")]
+        eventually(lambda: rows(state) == whole, "the journal has everything once")
 
     def test_there_and_back(self, follow: Callable[..., Follower], simulator: Simulator) -> None:
         """A follower that polls by itself reports each of three reschedules, also the one that goes back."""
