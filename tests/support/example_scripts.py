@@ -41,19 +41,53 @@ else
 fi
 """
 
-# Stands in for kubectl, which knows whether the node is cordoned.
+# Stands in for kubectl, which knows whether the node is cordoned, and the hook's annotation of it.
 KUBECTL = """\
 #!/bin/sh
-if [ "$1" = get ]; then
+case "$*" in
+get*unschedulable*)
     [ ! -e "$CALLS.cordoned" ] || echo true
     exit
-fi
+    ;;
+get*annotations.azure-scheduled-events/cordoned*)
+    [ ! -e "$CALLS.annotated" ] || echo true
+    exit
+    ;;
+annotate*azure-scheduled-events/cordoned=true)
+    touch "$CALLS.annotated"
+    exit
+    ;;
+annotate*azure-scheduled-events/cordoned-)
+    rm "$CALLS.annotated"
+    exit
+    ;;
+esac
 echo "$(basename "$0") $*" >> "$CALLS"
 [ -e "$CALLS.slow" ] && while [ -e "$CALLS.slow" ]; do sleep 0.05; done
 [ ! -e "$CALLS.broken" ] || exit 1
 if [ "$1" = uncordon ]; then rm -f "$CALLS.cordoned"; else touch "$CALLS.cordoned"; fi
 """
-STAND_INS = {"patronictl": PATRONICTL, "kubectl": KUBECTL}
+
+# Stands in for the Azure CLI, which knows whether the VM is in the pool.
+AZ = """\
+#!/bin/sh
+if [ "$4" = show ]; then
+    [ -e "$CALLS.out" ] || echo "/providers/Microsoft.Network/loadBalancers/WEB/backendAddressPools/web-vms"
+    exit
+fi
+echo "$(basename "$0") $*" >> "$CALLS"
+[ -e "$CALLS.slow" ] && while [ -e "$CALLS.slow" ]; do sleep 0.05; done
+if [ "$5" = add ]; then rm -f "$CALLS.out"; else touch "$CALLS.out"; fi
+"""
+
+# Stands in for systemctl, which knows whether the worker runs.
+SYSTEMCTL = """\
+#!/bin/sh
+[ "$1" != is-active ] || { [ ! -e "$CALLS.out" ]; exit; }
+echo "$(basename "$0") $*" >> "$CALLS"
+if [ "$1" = start ]; then rm -f "$CALLS.out"; else touch "$CALLS.out"; fi
+"""
+STAND_INS = {"patronictl": PATRONICTL, "kubectl": KUBECTL, "az": AZ, "systemctl": SYSTEMCTL}
 
 
 def blocks(language: str) -> list[str]:
@@ -98,6 +132,12 @@ class Stage:
         return int(json.loads(file.read_text())["cursor"].rpartition(":")[2]) if file.exists() else 0
 
     @property
+    def is_idle(self) -> bool:
+        """Whether a script has handled a line, and has nothing left to do."""
+        file = self._folder / "state.json"
+        return file.exists() and self.handled > 0 and not json.loads(file.read_text())["todo"]
+
+    @property
     def approved(self) -> list[str]:
         """The types of the events that were approved."""
         return [h.event_type for h in self.simulator.record if h.what is What.APPROVED]
@@ -118,13 +158,20 @@ class Stage:
 
     def unit(self, hook: str, **settings: str) -> "Script":
         """Start what the unit of ``hook`` starts, with its environment and these settings."""
+        (command,) = re.findall("^ExecStart=(.*)$", (EXAMPLES / f"{hook}.service").read_text(), re.MULTILINE)
+        settings = {**self._environment_of(hook), **settings}
+        return self.run(*command.replace(LIBRARY, str(EXAMPLES)).split(), **settings)
+
+    def hook(self, hook: str, what: str, **settings: str) -> "Script":
+        """Run ``hook`` once with ``what``, with the environment of its unit and these settings."""
+        return self.run(str(EXAMPLES / hook), what, **{**self._environment_of(hook), **settings})
+
+    def _environment_of(self, hook: str) -> dict[str, str]:
         text = (EXAMPLES / f"{hook}.service").read_text()
-        in_unit = dict(
-            pair.split("=", 1) for line in re.findall("^Environment=(.*)$", text, re.MULTILINE) for pair in line.split()
-        )
+        lines = re.findall("^Environment=(.*)$", text, re.MULTILINE)
+        in_unit = dict(pair.split("=", 1) for line in lines for pair in line.split())
         del in_unit["AZURE_SCHEDULED_EVENTS_JOURNAL_PATH"]
-        (command,) = re.findall("^ExecStart=(.*)$", text, re.MULTILINE)
-        return self.run(*command.replace(LIBRARY, str(EXAMPLES)).split(), **{**in_unit, **settings})
+        return in_unit
 
     def patroni(self, *, leader: bool) -> str:
         """Start Patroni's API, in which this VM is the leader until patronictl moves the role; return its address."""
@@ -145,9 +192,15 @@ class Stage:
         self._stack.callback(server.shutdown)
         return f"http://127.0.0.1:{server.server_port}"
 
-    def cordon(self) -> None:
-        """Make kubectl say that the node is cordoned."""
+    def cordon(self, *, for_an_event: bool = False) -> None:
+        """Make kubectl say that the node is cordoned, by an operator or by the hook."""
         Path(f"{self.file}.cordoned").touch()
+        if for_an_event:
+            Path(f"{self.file}.annotated").touch()
+
+    def take_out(self) -> None:
+        """Make ``az`` say that the VM is not in the pool, and systemctl that the worker does not run."""
+        Path(f"{self.file}.out").touch()
 
     def slow(self, *, on: bool) -> None:
         """Make the substitutes wait, or end."""

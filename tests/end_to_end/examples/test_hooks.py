@@ -13,8 +13,8 @@ from support.programs import PATIENCE, eventually, free_port
 def az(what: str) -> str:
     """Return how the load balancer's program is called, with the settings of the unit."""
     return (
-        f"az network nic ip-config address-pool {what} --output none --resource-group production --nic-name web-0-nic "
-        "--ip-config-name ipconfig1 --lb-name web --address-pool web-vms"
+        f"az network nic ip-config address-pool {what} --output none --ip-config-name ipconfig1 --lb-name web "
+        "--address-pool web-vms --resource-group production --nic-name web-0-nic"
     )
 
 
@@ -45,12 +45,12 @@ def test_kubectl_drain(stage: Stage) -> None:
     exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="completed") == 1)
     stage.simulator.play(scenario("Redeploy"))
     drain = "kubectl drain aks-pool1-vmss000000 --ignore-daemonsets --delete-emptydir-data --timeout=5m"
-    eventually(lambda: stage.calls == [drain, "kubectl uncordon aks-pool1-vmss000000"], "drain and uncordon")
+    uncordon = "kubectl uncordon aks-pool1-vmss000000 --request-timeout=30s"
+    eventually(lambda: stage.calls == [drain, uncordon], "drain and uncordon")
     assert stage.approved == ["Redeploy"]
     assert script.process.poll() is None
-    # What it keeps is the last line that it has handled, and what is still to be recovered from.
     eventually(lambda: json.loads(state.read_text())["open"] == [], "the state")
-    assert json.loads(state.read_text()).keys() == {"cursor", "open"}
+    assert json.loads(state.read_text()).keys() == {"cursor", "open", "todo"}
 
 
 def test_kubectl_drain_of_a_cordoned_node(stage: Stage) -> None:
@@ -59,9 +59,35 @@ def test_kubectl_drain_of_a_cordoned_node(stage: Stage) -> None:
     stage.cordon()
     script = stage.unit("kubectl-drain", NODE="node")
     stage.simulator.play(scenario("Reboot"))
-    said = "node node was cordoned before the event, so it stays cordoned"
+    said = "node node is not cordoned for an event, so it stays as it is"
     eventually(lambda: said in script.output.read_text(), "it says so")
     assert [call.split()[1] for call in stage.calls] == ["drain"]
+
+
+@pytest.mark.parametrize("hook", ["kubectl-drain", "load-balancer-drain", "checkpoint-before-eviction"])
+def test_what_an_operator_took_away_stays_away(hook: str, stage: Stage) -> None:
+    """A node that somebody has cordoned, a VM out of the pool and a stopped worker stay so."""
+    stage.cordon()
+    stage.take_out()
+    for what in ("prepare", "recover", "recover"):
+        script = stage.hook(hook, what)
+        assert script.process.wait(PATIENCE) == 0, script.output.read_text()
+    assert [call for call in stage.calls if " drain " not in call] == []
+
+
+def test_a_drain_that_is_run_twice(stage: Stage) -> None:
+    """A VM that left the pool at a first try, which failed later, waits again at the second, and is added once."""
+    for what in ("prepare", "prepare", "recover", "recover"):
+        script = stage.hook("load-balancer-drain", what, DRAIN_SECONDS="0")
+        assert script.process.wait(PATIENCE) == 0, script.output.read_text()
+    assert stage.calls == [az("remove"), az("add")]
+
+
+def test_flags_of_a_drain(stage: Stage) -> None:
+    """DRAIN_FLAGS are words of their own: without --force, one pod that nothing controls keeps a node from draining."""
+    script = stage.hook("kubectl-drain", "prepare", NODE="node", DRAIN_FLAGS="--force --grace-period=60")
+    assert script.process.wait(PATIENCE) == 0
+    assert stage.calls[0].endswith(" --timeout=5m --force --grace-period=60")
 
 
 def test_checkpoint_before_eviction(stage: Stage) -> None:
@@ -140,9 +166,9 @@ def test_patroni_refuses_the_switchover(stage: Stage) -> None:
     stage.broken(on=True)
     script = stage.unit("patroni-switchover", PATRONI_API=stage.patroni(leader=True), SWITCHOVER_TIMEOUT="1")
     stage.simulator.play(scenario("Reboot"))
-    assert script.process.wait(PATIENCE) == 1
-    assert "this VM is still the leader 1 s after the switchover" in script.output.read_text()
-    assert stage.calls == [SWITCHOVER]
+    failure = "this VM is still the leader 1 s after the switchover"
+    eventually(lambda: script.output.read_text().count(failure) == 2, "a second try")
+    assert set(stage.calls) == {SWITCHOVER}
     assert not stage.approved
 
 
