@@ -27,6 +27,7 @@ from support.events.approve_command import (
 )
 from support.events.gate import Gate, Nameless, Treatment, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
+from trials.storage.disk import Locked
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -204,6 +205,21 @@ def test_a_sent_request_that_expires(
         (result,) = eventually(lambda: store.requests.results(numbers), "a result").values()
     assert result == "sent, but no result came: it may have been approved"
     nothing_was_sent(simulator, exporter)
+
+
+def test_the_exporter_cannot_write(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """An exporter whose disk fails finds no request in its journal: the command says so, and queues none."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Reboot"]
+    trouble = Locked(None, state / "journal.sqlite")  # type: ignore[arg-type] # it needs no disk of its own
+    trouble.begins()
+    simulator.set_document([])
+    exporter.shows("the journal in memory", lambda scrape: scrape.value("journal_up") == 0)
+    done = approve(simulator.url, state, event_id, "--yes")
+    trouble.ends()
+    assert done.returncode == 1
+    assert "the running exporter cannot write its journal" in done.stderr
+    assert queued(state) == []
 
 
 @pytest.mark.parametrize("asked", [False, True])
