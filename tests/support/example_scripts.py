@@ -46,26 +46,26 @@ KUBECTL = """\
 #!/bin/sh
 case "$*" in
 get*unschedulable*)
-    [ ! -e "$CALLS.cordoned" ] || echo true
+    [ ! -e "$CALLS.cordoned" ] && [ ! -e "$CALLS.cordoned.$3" ] || echo true
     exit
     ;;
 get*annotations.azure-scheduled-events/cordoned*)
-    [ ! -e "$CALLS.annotated" ] || echo true
+    [ ! -e "$CALLS.annotated" ] && [ ! -e "$CALLS.annotated.$3" ] || echo true
     exit
     ;;
 annotate*azure-scheduled-events/cordoned=true)
-    touch "$CALLS.annotated"
+    touch "$CALLS.annotated.$3"
     exit
     ;;
 annotate*azure-scheduled-events/cordoned-)
-    rm "$CALLS.annotated"
+    rm -f "$CALLS.annotated" "$CALLS.annotated.$3"
     exit
     ;;
 esac
 echo "$(basename "$0") $*" >> "$CALLS"
 [ -e "$CALLS.slow" ] && while [ -e "$CALLS.slow" ]; do sleep 0.05; done
 [ ! -e "$CALLS.broken" ] || exit 1
-if [ "$1" = uncordon ]; then rm -f "$CALLS.cordoned"; else touch "$CALLS.cordoned"; fi
+if [ "$1" = uncordon ]; then rm -f "$CALLS.cordoned" "$CALLS.cordoned.$2"; else touch "$CALLS.cordoned.$2"; fi
 """
 
 # Stands in for the Azure CLI, which knows whether the VM is in the pool.
