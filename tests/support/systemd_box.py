@@ -22,7 +22,7 @@ NAME = UNIT.name
 SYSTEMD = Path("/lib/systemd/systemd")
 PROGRAM = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
 STATE = "lib/private/azure-scheduled-events-exporter"
-TARGETS = ("sysinit", "basic", "shutdown", "network-online", "multi-user")
+TARGETS = ("sysinit", "basic", "shutdown", "network", "multi-user")
 _LIBRARIES = "LD_LIBRARY_PATH=/opt/python/lib"  # of an interpreter that is not the system's, if there are any
 _NAMESPACES = ("--mount", "--pid", "--net", "--uts", "--ipc", "--cgroup")
 _LAUNCHER = """\

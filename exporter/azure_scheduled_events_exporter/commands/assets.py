@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.config import parse_assignments
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 
 _VALUES = "alerts/values.yaml"
-_CHART_RULES = "helm/azure-scheduled-events-exporter/files/prometheus-rules.yml"
+_CHART = "helm/azure-scheduled-events-exporter/files"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +97,11 @@ def _lost(target: Path, settings: Any) -> list[str]:  # noqa: ANN401 - as above
 
 
 def _rendered(settings: Any) -> dict[str, str]:  # noqa: ANN401 - as above
-    """Return the alerts by their path below the exported folder, and the chart's copy of the rules."""
+    """Return the alerts by their path below the exported folder, and the chart's copies of rules and settings."""
     rendered: dict[str, str] = assets.generator("generate").render(settings)
     files = {f"alerts/{name}": text for name, text in rendered.items()}
-    return {**files, _CHART_RULES: rendered["prometheus/prometheus-rules.yml"]}
+    return {
+        **files,
+        f"{_CHART}/prometheus-rules.yml": rendered["prometheus/prometheus-rules.yml"],
+        f"{_CHART}/alerts-values.yaml": rendered["values.yaml"],
+    }

@@ -267,6 +267,7 @@ async def _serve(
     ending = asyncio.Event()
     access = _access(config, log)
     exporter = Exporter(config, log, rate_limiter=rate_limiter)
+    poller = exporter.poller
     status = 0
 
     def failed() -> None:
@@ -276,7 +277,7 @@ async def _serve(
 
     exporter.failed = failed
     _on_signals(loop, ending.set)
-    pages = routes(lambda: exporter.poller.snapshot, config.web_telemetry_path, exporter.scraped)
+    pages = routes(lambda: poller.snapshot, config.web_telemetry_path, exporter.scraped, poller.overdue_seconds)
     server = Server(config.web_listen_address, pages, access=access, log=log)
     await server.start()
     log.info(
@@ -292,7 +293,7 @@ async def _serve(
     if started:
         started("https" if access and access.tls else "http", server.port)
     exporter.start()
-    manager, poller = ServiceManager(os.environ), exporter.poller
+    manager = ServiceManager(os.environ)
     notifications = loop.create_task(
         keep_notifying(manager, poller.overdue_seconds, lambda: status_line(poller.snapshot))
     )

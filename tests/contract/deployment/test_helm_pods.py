@@ -119,6 +119,16 @@ def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_fold
     assert (user, group) == ("65532", "65532")
 
 
+def test_a_folder_that_cannot_be_prepared(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
+    """Where the folder cannot be given away, the pod starts all the same: the exporter keeps its journal in memory."""
+    (container,) = pod(charts["defaults"])["initContainers"]
+    _, *options, _, user, group = container["command"]
+    missing = str(node_folder / "missing")
+    done = subprocess.run([sys.executable, *options, missing, user, group], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert f"the journal's folder cannot be prepared: [Errno 2] No such file or directory: '{missing}'" in done.stderr
+
+
 def test_another_user_gets_the_journal(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
     """After a change of runAsUser, the journal's files are the new user's, but no file that has a name elsewhere."""
     before, after = (pod(charts[name])["initContainers"][0] for name in ("defaults", "large-user"))

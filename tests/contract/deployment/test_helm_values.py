@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.core.document import API_VERSIONS
 from support.charts import CHART, helm
+from support.paths import ROOT
 
 CHART_OWNS = {
     *("web.listen-address", "journal.path", "web.config.file", "alertmanager.http-config.file", "alerts.values"),
@@ -75,6 +76,7 @@ def test_schema_and_values_name_the_same() -> None:
         (r"config.log\.level=INFO", "log.level"),
         ("podMonitor.interval=5", "podMonitor.interval"),
         ("web.tls=true", "web.tls"),
+        (r"config.imds\.endpoint=discover", "imds.endpoint"),
         ("approvalPolicy.rules=", "approvalPolicy.rules"),
     ],
 )
@@ -92,6 +94,45 @@ def test_two_policies_are_refused() -> None:
     done = helm("template", "events", str(CHART), *twice)
     assert done.returncode != 0
     assert "approvalPolicy and config's approval.policy are both set" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("podMonitor.enabled=true,podMonitor.interval=30s", "podMonitor.interval is 30s, but the rules .* every 5s"),
+        ("podMonitor.enabled=true,podMonitor.interval=5s1000ms", "podMonitor.interval is 5s1000ms"),
+        (r"alertsValues.hit\.share=0.5", r"alertsValues has hit.share 0.5, but .* --set hit.share=0.5"),
+        ("alertsValues.memory=20m", "alertsValues has memory 20m, but .* installs rules for 15m"),
+        ("alertsValues.memroy=20m", "alertsValues has memroy, which is no setting"),
+    ],
+)
+def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) -> None:
+    """Scrapes too slow for the chart's rules, or pushed alerts unlike them, are refused with both values."""
+    done = helm("template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}")
+    assert done.returncode != 0
+    assert re.search(said, done.stderr)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["podMonitor.enabled=true,podMonitor.interval=900ms", "alertsValues.memory=15m", r"alertsValues.hit\.least-vms=2"],
+)
+def test_values_that_fit_the_rules(settings: str) -> None:
+    """Scrapes more often than the rules expect, and settings equal to theirs, are accepted."""
+    done = helm("template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
+    """With the chart's rules, pushed alerts are those of the same settings and link to the same runbooks."""
+    url = r"config.alertmanager\.url=http://alertmanager.monitoring:9093"
+    own = "prometheusRule.enabled=true,prometheusRule.runbooksUrl=https://runbooks.example.org/"
+    done = helm("template", "events", str(CHART), "--show-only", "templates/configmap.yaml", "--set", f"{url},{own}")
+    data = yaml.safe_load(done.stdout)["data"]
+    settings = yaml.safe_load((ROOT / "alerts" / "generated" / "values.yaml").read_text())
+    settings["runbooks.url"] = "https://runbooks.example.org"
+    assert yaml.safe_load(data["alerts-values.yaml"]) == settings
+    assert yaml.safe_load(data["config.yaml"])["alerts.values"].endswith("/config/alerts-values.yaml")
 
 
 def notes(folder: Path, *flags: str) -> str:

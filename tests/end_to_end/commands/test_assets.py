@@ -38,6 +38,8 @@ def test_chart_has_the_same_rules(exported: Path) -> None:
     done = helm("template", "events", str(exported / CHART), "--set", "prometheusRule.enabled=true")
     (rule,) = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "PrometheusRule"]
     assert rule["spec"] == yaml.safe_load(rendered)
+    settings = "files/alerts-values.yaml"
+    assert (exported / CHART / settings).read_text() == (exported / "alerts/values.yaml").read_text()
 
 
 @pytest.mark.parametrize("flags", [(), ("--set", "hit.share=0.5")])

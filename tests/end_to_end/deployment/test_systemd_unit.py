@@ -158,6 +158,21 @@ def test_byte_order_mark(box: Box, machine: str) -> None:
 
 
 @boxed
+def test_file_that_comes_late(box: Box, machine: str) -> None:
+    """A web configuration that is not there at boot is named in the log, and the service starts once it is there."""
+    folder = box.folder / "etc" / "azure-scheduled-events-exporter"
+    inside = "/etc/azure-scheduled-events-exporter/web.yaml"
+    with (folder / "environment").open("a") as file:
+        file.write(f"AZURE_SCHEDULED_EVENTS_WEB_CONFIG_FILE={inside}\n")
+    box.run("systemctl", "restart", UNIT.name, check=False)
+    missing = f"--web.config.file: {inside}: cannot be read: No such file or directory"
+    eventually(lambda: box.log.count(missing) > 1, f"a second start, with {machine}")
+    (folder / "web.new").write_text("http_server_config: {http2: true}\n")
+    (folder / "web.new").rename(folder / "web.yaml")
+    eventually(lambda: box.shown("ActiveState") == "active", "the service, started again")
+
+
+@boxed
 def test_mistake_in_the_settings(box: Box, machine: str) -> None:
     """A setting that cannot be is shown as failed, with its reason in the log, and not tried again and again."""
     file = box.folder / "etc" / "azure-scheduled-events-exporter" / "environment"

@@ -55,12 +55,51 @@ approval.policy: {{ printf "%s/config/policy.yaml" (include "exporter.etc" .) | 
 {{- if .Values.alertmanager.secretName }}
 alertmanager.http-config.file: {{ printf "%s/alertmanager/http-config.yml" (include "exporter.etc" .) | quote }}
 {{- end }}
-{{- if .Values.alertsValues }}
+{{- if include "exporter.alertsValues" . }}
 alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" .) | quote }}
 {{- end }}
 {{- range $flag, $value := .Values.config }}
 {{ $flag }}: {{ $value | quote }}
 {{- end }}
+{{- end -}}
+
+{{/*
+The settings for which the alerts were rendered, as YAML; nothing for the defaults. With the chart's own rules these are the
+settings of the chart's rules, so that pushed alerts are the same.
+*/}}
+{{- define "exporter.alertsValues" -}}
+{{- $own := .Files.Get "files/alerts-values.yaml" -}}
+{{- if and .Values.prometheusRule.enabled $own -}}
+{{- $rendered := fromYaml $own -}}
+{{- range $name, $value := .Values.alertsValues -}}
+{{- if not (hasKey $rendered $name) -}}
+{{- fail (printf "alertsValues has %s, which is no setting of the alerts: see files/alerts-values.yaml of this chart" $name) -}}
+{{- end -}}
+{{- $ours := get $rendered $name -}}
+{{- $ours = ternary (join "," (default list $ours)) (toString $ours) (kindIs "slice" $ours) -}}
+{{- if ne (toString $value | replace " " "") (replace " " "" $ours) -}}
+{{- fail (printf "alertsValues has %s %v, but prometheusRule.enabled installs rules for %s: export the chart with azure-scheduled-events-exporter assets export DIR --set %s=%v, or set prometheusRule.enabled to false" $name $value $ours $name $value) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.podMonitor.enabled (gt (int (include "exporter.seconds" .Values.podMonitor.interval)) (int (include "exporter.seconds" (get $rendered "scrape.interval")))) -}}
+{{- fail (printf "podMonitor.interval is %s, but the rules of prometheusRule are for scrapes every %s and would lose events between them: keep %s, or export the chart with azure-scheduled-events-exporter assets export DIR --set scrape.interval=%s" .Values.podMonitor.interval (get $rendered "scrape.interval") (get $rendered "scrape.interval") .Values.podMonitor.interval) -}}
+{{- end -}}
+{{- with .Values.prometheusRule.runbooksUrl }}{{ $own = regexReplaceAll "(?m)^runbooks.url: .*$" $own (printf "runbooks.url: '%s'" (trimSuffix "/" .)) }}{{ end -}}
+{{- with .Values.prometheusRule.dashboardsUrl }}{{ $own = regexReplaceAll "(?m)^dashboards.url: .*$" $own (printf "dashboards.url: '%s'" (trimSuffix "/" .)) }}{{ end -}}
+{{- if get .Values.config "alertmanager.url" -}}{{- $own -}}{{- end -}}
+{{- else if .Values.alertsValues -}}
+{{- toYaml .Values.alertsValues -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A duration such as 1m30s in seconds, rounded down. */}}
+{{- define "exporter.seconds" -}}
+{{- $sum := 0.0 -}}
+{{- $units := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 "y" 31536000.0 -}}
+{{- range regexFindAll "[0-9]+[a-z]+" . -1 -}}
+{{- $sum = addf $sum (mulf (float64 (regexFind "[0-9]+" .)) (get $units (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- $sum -}}
 {{- end -}}
 
 {{/* A probe of one of the exporter's own paths. */}}
