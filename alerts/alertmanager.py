@@ -44,30 +44,35 @@ def _global(settings: Settings) -> dict[str, Any]:
 
 
 def _route(settings: Settings) -> dict[str, Any]:
-    """The tree of routes; a group is one page, so events are grouped by nothing but their id."""
+    """The tree of routes; a group is one page, so events are grouped by nothing but their id.
+
+    All of it is below one route, which a team copies into its own configuration.
+    """
     at_once = {"group_wait": "0s"}
     by_event = {"group_by": ["event_id"]}
     by_place = {"group_by": ["alertname", "subscription_id", "resource_group", "scale_set", "location", "zone"]}
-    return {
+    ours = {
+        "matchers": [_OURS],
         "receiver": "tickets",
         "group_by": ["alertname", "job"],
         "group_wait": settings.duration("group.wait"),
         "group_interval": settings.duration("group.interval"),
         "repeat_interval": settings.duration("group.repeat"),
         "routes": [
-            {"matchers": [_OURS, 'severity="info"'], "receiver": "show"},
+            {"matchers": ['severity="info"'], "receiver": "show"},
             {
-                "matchers": [_OURS, 'severity="critical"'],
+                "matchers": ['severity="critical"'],
                 "receiver": "pager",
                 **at_once,
                 **by_place,
                 "routes": [{"matchers": [_EVENT], **by_event}],
             },
-            {"matchers": [_OURS, _EVENT, 'event_type="Preempt"'], "receiver": "tickets", **at_once, **by_event},
-            {"matchers": [_OURS, _EVENT, 'event_status="Started"'], "receiver": "tickets", **at_once, **by_event},
-            {"matchers": [_OURS, _EVENT], "receiver": "tickets", **by_event},
+            {"matchers": [_EVENT, 'event_type="Preempt"'], **at_once, **by_event},
+            {"matchers": [_EVENT, 'event_status="Started"'], **at_once, **by_event},
+            {"matchers": [_EVENT], **by_event},
         ],
     }
+    return {"receiver": "tickets", "routes": [ours]}
 
 
 def _inhibitions(settings: Settings) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from .rules.rule import VMS, Alert, Group
 from .settings import Settings
 from .yaml_text import to_yaml
 
-_LEAST_SECONDS = 10  # Grafana refuses groups that are evaluated more often
+_LEAST_SECONDS = 10  # Grafana's default min_interval: it evaluates no group more often
 _WINDOW = 600  # seconds
 _ANY_VALUE = -1e15  # the PromQL has decided already: any value, 0 and negative ones too, is an alert
 _LONGEST_UID = 40

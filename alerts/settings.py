@@ -232,7 +232,8 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             Setting(
                 "spot.severity",
                 "by-type",
-                "Alerts about events of VMs whose priority is Spot or Low, in place of the severity of the type.",
+                "Events of VMs whose priority is Spot or Low, in place of the severity of the type. "
+                "DegradedHost, Overdue, NotApproved, StartedTooLong and VmNotBack keep theirs.",
                 form="by-type|critical|warning|info",
                 form_text="by-type, critical, warning, info",
             ),
@@ -319,7 +320,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length(
                 "group.wait",
                 "30s",
-                "Wait before the first notification of a warning whose event has not started.",
+                "Wait before the first notification of a warning, unless its event is a Preempt or has started.",
                 0,
                 3600,
             ),

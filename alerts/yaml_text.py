@@ -12,6 +12,10 @@ class _Dumper(yaml.SafeDumper):
         """Indent lists below their key."""
         super().increase_indent(flow, indentless=False)
 
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - PyYAML's signature
+        """Write a value that occurs twice twice: people copy parts of these files, and an alias would lead nowhere."""
+        return True
+
 
 def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)

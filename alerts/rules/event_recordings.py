@@ -181,6 +181,7 @@ def vm_groups(settings: Settings) -> tuple[Group, ...]:
 def _vm_event(settings: Settings) -> str:
     labels = "".join(f", {label}" for label in kept(settings, *VM.split(", ")))
     shown = lately(_OWN, settings)
+    identity = identified(f"and on (job, instance) {shown}", lambda series: lately(series, settings))
     return expression(f"""
         max by (event_id, event_type, event_status, job, instance) (
           {_OWN} * 0 + time()
@@ -189,7 +190,7 @@ def _vm_event(settings: Settings) -> str:
         )
         * on (job, instance) group_left ({VM}{labels})
         (
-          topk by (job, instance) (1, {identified(f"and on (job, instance) {shown}", settings)})
+          topk by (job, instance) (1, {identity})
           or on (job, instance)
           group by (job, instance) ({shown})
         )

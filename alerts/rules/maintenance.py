@@ -65,13 +65,15 @@ def _places(settings: Settings) -> str:
 
     Those with IMDS access come first: others may still name VMs that have left Resources.
     """
+    shown, identity = at_last_scrapes(INFO, settings), at_last_scrapes(INSTANCE, settings)
+    sighted = with_imds(shown, f"{at_last_scrapes(UP, settings)} == 0")
     return expression(f"""
         group by (event_id, event_type, phase, resources, subscription_id, resource_group) (
-          topk by (event_id) ({_REPORTERS}, {with_imds(INFO, f"{UP} == 0")} or on (event_id) {INFO})
+          topk by (event_id) ({_REPORTERS}, {sighted} or on (event_id) {shown})
           * on (event_id) group_left (phase)
-          {_impacts(settings)}
+          {_impacts(settings, shown=lambda series: at_last_scrapes(series, settings))}
           * on (job, instance) group_left (subscription_id, resource_group)
-          topk by (job, instance) (1, {INSTANCE})
+          topk by (job, instance) (1, {identity})
         )
     """)
 
@@ -110,11 +112,12 @@ def _impacts(settings: Settings, scope: str = "", shown: Callable[[str], str] = 
 
 def _own(settings: Settings) -> str:
     """Return the impacts on the VMs that report them, from scraped series alone."""
+    identity = identified(f"and on (job, instance) {_OWN}", lambda series: at_last_scrapes(series, settings))
     return expression(f"""
         (
           max by (event_id, event_type, job, instance) ({_OWN})
           * on (job, instance) group_left ({_labels(settings)})
-          topk by (job, instance) (1, {identified(f"and on (job, instance) {_OWN}")})
+          topk by (job, instance) (1, {identity})
           * on (event_id) group_left (phase)
           {_impacts(settings, 'scope="self"')}
           unless on (event_id) {OVER}
@@ -235,10 +238,20 @@ def rows_of(matcher: str, settings: Settings, phase: str = "") -> str:
 
 
 def longest_of(settings: Settings, *types: EventType) -> dict[str, str]:
-    """Return the longest maintenance of ``types`` in seconds, by label matcher; a new type has that of a Reboot."""
-    names = {f'event_type="{each}"': each.lower() for each in types}
-    names[f'event_type!~"{"|".join(EventType)}"'] = "reboot"
-    return {matcher: settings.number(f"maintenance.longest.{name}") for matcher, name in names.items()}
+    """Return the longest maintenance of ``types`` in seconds, by label matcher; a new type has that of a Reboot.
+
+    Types with the same length share a matcher, because each length is asked of all exporters.
+    """
+    lengths = {each: settings.number(f"maintenance.longest.{each.lower()}") for each in types}
+    of_new = settings.number("maintenance.longest.reboot")
+    matchers = {}
+    for length in dict.fromkeys((*lengths.values(), of_new)):
+        same = [each for each, its_length in lengths.items() if its_length == length]
+        others = [each for each in EventType if each not in same]
+        matchers[f'event_type!~"{"|".join(others)}"' if length == of_new else f'event_type=~"{"|".join(same)}"'] = (
+            length
+        )
+    return matchers
 
 
 def _maintenance(settings: Settings) -> Alert:

@@ -153,15 +153,13 @@ def seen_lately(series: str, settings: Settings, late: float) -> str:
     return f"({with_imds(series)} or ({before}))"
 
 
-def identified(filtered: str = "", silent: Settings | None = None) -> str:
+def identified(filtered: str = "", shown: Callable[[str], str] = str) -> str:
     """Return instance_info with ``vm_id`` filled in, by names where IMDS gave none; ``filtered`` narrows it.
 
-    With the settings as ``silent``, it is also that of exporters that have just stopped answering.
+    ``shown`` returns which values of a series count, such as those of :func:`lately`.
     """
     narrowed = f" {filtered}" if filtered else ""
-    named, unnamed = f'{INSTANCE}{{vm_id!=""}}', f'{INSTANCE}{{vm_id=""}}'
-    if silent:
-        named, unnamed = lately(named, silent), lately(unnamed, silent)
+    named, unnamed = (shown(f'{INSTANCE}{{vm_id{operator}""}}') for operator in ("!=", "="))
     return expression(f"""
         (
           {named}{narrowed}

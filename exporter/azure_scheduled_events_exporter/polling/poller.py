@@ -52,6 +52,9 @@ CLOCK_TOLERANCE_SECONDS = 300.0
 OWNER_WAIT_SECONDS = 120.0
 """How long the journal's events are kept current until IMDS has answered whether the journal is this VM's."""
 
+HANGING_SECONDS = 30.0
+"""A poll that is overdue by more than this hangs; a busy machine, or Azure pausing the VM, delays polls for less."""
+
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
 
@@ -172,6 +175,14 @@ class Poller:
         It is at most 0 while polls run, even if IMDS does not answer. If it exceeds some seconds, the thread hangs.
         """
         return self._clock.now().monotonic - self._deadline
+
+    def latest(self) -> Snapshot:
+        """Return the snapshot of the last poll; while the next one hangs, ``up`` is False. Any thread may call."""
+        snapshot, overdue = self.snapshot, self.overdue_seconds()
+        if overdue <= HANGING_SECONDS:
+            return snapshot
+        failure = f"a poll has not ended {overdue:.0f} s after its time limits: the poll loop hangs"
+        return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, hanging=True))
 
     def poll(self) -> Outcome:
         """Poll IMDS once, record what changed, and publish a snapshot.

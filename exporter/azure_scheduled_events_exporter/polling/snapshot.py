@@ -29,6 +29,7 @@ class Polls:
         up: whether the last poll gave a valid answer.
         last_success: wall-clock time of the last valid answer; None before the first.
         failure: why ``up`` is False, for people; ``""`` when it is True.
+        hanging: whether a poll takes longer than all its time limits together, and so may never end.
     """
 
     outcomes: Mapping[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
@@ -36,6 +37,7 @@ class Polls:
     up: bool = False
     last_success: float | None = None
     failure: str = "no poll has ended yet"
+    hanging: bool = False
 
     @property
     def ready(self) -> bool:

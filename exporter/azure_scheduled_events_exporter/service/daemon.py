@@ -277,7 +277,7 @@ async def _serve(
 
     exporter.failed = failed
     _on_signals(loop, ending.set)
-    pages = routes(lambda: poller.snapshot, config.web_telemetry_path, exporter.scraped, poller.overdue_seconds)
+    pages = routes(poller.latest, config.web_telemetry_path, exporter.scraped)
     server = Server(config.web_listen_address, pages, access=access, log=log)
     await server.start()
     log.info(
@@ -295,7 +295,7 @@ async def _serve(
     exporter.start()
     manager = ServiceManager(os.environ)
     notifications = loop.create_task(
-        keep_notifying(manager, poller.overdue_seconds, lambda: status_line(poller.snapshot))
+        keep_notifying(manager, poller.overdue_seconds, lambda: status_line(poller.latest()))
     )
     await ending.wait()
     notifications.cancel()

@@ -11,9 +11,6 @@ from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 OPEN_PATHS = ("/-/healthy", "/-/ready")
 """Paths without a password: probes have none, and the answers show only whether IMDS is read."""
 
-HANGING_SECONDS = 30.0
-"""A poll that is overdue by more than this never ends: every wait of a poll has a time limit, and they count as due."""
-
 _RENDERED_SECONDS = 1.0  # how old a page or JSON may be
 _HTML = "text/html; charset=utf-8"
 _TEXT = "text/plain; charset=utf-8"
@@ -37,20 +34,9 @@ class _Rendered:
 
 
 def routes(
-    read: Callable[[], Snapshot],
-    telemetry_path: str,
-    scraped: Callable[[Request], None] = lambda _: None,
-    overdue_seconds: Callable[[], float] = lambda: 0.0,
+    read: Callable[[], Snapshot], telemetry_path: str, scraped: Callable[[Request], None] = lambda _: None
 ) -> Mapping[str, Handler]:
-    """Return the handler of each path.
-
-    Args:
-        read: returns the newest snapshot.
-        telemetry_path: the path of the metrics.
-        scraped: called at every scrape.
-        overdue_seconds: returns by how many seconds the poll loop exceeds its expected waits, at most 0 if it is
-            healthy. Above :data:`HANGING_SECONDS`, ``/-/healthy`` answers 503, so that Kubernetes restarts the pod.
-    """
+    """Return the handler of each path; ``read`` returns the newest snapshot, ``scraped`` is called at every scrape."""
     exposition = Exposition(read, time.time)
 
     def metrics(request: Request) -> Response:
@@ -62,10 +48,10 @@ def routes(
         return Response(200, rendering.body, rendering.content_type, tuple(headers))
 
     def healthy(_: Request) -> Response:
-        overdue = overdue_seconds()
-        if overdue <= HANGING_SECONDS:
+        polls = read().polls
+        if not polls.hanging:  # a failing metadata service is no reason to restart
             return Response(200, b"alive\n", _TEXT)
-        return Response(503, f"the poll loop hangs: a poll is overdue by {overdue:.0f} s\n".encode(), _TEXT)
+        return Response(503, f"{polls.failure}\n".encode(), _TEXT)
 
     def ready(_: Request) -> Response:
         polls = read().polls

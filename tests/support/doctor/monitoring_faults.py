@@ -102,7 +102,7 @@ def _placeholder(config: dict[str, Any]) -> None:
 
 
 def _patient(config: dict[str, Any]) -> None:
-    for route in config["route"]["routes"]:
+    for route in config["route"]["routes"][0]["routes"]:
         route.pop("group_wait", None)
 
 
@@ -119,7 +119,7 @@ def _muted(config: dict[str, Any]) -> None:
     config["time_intervals"] = [
         {"name": "nights", "time_intervals": [{"times": [{"start_time": "22:00", "end_time": "24:00"}]}]}
     ]
-    for route in config["route"]["routes"]:
+    for route in config["route"]["routes"][0]["routes"]:
         route["mute_time_intervals"] = ["nights"]
 
 
