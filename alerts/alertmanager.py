@@ -46,18 +46,23 @@ def _global(settings: Settings) -> dict[str, Any]:
 def _route(settings: Settings) -> dict[str, Any]:
     """The tree of routes; a group is one page, so events are grouped by nothing but their id.
 
-    All of it is below one route, which a team copies into its own configuration.
+    All of it is below one route, which a team copies into its own configuration. Routes that a team adds here inherit
+    the times of the root: with Alertmanager's ``group_interval`` of 5 minutes, an alert that maintenance inhibited
+    would come so much later.
     """
-    at_once = {"group_wait": "0s"}
-    by_event = {"group_by": ["event_id"]}
-    by_place = {"group_by": ["alertname", "subscription_id", "resource_group", "scale_set", "location", "zone"]}
-    ours = {
-        "matchers": [_OURS],
+    defaults = {
         "receiver": "tickets",
         "group_by": ["alertname", "job"],
         "group_wait": settings.duration("group.wait"),
         "group_interval": settings.duration("group.interval"),
         "repeat_interval": settings.duration("group.repeat"),
+    }
+    at_once = {"group_wait": "0s"}
+    by_event = {"group_by": ["event_id"]}
+    by_place = {"group_by": ["alertname", "subscription_id", "resource_group", "scale_set", "location", "zone"]}
+    ours = {
+        "matchers": [_OURS],
+        **defaults,
         "routes": [
             {"matchers": ['severity="info"'], "receiver": "show"},
             {
@@ -72,7 +77,7 @@ def _route(settings: Settings) -> dict[str, Any]:
             {"matchers": [_EVENT], **by_event},
         ],
     }
-    return {"receiver": "tickets", "routes": [ours]}
+    return {**defaults, "routes": [ours]}
 
 
 def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
