@@ -43,7 +43,7 @@ class UsageError(ExporterError):
 
 
 class UnreadableFileError(UsageError):
-    """A file that a setting names cannot be read: it is absent, a folder, or not this user's."""
+    """A file that a setting names cannot be read."""
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def named_by(setting: str) -> Iterator[None]:
     try:
         yield
     except UnreadableFileError as error:
-        raise UnreadableFileError(f"{setting}: {error}") from None
+        raise UsageError(f"{setting}: {error}") from None
 
 
 class Outcome(StrEnum):

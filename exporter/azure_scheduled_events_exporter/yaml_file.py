@@ -45,11 +45,11 @@ class Section:
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)
 
-    def error(self, message: str, key: str | None = None, kind: type[UsageError] = UsageError) -> UsageError:
-        """Return (not raise) an error of ``kind`` with ``message`` about ``key``, or about the section as a whole."""
+    def error(self, message: str, key: str | None = None) -> UsageError:
+        """Return (not raise) an error with ``message`` about ``key``, or about the section as a whole."""
         line = self.line if key is None else self._lines.get(key, self.line)
         subject = ".".join(part for part in (self.name, key) if part)
-        return kind(f"{self.source}:{line}: {subject + ': ' if subject else ''}{message}")
+        return UsageError(f"{self.source}:{line}: {subject + ': ' if subject else ''}{message}")
 
     def finish(self) -> None:
         """Raise UsageError for the first key that was not read."""

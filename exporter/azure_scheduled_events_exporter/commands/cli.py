@@ -19,14 +19,7 @@ from azure_scheduled_events_exporter.config import (
     resolve,
     unknown_variables,
 )
-from azure_scheduled_events_exporter.errors import (
-    DamagedTextError,
-    ExporterError,
-    OutputError,
-    UnreadableFileError,
-    UsageError,
-    closest,
-)
+from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, OutputError, UsageError, closest
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -295,14 +288,6 @@ def _config(parsed: argparse.Namespace) -> Config:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    try:
-        return _serve(parsed)
-    except UnreadableFileError as error:
-        # Not status 2, after which systemd does not restart: a certificate may be delivered some time after the boot.
-        raise ExporterError(str(error)) from None
-
-
-def _serve(parsed: argparse.Namespace) -> int:
     from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - only what a command needs is loaded
 
     config = _config(parsed)

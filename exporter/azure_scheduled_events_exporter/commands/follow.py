@@ -206,10 +206,11 @@ class Printed:
 
 def _looks(config: Config, path: Path | None, since: Position | None) -> Iterator[_Look]:
     """Yield the transitions after ``since``, or from now on, repeatedly; from the journal if an exporter runs."""
+    # Asked before the journal is read: an exporter that ends in between is waited for, too.
+    wait_until = time.monotonic() + _RETURN_SECONDS if path is not None and is_written(path) else 0.0
     newest, known = _newest(path)
     position = since or newest
     first = since is not None
-    wait_until = 0.0
     while True:
         if path is not None and (first or is_written(path)):
             first = False

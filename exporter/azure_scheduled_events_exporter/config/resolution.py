@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError, closest, named_by
+from azure_scheduled_events_exporter.errors import UsageError, closest, named_by
 
 from .settings import ENVIRONMENT_PREFIX, SETTINGS, Config, Setting, environment_name
 
@@ -54,11 +54,8 @@ def written(
     variable = environment_name(CONFIG_FILE_FLAG)
     file = flags.get(CONFIG_FILE_FLAG) or environment.get(variable)
     origin = (places or {}).get(variable) or f"environment variable {variable}"
-    try:
-        with named_by(f"--{CONFIG_FILE_FLAG}" if flags.get(CONFIG_FILE_FLAG) else origin):
-            from_file = _read_file(Path(file)) if file else {}
-    except UnreadableFileError as error:  # a wrong path: unlike a certificate, this file is not delivered later
-        raise UsageError(str(error)) from None
+    with named_by(f"--{CONFIG_FILE_FLAG}" if flags.get(CONFIG_FILE_FLAG) else origin):
+        from_file = _read_file(Path(file)) if file else {}
     for setting in SETTINGS:
         if setting.flag in flags:
             yield setting, flags[setting.flag], f"--{setting.flag}"

@@ -11,7 +11,6 @@ from pathlib import Path
 from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
-from azure_scheduled_events_exporter.errors import UnreadableFileError
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .lean_requests import requests
@@ -103,7 +102,7 @@ def _secret(section: Section, key: str, folder: Path) -> str:
         text = Path(_file(name, folder)).read_text("utf-8").strip()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise section.error(f"{name}: cannot be read: {reason}", f"{key}_file", UnreadableFileError) from None
+        raise section.error(f"{name}: cannot be read: {reason}", f"{key}_file") from None
     return _one_line(section, f"{key}_file", text, f"{name}: ")
 
 
@@ -123,8 +122,7 @@ def _check_readable(section: Section, key: str, file: str) -> None:
         with Path(file).open("rb"):
             pass
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise section.error(f"{file}: cannot be read: {reason}", key, UnreadableFileError) from None
+        raise section.error(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}", key) from None
 
 
 def _file(name: str, folder: Path) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError
+from azure_scheduled_events_exporter.errors import UsageError
 
 from .web_config import ClientAuth, Pem, TlsSettings
 
@@ -96,7 +96,7 @@ def _load_certificate(context: ssl.SSLContext, certificate: Pem, key: Pem) -> st
                 raise UsageError(f"{_name(certificate)} is too weak for OpenSSL: make one with a longer key") from None
             raise UsageError(f"{_name(key)} holds a key that cannot be decoded") from None
         except OSError as error:
-            raise UnreadableFileError(f"{_name(key)} cannot be read: {error.strerror or error}") from None
+            raise UsageError(f"{_name(key)} cannot be read: {error.strerror or error}") from None
     return chain
 
 
@@ -195,7 +195,7 @@ def _read(pem: Pem) -> str:
         with pem.path.open("rb") as file:
             data = file.read(_LARGEST + 1)
     except OSError as error:
-        raise UnreadableFileError(f"{_name(pem)} cannot be read: {error.strerror or error}") from None
+        raise UsageError(f"{_name(pem)} cannot be read: {error.strerror or error}") from None
     if len(data) > _LARGEST:
         raise UsageError(f"{_name(pem)} is larger than 1 MiB: this is no PEM file")
     return data.decode("ascii", "ignore")  # people write comments between certificates

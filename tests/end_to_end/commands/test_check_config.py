@@ -115,11 +115,11 @@ class TestCheckConfig:
         "flag", ["web.config.file", "approval.policy", "alerts.values", "alertmanager.http-config.file"]
     )
     def test_files_that_are_not_there(self, name: str, flag: str) -> None:
-        """A file that cannot be read is named with its setting; ``run`` ends so that systemd starts it again."""
+        """A file that cannot be read is named with the setting that names it."""
         addresses = ("--imds.endpoint", "http://127.0.0.1:9", "--alertmanager.url", "http://127.0.0.1:9")
         flags = ("--journal.path", "memory", "--log.level", "error", f"--{flag}", "/nowhere/file.yml")
         done = command(name, *addresses, *flags)
-        assert_one_line(done, 1 if name == "run" else 2, f": --{flag}: /nowhere/file.yml: cannot be read: No such file")
+        assert_one_line(done, 2, f": --{flag}: /nowhere/file.yml: cannot be read: No such file")
 
     @pytest.mark.parametrize(
         "name",
