@@ -267,10 +267,10 @@ def _maintenance(settings: Settings) -> Alert:
         MAINTENANCE,
         "\nor\n".join(_written(rows, forms, settings) for forms in _alternatives(settings)),
         "info",
-        "Azure works on a VM.",
-        "Azure has been about to work on {{ $labels.vm_name }}, or has worked on it, since "
-        '{{ $value | humanizeTimestamp | reReplaceAll " \\\\+0000 UTC" "" }} UTC. '
-        "Alerts about its absence may wait until it is back.",
+        "A VM is in maintenance by Azure.",
+        "{{ $labels.vm_name }} has been in maintenance since "
+        '{{ $value | humanizeTimestamp | reReplaceAll "(\\\\.[0-9]+)? \\\\+0000 UTC" "" }} UTC: '
+        "an event of Azure is due, has started, or has just ended. Alerts that the VM does not answer can wait.",
         Dashboard.VM,
         labels=MappingProxyType({"component": "maintenance"}),
     )

@@ -319,6 +319,11 @@ class Kept:
         """The names of the alerts that are checked."""
         return self.story.checked
 
+    @property
+    def read(self) -> frozenset[str]:
+        """The names of the alerts whose texts are checked."""
+        return self.story.read
+
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""
         test: dict[str, Any] = self.story.to_test()

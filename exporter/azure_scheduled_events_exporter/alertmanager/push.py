@@ -86,8 +86,8 @@ class AlertPush:
         self._clock = clock
         self._view: _View | None = None
         self._identity: Instance | None = None
-        self.is_seeing = False
-        """Whether the last poll was answered."""
+        self.sees: Callable[[], bool] = lambda: False
+        """Whether polls are answered now."""
         self.workers = [_Worker(self, client, clock, log) for client in clients]
 
     @property
@@ -254,7 +254,7 @@ class _Worker:
         """While this exporter cannot reach IMDS, leave out alerts whose end another exporter may have seen."""
         sendable = []
         for entry in entries:
-            knows = (self._push.is_seeing and entry.confirmed) or entry.ended_at is not None
+            knows = (self._push.sees() and entry.confirmed) or entry.ended_at is not None
             if knows or not entry.was_accepted or self._client.shows(entry.alert):
                 sendable.append(entry)
             else:

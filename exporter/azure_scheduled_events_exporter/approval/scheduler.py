@@ -229,10 +229,8 @@ class ApprovalScheduler:
         message = "approval held back" if decision.rule and not decision.approve else "event not approved"
         if decision.approve and decision.dry_run:
             message = "approval in a dry run: nothing is sent"
-        self._log.info(
-            message,
-            extra=facts(event_id=life.event_id, rule=decision.rule or None, resources=resources, reason=reason),
-        )
+        rule = {"rule": decision.rule} if decision.rule else {}
+        self._log.info(message, extra=facts(event_id=life.event_id, **rule, resources=resources, reason=reason))
         return True
 
     def _may_send_for_operator(self, life: Lifecycle, now: Timestamp) -> bool:

@@ -24,6 +24,7 @@ from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import UNKNOWN_RESULT, is_approved, may_be_approved
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
+from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.errors import (
     ExporterError,
@@ -48,6 +49,7 @@ _PATIENCE_SECONDS = 15.0  # beyond the time of one request: the exporter looks f
 _STARTING_SECONDS = 3.0  # until an exporter that starts has opened its journal
 _IN_FLIGHT_SECONDS = 2.0  # beyond the time of one request, if one is being sent when this command is stopped
 _WITHDRAWN = "withdrawn before it was sent"
+_NO_NAME = "(none named)"
 _MAY_BE_APPROVED = 3
 """The exit status if IMDS may have accepted: what was prepared for the event must stay so."""
 
@@ -219,11 +221,13 @@ def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Ma
 
 def _poll(exporter: daemon.Exporter) -> None:
     for _ in range(_THROTTLED_POLLS):
-        if exporter.poller.poll() is not Outcome.THROTTLED:
+        outcome = exporter.poller.poll()
+        if outcome is not Outcome.THROTTLED:
             break
         time.sleep(_AGAIN_SECONDS)
     if not exporter.poller.has_read:
-        raise ExporterError(exporter.poller.snapshot.polls.failure)
+        failure = exporter.poller.snapshot.polls.failure
+        raise ExporterError(f"{failure}; try again" if outcome is Outcome.THROTTLED else failure)
 
 
 def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[Lifecycle]:
@@ -248,11 +252,12 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
 
 def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
     """Show the events to approve and their VMs, and ask for confirmation if any of them waits for an approval."""
-    names = dict.fromkeys(name for life in chosen if life.is_open_to_approval for name in life.event.resources)
+    open_lives = [life for life in chosen if life.is_open_to_approval]
+    names = dict.fromkeys(name for life in open_lives for name in life.event.resources)
     rows = table([COLUMNS, *(event_row(life, time.time()) for life in chosen)])
-    hit = printable(", ".join(names)) or "(none named)"
-    shown = f"{rows}Approving lets this begin now, for every VM in Resources: {hit}"
-    if not any(life.is_open_to_approval for life in chosen):
+    hit = printable(", ".join(names)) or _NO_NAME
+    shown = f"{rows}Approving lets this begin now, for every VM in Resources: {hit}{_deletions(open_lives)}"
+    if not open_lives:
         _show(rows.rstrip("\n"))  # the result gives the reason
         return True
     if yes:
@@ -266,6 +271,14 @@ def _agreed(chosen: Sequence[Lifecycle], *, yes: bool) -> bool:
     except EOFError:  # Ctrl-D
         print()
         return False
+
+
+def _deletions(lives: Iterable[Lifecycle]) -> str:
+    """Return a line, begun by a line break, that names the VMs that are gone afterwards; ``""`` if there are none."""
+    deleting = [life.event for life in lives if life.event.event_type in EVENT_FACTS]
+    deleting = [event for event in deleting if EVENT_FACTS[event.event_type].deletes]
+    hit = dict.fromkeys(f"{name} ({event.event_type})" for event in deleting for name in event.resources or [_NO_NAME])
+    return f"\nApproving deletes or evicts now, and this cannot be undone: {printable(', '.join(hit))}" if hit else ""
 
 
 def _report(chosen: Sequence[Lifecycle], numbers: Sequence[int], results: Mapping[int, str]) -> None:

@@ -24,7 +24,7 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
     if config.web_config_file is not None:
         with named_by("--web.config.file"):
             check_web_config(Path(config.web_config_file))
-    if config.alertmanager_url:
+    if config.alertmanager_url or config.alertmanager_http_config_file or config.alerts_values:
         check_alerts(config)
     traced = is_on(config.otlp_endpoint, environment)
     if traced:
@@ -38,5 +38,5 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
         print(f"warning: {warning}", file=sys.stderr)
     for name, meant in unknown_variables(environment):
         hint = f"did you mean {meant}?" if meant else "see --help"
-        print(f"unknown environment variable {name}: {hint}", file=sys.stderr)
+        print(f"warning: unknown environment variable {name}: {hint}", file=sys.stderr)
     return 0

@@ -5,8 +5,9 @@ import contextlib
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn
 
 from azure_scheduled_events_exporter import __version__, environment_file, logs, standard_streams
@@ -15,6 +16,7 @@ from azure_scheduled_events_exporter.config import (
     ENV_FILE_FLAG,
     SETTINGS,
     Config,
+    Setting,
     environment_name,
     resolve,
     unknown_variables,
@@ -32,8 +34,8 @@ Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and
   check the setup    azure-scheduled-events-exporter doctor     checks the whole chain and prints what to do
 """
 _EPILOG = f"""\
-Each setting is also an environment variable ({environment_name("imds.endpoint")} for --imds.endpoint)
-and a key of the YAML file that --{CONFIG_FILE_FLAG} names (imds.endpoint). A flag overrides the variable, the
+Each setting is also an environment variable ({environment_name("poll.interval")} for --poll.interval)
+and a key of the YAML file that --{CONFIG_FILE_FLAG} names (poll.interval). A flag overrides the variable, the
 variable overrides the file, and the file overrides the default. Write durations as 500ms, 1s, 1m30s or 90d.
 """
 _GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -48,6 +50,7 @@ _GROUPS: Mapping[str, tuple[str, ...]] = {
 """The groups of settings in --help, by the first word of their flags."""
 
 _FLAGS = {CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
+_NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 _UNREAD = 128 + 13
 """The exit status when nobody reads the output: a shell's for a program that SIGPIPE ended."""
 _WITHOUT_UNIT_FILE = ("run", "demo")
@@ -143,12 +146,20 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     def command(
-        name: str, function: object, summary: str, *, configured: bool = True, operands: str = ""
+        name: str,
+        function: object,
+        summary: str,
+        *,
+        configured: bool = True,
+        operands: str = "",
+        description: str = "",
+        defaults: Mapping[str, str] = _NO_DEFAULTS,
+        hidden: Collection[str] = (),
     ) -> argparse.ArgumentParser:
         added = commands.add_parser(
             name,
             help=summary,
-            description=summary,
+            description=description or summary,
             usage=f"{PROGRAM} {name} {operands}[OPTIONS] [SETTINGS]" if configured else None,
             epilog=_EPILOG if configured else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -156,11 +167,23 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         )
         added.set_defaults(command=function, name=name)
         if configured:
-            _add_settings(added)
+            _add_settings(added, defaults, hidden)
         return added
 
     command("run", _run, "Poll the metadata service and serve metrics until stopped.")
-    demo = command("demo", _demo, "Run the exporter with simulated events, off Azure: all scenarios in a loop.")
+    description, defaults = "", {}
+    if "demo" in wanted:
+        from . import demo as demo_command  # noqa: PLC0415 - the daemon must not load it
+
+        description, defaults = demo_command.DESCRIPTION, {**demo_command.DEFAULTS, **demo_command.JOURNAL}
+    demo = command(
+        "demo",
+        _demo,
+        "Run the exporter with simulated events, off Azure: all scenarios in a loop.",
+        description=description,
+        defaults=defaults,
+        hidden=("imds.endpoint",),
+    )
     demo.add_argument(
         "--speed", metavar="FACTOR", default="60", help="Speed relative to real time, up to 10000. (default 60)"
     )
@@ -183,7 +206,11 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         operands="[EVENT_ID ...] ",
     )
     approve.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
-    approve.add_argument("--all-mine", action="store_true", help="Approve all Scheduled events of this VM.")
+    approve.add_argument(
+        "--all-mine",
+        action="store_true",
+        help="Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it.",
+    )
     approve.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
     history = command(
         "history", _history, "Print past and current events from the journal, also of a running exporter."
@@ -222,28 +249,26 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add every setting, in groups that follow the command's own options."""
-    for group, settings in _grouped():
+def _add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, str], hidden: Collection[str]) -> None:
+    """Add every setting, in groups that follow the command's own options.
+
+    ``defaults`` are those of this command that differ from the settings' own. Flags in ``hidden`` are not in the help;
+    the command refuses them.
+    """
+    for group, settings in _grouped(defaults):
         added = parser.add_argument_group(f"settings: {group}")
         for flag, metavar, text in settings:
-            added.add_argument(f"--{flag}", dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=text)
+            said = argparse.SUPPRESS if flag in hidden else text
+            added.add_argument(f"--{flag}", dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=said)
 
 
-def _grouped() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
+def _grouped(defaults: Mapping[str, str]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     """Every group of settings, with flag, metavar and help of each."""
     left = list(SETTINGS)
     for group, words in [*_GROUPS.items(), ("others", ())]:
         chosen = [setting for setting in left if not words or setting.flag.partition(".")[0] in words]
         left = [setting for setting in left if setting not in chosen]
-        rows = [
-            (
-                each.flag,
-                each.metavar,
-                (each.help + (f" (default {each.default})" if each.default else "")).replace("%", "%%"),
-            )
-            for each in chosen
-        ]
+        rows = [(each.flag, each.metavar, _help(each, defaults.get(each.flag, each.default))) for each in chosen]
         if rows:
             yield group, rows
     unit = environment_file.UNIT_FILE
@@ -258,6 +283,11 @@ def _grouped() -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
             ),
         ],
     )
+
+
+def _help(setting: Setting, default: str) -> str:
+    """Return the help of a setting for argparse, which replaces ``%``."""
+    return (setting.help + (f" (default {default})" if default else "")).replace("%", "%%")
 
 
 def _flags(parsed: argparse.Namespace) -> dict[str, str]:

@@ -17,11 +17,16 @@ from azure_scheduled_events_exporter.simulator.command import say
 from azure_scheduled_events_exporter.simulator.stage import FASTEST, SLOWEST
 from azure_scheduled_events_exporter.times import format_duration
 
+DESCRIPTION = """\
+Run the exporter with simulated events, off Azure: all scenarios in a loop.
+The journal is in memory unless --journal.path is given. The demo takes --journal.path, --alertmanager.url,
+--otlp.endpoint and --approval.policy only as flags, not from environment variables or the configuration file.
+"""
 # At speed 60 a Spot VM's notice of 30 s lasts half a second, which polls a second apart would miss.
 # What the simulator does is printed for people; of the exporter's log only warnings and errors are shown.
-_DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
+DEFAULTS = {"web.listen-address": "127.0.0.1:10169", "poll.interval": "250ms", "log.level": "warning"}
 # This overrides the environment, so that simulated events cannot get into the journal of a real exporter.
-_JOURNAL = {"journal.path": MEMORY}
+JOURNAL = {"journal.path": MEMORY}
 # Only accepted as flags. The environment may be that of a real exporter (``docker exec … demo``), whose Alertmanager
 # and collector must not receive simulated events.
 _ONLY_FLAGS = ("alertmanager.url", "otlp.endpoint", "approval.policy")
@@ -46,11 +51,11 @@ def run(flags: Mapping[str, str], environment: MutableMapping[str, str], speed: 
     if "imds.endpoint" in flags:
         raise UsageError("--imds.endpoint: 'demo' has its own simulator: use 'run' for another endpoint")
     given = {setting.flag: (text, place) for setting, text, place in written(flags, environment) if place}
-    defaults = {flag: text for flag, text in _DEFAULTS.items() if flag not in given}
+    defaults = {flag: text for flag, text in DEFAULTS.items() if flag not in given}
     others = (given.get(flag, ("", "")) for flag in _ONLY_FLAGS if flag not in flags)
     ignored = [place for text, place in others if text]
     ignored += [f"environment variable {name}" for name in _COLLECTOR if environment.pop(name, "")]
-    config = resolve({**defaults, **_JOURNAL, **dict.fromkeys(_ONLY_FLAGS, ""), **flags}, environment)
+    config = resolve({**defaults, **JOURNAL, **dict.fromkeys(_ONLY_FLAGS, ""), **flags}, environment)
     give_up(config.process_user, config.web_listen_address.port, None)  # before the simulator has threads
     lines = _Lines()
     with Simulator("all", speed=factor, loop=True, on_happening=lines.happened) as simulator:

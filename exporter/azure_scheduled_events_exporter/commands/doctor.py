@@ -38,10 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--exporter", metavar="URL", help="Address of the exporter that runs here. (default: --web.listen-address)")
     for name in _SERVERS:
         text = f"Check this {name.capitalize()} too, such as https://USER:PASSWORD@HOST. May be repeated."
+        if name not in _WITH_HTTP_CONFIG:
+            text += f" Uses --{name}.http-config.file."
         add(f"--{name}", metavar="URL", action="append", default=[], help=text)
     for name in _WITH_HTTP_CONFIG:
         flag = f"--{name}.http-config.file"
-        text = "Credentials and TLS for it, in the format of Prometheus' HTTP client configuration."
+        server = name.capitalize() if name in _SERVERS else f"the {name}"
+        text = f"Credentials and TLS for {server}, in the format of Prometheus' HTTP client configuration."
         add(flag, dest=f"{name}_http", metavar="FILE", help=text)
 
 

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, InvalidDocumentError
+from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, InvalidDocumentError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.polling.clock import system_clock
@@ -91,6 +91,8 @@ def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> byte
     try:
         body = client.scheduled_events(timeout)
     except ImdsError as error:
+        if error.outcome is Outcome.THROTTLED:
+            raise ExporterError(f"{error}; try again") from None
         raise error if client.reached else ExporterError(f"{error}; {daemon.NOT_ON_AZURE}") from None
     finally:
         notice.cancel()

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.tracing.delivery import is_on
 
 
 @dataclass(slots=True)
@@ -38,3 +40,11 @@ class Subject:
     def vm_name(self) -> str:
         """This VM's name as the exporter uses it; ``""`` if unknown."""
         return self.config.instance_name or (self.instance.vm_name if self.instance else "")
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether a collector is configured."""
+        try:
+            return is_on(self.config.otlp_endpoint, self.environment)
+        except ExporterError:  # reported with the collector
+            return True

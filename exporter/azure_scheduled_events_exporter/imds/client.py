@@ -37,7 +37,7 @@ _HINTS: Mapping[int, str] = {
     HTTPStatus.NOT_FOUND: "the service may be moving; else check --imds.endpoint",
     HTTPStatus.METHOD_NOT_ALLOWED: "the service may be moving; else check --imds.endpoint",
     HTTPStatus.GONE: "the service is moving, which takes up to 70 s",
-    HTTPStatus.TOO_MANY_REQUESTS: "over 5 requests a second from this VM, all its programs together; polling slower",
+    HTTPStatus.TOO_MANY_REQUESTS: "over 5 requests a second from this VM, all its programs together",
 }
 _APPROVAL_HINTS: Mapping[int, str] = {
     **_HINTS,

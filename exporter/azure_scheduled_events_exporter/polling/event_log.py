@@ -53,7 +53,8 @@ class EventLog:
         if reason != self._reason:
             what = "IMDS poll still failing, new cause" if self._reason else "IMDS poll failed"
             level = logging.ERROR if with_traceback else logging.WARNING
-            self._log.log(level, what, extra=facts(outcome=outcome, error=message), exc_info=with_traceback)
+            error = f"{message}; polling slower" if outcome is Outcome.THROTTLED else message
+            self._log.log(level, what, extra=facts(outcome=outcome, error=error), exc_info=with_traceback)
         self._reason = reason
 
     def poll_succeeded(self, now: Timestamp) -> None:

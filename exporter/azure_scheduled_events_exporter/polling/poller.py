@@ -30,6 +30,7 @@ from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import RECENT, Entry
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
+from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
@@ -146,6 +147,8 @@ class Poller:
             deliveries=self._deliveries(),
             pushes=Pushes() if alerts is None else alerts.pushes,
         )
+        if alerts is not None:
+            alerts.sees = self._sees
 
     def learn(self, identity: Instance) -> None:
         """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
@@ -177,12 +180,25 @@ class Poller:
         return self._clock.now().monotonic - self._deadline
 
     def latest(self) -> Snapshot:
-        """Return the snapshot of the last poll; while the next one hangs, ``up`` is False. Any thread may call."""
-        snapshot, overdue = self.snapshot, self.overdue_seconds()
+        """Return the snapshot of the last poll, with what pushing and delivery have counted since. Any thread may call.
+
+        While the next poll hangs, ``up`` is False. The journal is not asked: its lock may be what the poll waits for.
+        """
+        snapshot, pushes, deliveries = self.snapshot, self._pushes(), self.snapshot.deliveries
+        if self._delivery is not None:
+            deliveries = replace(deliveries, exported=self._delivery.exported, failed=self._delivery.failed)
+        if pushes != snapshot.pushes or deliveries != snapshot.deliveries:
+            snapshot = replace(snapshot, pushes=pushes, deliveries=deliveries)
+        now = self._clock.now()
+        overdue = now.monotonic - self._deadline
         if overdue <= HANGING_SECONDS:
             return snapshot
-        failure = f"a poll has not ended {overdue:.0f} s after its time limits: the poll loop hangs"
+        failure = f"a poll should have ended at {iso_time(round(now.wall - overdue))}: the poll loop hangs"
         return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, hanging=True))
+
+    def _sees(self) -> bool:
+        """Return whether the last poll was answered and the next one does not hang. Any thread may call."""
+        return self.snapshot.polls.up and self.overdue_seconds() <= HANGING_SECONDS
 
     def poll(self) -> Outcome:
         """Poll IMDS once, record what changed, and publish a snapshot.
@@ -437,7 +453,7 @@ class Poller:
             polls=polls,
             journal=self._journal.state,
             deliveries=self._deliveries(),
-            pushes=self._pushes(polls),
+            pushes=self._pushes(),
         )
 
     def _deliveries(self) -> Deliveries:
@@ -447,10 +463,9 @@ class Poller:
         queued = self._journal.spans_queued()  # first: what is not queued any more has been counted
         return Deliveries(self._delivery.exported, self._delivery.failed, queued)
 
-    def _pushes(self, polls: Polls) -> Pushes:
-        """Let pushing know whether IMDS answers; return its results, the same object while nothing has changed."""
+    def _pushes(self) -> Pushes:
+        """Return the results of pushing, the same object while nothing has changed."""
         if self._alerts is None:
             return self.snapshot.pushes
-        self._alerts.is_seeing = polls.up
         pushes = self._alerts.pushes
         return self.snapshot.pushes if pushes == self.snapshot.pushes else pushes

@@ -57,6 +57,8 @@ NOT_ON_AZURE = (
 )
 """The hint if the metadata service cannot be reached."""
 
+_POLLING = "poll"  # the name of the thread that polls
+_WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
 _STOP_SECONDS = 1.5
 _FINAL_DELIVERY_SECONDS = 1.2  # limit for a collector that hangs; the whole shutdown takes less than 2 s
 
@@ -111,14 +113,17 @@ class Exporter:
     def start(self) -> None:
         """Start the threads that learn this VM's name, poll, deliver spans, and push alerts."""
         pushing = [worker.run for worker in self._alerts.workers] if self._alerts else []
-        for work in (self._learn_identity, self._poll, self._trace, *pushing):
+        for work in (self._learn_identity, self._poll, self._trace, self._watch, *pushing):
             name = "push" if work in pushing else work.__name__.strip("_")
             thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def stop(self) -> None:
-        """End all threads in less than 2 s, including those that wait."""
+    def stop(self) -> bool:
+        """End all threads in less than 2 s, including those that wait. Return False if the polling thread hangs.
+
+        It then holds locks, perhaps those of the journal or of the log, so the caller must not wait for either.
+        """
         self._ending.set()
         self._identified.set()  # nobody waits for it any more
         self._polling_client.stop()
@@ -130,8 +135,11 @@ class Exporter:
             self._delivery.stop(self.poller.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        if any(thread.is_alive() and thread.name == _POLLING for thread in self._threads):
+            return False
         self.poller.record_heartbeat()
         self.journal.close()
+        return True
 
     def scraped(self, request: Request) -> None:
         """Take note of a request for metrics."""
@@ -162,6 +170,17 @@ class Exporter:
         if not self._knows_name:
             self._name_asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()
+
+    def _watch(self) -> None:
+        """Log when a poll begins to hang and when polls go on. In a thread of its own: the log may be what hangs."""
+        was_hanging = False
+        while not self._wait(_WATCH_SECONDS):
+            polls = self.poller.latest().polls
+            if polls.hanging and not was_hanging:
+                self._log.error("the poll loop hangs", extra=facts(error=polls.failure))
+            elif was_hanging and not polls.hanging:
+                self._log.info("the poll loop goes on")
+            was_hanging = polls.hanging
 
     def _trace(self) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
@@ -300,7 +319,8 @@ async def _serve(
     await ending.wait()
     notifications.cancel()
     manager.notify("STOPPING=1", "STATUS=ending")
-    exporter.stop()
+    if not exporter.stop():
+        os._exit(status)  # whatever was being written is as after a power cut, for which the journal is made
     await server.stop()
     log.info("exporter stopped")
     return status

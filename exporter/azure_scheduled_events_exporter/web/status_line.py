@@ -21,7 +21,7 @@ def status_line(snapshot: Snapshot) -> str:
         said = f"{count} event{'s' if count > 1 else ''}: {_event(first)}{', …' if count > 1 else ''}"
     if polls.up:
         line = f"IMDS answers, {said}"
-    elif not any(polls.outcomes.values()):
+    elif not any(polls.outcomes.values()) and not polls.hanging:
         line = "waiting for the first answer of IMDS, which may take two minutes"
     else:
         since = f"since {iso_time(polls.last_success)}" if polls.last_success is not None else "so far"
@@ -35,7 +35,7 @@ def _event(life: Lifecycle) -> str:
     names = life.event.resources
     hit = "this VM" if life.scope is Scope.SELF else names[0] if names else "no VM by name"
     if len(names) > 1:
-        hit = f"{hit} and {len(names) - 1} more"
+        hit = f"{hit} and {len(names) - 1} more VM{'s' if len(names) > 2 else ''}"  # noqa: PLR2004 - one is named
     if life.state is State.SCHEDULED and life.event.not_before is not None:
         return f"{kind(life)} of {hit} at {iso_time(life.event.not_before)}"
     return f"{kind(life)} of {hit}, {standing(life)}"

@@ -326,6 +326,18 @@ def test_dry_run_and_hold(start_exporter: Callable[..., Exporter], tmp_path: Pat
     assert "held by rule 'not these'" in held
 
 
+def test_no_rule_matches(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
+    """The log line of an event that no rule matches gives the reason, and has no empty rule."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules:\n  - {name: reboots, match: {event_type: Reboot}, action: approve}\n")
+    freeze = PlannedEvent("Freeze", ("vmss_0",), announced_at=0.0)
+    with Simulator(Scenario("freeze", "A freeze.", VMS, (freeze,))) as simulator:
+        exporter = start_exporter(simulator.url, *FAST, "--approval.policy", str(policy))
+        (line,) = eventually(lambda: exporter.lines('msg="event not approved"'), "the decision")
+    assert 'resources=vmss_0 reason="no rule matches it; without approval it begins at NotBefore"' in line
+    assert "rule=" not in line
+
+
 def test_latency_over_restarts(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
     """The approval latency counts from first seen, also if the exporter was killed several times."""
     policy = tmp_path / "later.yaml"

@@ -10,6 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.events.approve_command import (
+    FINAL,
     PROGRAM,
     SHOWN,
     a_second_later,
@@ -77,6 +78,35 @@ def test_names_from_outside(simulator: Simulator, state: Path) -> None:
     simulator.set_document([event("A") | {"Resources": ["vmss_0", "vmss_1\nvmss_2: unaffected"]}])
     done = approve(simulator.url, state, "A", "--yes")
     assert f"{SHOWN}vmss_0, vmss_1\\nvmss_2: unaffected" in done.stdout.splitlines()
+
+
+def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
+    """What is shown before the question names the VMs that are gone afterwards, and says that this is final."""
+    events = [
+        event("A") | {"EventType": "Preempt", "Resources": ["vmss_0"]},
+        event("B") | {"EventType": "Terminate", "Resources": ["vmss_0", "vmss_1\n"]},
+        event("C") | {"EventType": "Freeze", "Resources": ["vmss_2"]},
+    ]
+    simulator.set_document(events)
+    done = approve(simulator.url, state, "A", "B", "C")
+    assert done.returncode == 2, done
+    assert done.stdout.splitlines()[-2:] == [
+        f"{SHOWN}vmss_0, vmss_1\\n, vmss_2",
+        f"{FINAL}vmss_0 (Preempt), vmss_0 (Terminate), vmss_1\\n (Terminate)",
+    ]
+    simulator.set_document(events[2:])
+    a_second_later(simulator)
+    assert FINAL not in approve(simulator.url, state, "C").stdout
+
+
+def test_all_mine_asks_before_a_deletion(simulator: Simulator, state: Path) -> None:
+    """``--all-mine`` on a VM that is to be evicted says so before it asks; its help does, too."""
+    simulator.set_document([event("A") | {"EventType": "Preempt", "Resources": ["vmss_0"]}])
+    status, said = on_terminal(simulator.url, state, b"n\n")
+    assert status == 1
+    assert f"{FINAL}vmss_0 (Preempt)\r\nApprove? [y/N] " in said.decode()
+    said = subprocess.run([COMMAND, "approve", "--help"], capture_output=True, check=True, env=environment()).stdout
+    assert "including Preempt and Terminate, which delete it." in " ".join(said.decode().split())
 
 
 def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:

@@ -119,6 +119,14 @@ def test_polls_are_throttled(
     assert (operator.returncode, said.splitlines()[-1]) == (0, f"{event_id}: accepted")
 
 
+def test_polls_stay_throttled(simulator: Simulator, state: Path) -> None:
+    """If IMDS answers 429 to every poll, the command says to try again, and not how a poller goes on."""
+    simulator.inject("throttle")
+    done = approve(simulator.url, state, "--all-mine", "--yes")
+    assert done.returncode == 1
+    assert done.stderr.endswith("over 5 requests a second from this VM, all its programs together; try again\n")
+
+
 @pytest.mark.parametrize("running", [True, False])
 def test_no_answer(
     running: bool,  # noqa: FBT001 - pytest hands it in by name

@@ -129,7 +129,6 @@ class TestCheckConfig:
         """A misspelt variable is reported; a suggestion is made only if there is a similar name."""
         done = command("check-config", **{name: "debug"})
         assert done.returncode == 0
-        assert re.fullmatch(r"[^\n]+\n", done.stderr)
-        assert name in done.stderr
+        assert re.fullmatch(rf"warning: unknown environment variable {name}: [^\n]+\n", done.stderr)
         assert ("did you mean AZURE_SCHEDULED_EVENTS_LOG_LEVEL?" in done.stderr) == name.endswith("LEVLE")
         assert "mean ?" not in done.stderr

@@ -65,7 +65,7 @@ class TestHelp:
             assert re.search(rf"\n    {name}\s", said)
         assert f"{NAME} demo" in said
 
-    @pytest.mark.parametrize("name", ["run", "demo", "events", "check-config"])
+    @pytest.mark.parametrize("name", ["run", "events", "check-config"])
     def test_settings(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
         """Each command that has settings names every flag with its default, and the other ways to set it."""
         said = " ".join(helped(capsys, name, "--help").split())
@@ -73,7 +73,26 @@ class TestHelp:
             assert f"--{flag} " in said
         for default in ("http://169.254.169.254", "2020-07-01", "10s", "1s", ":10169", "/metrics", "90d", "logfmt"):
             assert f"(default {default})" in said
-        assert "AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT" in said
+        assert "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL" in said
+
+    def test_settings_of_the_demo(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """The demo's help has the demo's own defaults, and no setting that the demo refuses."""
+        said = " ".join(helped(capsys, "demo", "--help").split())
+        for flag in FLAGS:
+            assert (f"--{flag} " in said) == (flag != "imds.endpoint")
+        assert "imds.endpoint" not in said
+        for default in ("127.0.0.1:10169", "250ms", "warning", "memory", "2020-07-01", "90d"):
+            assert f"(default {default})" in said
+        for default in (":10169", "1s", "info"):
+            assert f"(default {default})" not in said
+        assert "The journal is in memory unless --journal.path is given." in said
+
+    def test_doctor(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Each flag for credentials names their server; --alertmanager names the setting that it uses instead."""
+        said = " ".join(helped(capsys, "doctor", "--help").split())
+        for server in ("the exporter", "Prometheus", "Grafana"):
+            assert f"FILE Credentials and TLS for {server}, in the format of Prometheus' HTTP client" in said
+        assert said.count("May be repeated. Uses --alertmanager.http-config.file.") == 1
 
     def test_own_options_first(self, capsys: pytest.CaptureFixture[str]) -> None:
         """A command's own options come before the settings, which stand in groups with their possible values."""

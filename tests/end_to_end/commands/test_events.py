@@ -83,6 +83,14 @@ class TestEvents:
         simulator.inject(fault)
         assert_one_line(command("events", "--imds.endpoint", simulator.url), 1)
 
+    def test_imds_throttles(self, simulator: Simulator) -> None:
+        """After a 429, the command says to try again, and not how a poller goes on."""
+        simulator.inject("throttle")
+        done = command("events", "--imds.endpoint", simulator.url)
+        assert_one_line(
+            done, 1, "answered 429", "5 requests a second from this VM, all its programs together; try again\n"
+        )
+
     def test_name_not_known(self, simulator: Simulator) -> None:
         """Events are shown although IMDS does not say who this VM is."""
         place_event(simulator)

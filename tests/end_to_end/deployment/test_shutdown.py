@@ -1,16 +1,21 @@
 """The end of ``run``: SIGTERM, SIGINT and SIGHUP end it within 2 s and with status 0, also if a part hangs."""
 
+import fcntl
+import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.programs import COMMAND, Exporter, eventually
+from support.events.follower import event
+from support.programs import COMMAND, Exporter, environment, eventually, free_port
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
@@ -135,6 +140,34 @@ def _trickle(connections: list[socket.socket], stop: threading.Event) -> None:
                 return
         if stop.wait(0.02):
             return
+
+
+def test_while_nobody_reads_the_log(simulator: Simulator) -> None:
+    """A full pipe for the log, at which the poll loop hangs, does not keep it from ending."""
+    pipe, log = os.pipe()
+    port = free_port()
+    flags = ("--web.listen-address", f"127.0.0.1:{port}", "--journal.path", "memory", "--poll.interval", "250ms")
+    try:
+        fcntl.fcntl(log, fcntl.F_SETPIPE_SZ, 4096)
+        simulator.set_document([event(f"E{number}") for number in range(60)])
+        command = [COMMAND, "run", "--imds.endpoint", simulator.url, *flags]
+        with subprocess.Popen(command, stderr=log, env=environment()) as process:
+            try:
+                eventually(lambda: "pipe_write" in waits(process.pid), "a thread that waits for the log's reader")
+                began = time.monotonic()
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(30) == 0
+                assert time.monotonic() - began < SOON
+            finally:
+                process.kill()
+    finally:
+        os.close(pipe)
+        os.close(log)
+
+
+def waits(process: int) -> str:
+    """Return what the threads of ``process`` wait for in the kernel."""
+    return " ".join(file.read_text() for file in Path(f"/proc/{process}/task").glob("*/wchan"))
 
 
 def test_second_signal(simulator: Simulator, start_exporter: Start) -> None:

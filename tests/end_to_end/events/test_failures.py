@@ -172,6 +172,8 @@ def test_throttled(simulator: Simulator, start_exporter: Start) -> None:
         return [second - first for first, second in itertools.pairwise(polls)]
 
     eventually(lambda: any(gap > 1.0 for gap in gaps()), "a pace of less than a third")
+    (line,) = exporter.lines('msg="IMDS poll failed"')
+    assert line.endswith('all its programs together; polling slower"')
     assert exporter.scrape().value("up") == 0
     simulator.heal()
     exporter.shows("recovery", lambda now: now.value("up") == 1)

@@ -80,6 +80,18 @@ def test_receiver_is_broken(tmp_path: Path) -> None:
         run("--alertmanager", team.url, "--timeout", "5s")
 
 
+def test_receiver_without_an_integration(tmp_path: Path) -> None:
+    """A drill of an eviction fails if the receiver of tickets notifies nobody, whatever else is notified meanwhile."""
+    with Receiver() as receiver:
+        settings = resolve({**receivers(receiver.url), **FAST, "tickets.webhook-url": "", "tickets.email-to": ""})
+        with Alertmanager(tmp_path, settings) as team:
+            assert run("--alertmanager", team.url, "--timeout", "20s") == 0  # a page, whose end is notified meanwhile
+            with pytest.raises(
+                ExporterError, match=r"nobody is notified of \S+Preempt \(warning\): .*receiver tickets;"
+            ):
+                run("--alertmanager", team.url, "--timeout", "20s", "--scenario", "spot-preempt")
+
+
 def test_info_reaches_nobody(tmp_path: Path) -> None:
     """A drill of an event with severity info prints that nobody was notified, and why."""
     with (

@@ -1,7 +1,7 @@
 """Exporters and one Alertmanager are a whole paging chain: no Prometheus runs here."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +10,7 @@ import pytest
 
 from alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from support.events.follower import event
 from support.events.gate import Nameless, Treatment
 from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.monitoring.plays import ENDED, SPEED, VALUES, Case, Play, page, pushing, ticket
@@ -212,3 +213,14 @@ def test_figures_before_the_first_answer(tmp_path: Path) -> None:
         "rejected",
         "error",
     }
+
+
+def test_results_wait_for_no_poll(team: tuple[Alertmanager, Receiver], start_exporter: Callable[..., Exporter]) -> None:
+    """What Alertmanager has accepted is counted at once, and not when the next poll ends an hour later."""
+    with Simulator(Scenario("quiet", "", (VirtualMachine("vm_0"),), ())) as simulator:
+        simulator.set_document([event("COUNTED", vm="vm_0")])
+        flags = ("--instance.name", "vm_0", "--poll.interval", "1h", "--alertmanager.url", team[0].url)
+        exporter = start_exporter(simulator.url, *flags)
+        exporter.shows("the push", lambda now: now.value("alertmanager_alerts_total", outcome="accepted") == 1)
+        assert exporter.scrape().value("alertmanager_up") == 1
+        assert exporter.scrape().total("polls_total") == 1

@@ -1,17 +1,24 @@
 """What health and metrics say while a poll hangs."""
 
 import logging
+import re
 import threading
 from pathlib import Path
 
+import pytest
+
 from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.service.routes import routes
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.web.status_line import status_line
+from support.events.follower import event
 from support.events.gate import Gate, Treatment
 from support.events.machine import MachineClock
 from support.programs import PATIENCE, eventually
+from support.servers.http_peer import Peer
 from support.servers.serving import serving
 
 
@@ -29,13 +36,33 @@ class Holding(Gate):
         return super().take(method, path, body)
 
 
-def test_a_poll_that_hangs(tmp_path: Path) -> None:
-    """A poll that never ends makes an exporter unhealthy, and ``up`` is 0 until it ends; a slow one does neither."""
+def posts(team: Peer) -> int:
+    """Return how many times an alert was posted."""
+    return sum(len(body) > len("[]") for _, _, body in list(team.requests))
+
+
+def questions(team: Peer) -> int:
+    """Return how many times Alertmanager was asked for its alerts."""
+    return sum(not body for _, _, body in list(team.requests))
+
+
+def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A poll that never ends makes an exporter unhealthy, ``up`` is 0 until it ends, and no alert is prolonged.
+
+    A slow poll does none of this.
+    """
+    caplog.set_level(logging.INFO)
     clock = MachineClock()
     vm = VirtualMachine("vmss_0")
-    with Simulator(Scenario("quiet", "Nothing happens.", (vm,), ())) as imds, Holding(imds.url) as gate:
+    with (
+        Simulator(Scenario("quiet", "Nothing happens.", (vm,), ())) as imds,
+        Holding(imds.url) as gate,
+        Peer(body=b"[]") as team,
+    ):
+        imds.set_document([event("A")])
         gate.answers.set()
         flags = {"imds.endpoint": gate.url, "instance.name": vm.name, "journal.path": str(tmp_path)}
+        flags["alertmanager.url"] = team.url
         exporter = Exporter(resolve(flags, {}), logging.getLogger("tests.health"), clock, RateLimiter(1000))
         exporter.start()
         try:
@@ -45,6 +72,7 @@ def test_a_poll_that_hangs(tmp_path: Path) -> None:
                     return b"\nazure_scheduled_events_up 1.0\n" in running.get("/metrics")[1]
 
                 eventually(up, "a first answer")
+                eventually(lambda: posts(team) == 1, "the alert")
                 assert running.get("/-/healthy")[:2] == (200, b"alive\n")
                 gate.answers.clear()
                 assert gate.held.wait(PATIENCE)
@@ -54,12 +82,19 @@ def test_a_poll_that_hangs(tmp_path: Path) -> None:
                 clock.wall += 45
                 status, body, _ = running.get("/-/healthy")
                 assert status == 503
-                assert body == b"a poll has not ended 70 s after its time limits: the poll loop hangs\n"
+                assert re.fullmatch(rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body)
                 assert not up()
                 assert b"the poll loop hangs" in running.get("/")[1]
+                assert "the poll loop hangs" in status_line(exporter.poller.latest())
+                eventually(lambda: "the poll loop hangs" in caplog.messages, "a line in the log")
+                posted, asked = posts(team), questions(team)
+                exporter.poller.learn(Instance(vm.name))  # wakes pushing
+                eventually(lambda: questions(team) > asked, "Alertmanager is asked whether it still shows the alert")
+                assert posts(team) == posted
                 gate.answers.set()
                 eventually(up, "a poll that ends")
                 assert running.get("/-/healthy")[0] == 200
+                eventually(lambda: "the poll loop goes on" in caplog.messages, "its end in the log")
         finally:
             gate.answers.set()
             exporter.stop()

@@ -92,6 +92,10 @@ def _nobody(config: dict[str, Any]) -> None:
             del receiver[key]
 
 
+def _no_tickets(config: dict[str, Any]) -> None:
+    config["receivers"] = [each if each["name"] == "pager" else {"name": each["name"]} for each in config["receivers"]]
+
+
 def _no_routes(config: dict[str, Any]) -> None:
     del config["route"]["routes"]
 
@@ -202,6 +206,7 @@ MONITORING_FAULTS = (
         beyond(lambda _: {"alertmanager": "http://127.0.0.1:1"}),
     ),
     Fault("nobody is notified", "routes", "Route critical alerts", alertmanager(_nobody)),
+    Fault("warnings notify nobody", "routes", "preempt.severity", alertmanager(_no_tickets), "warning"),
     Fault("routes by a label that events lack", "routes", "Route critical alerts", alertmanager(_by_job)),
     Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
     Fault("no grouping by event", "grouping", "event_id", alertmanager(_no_routes), "warning"),

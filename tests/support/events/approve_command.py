@@ -16,6 +16,7 @@ from support.programs import COMMAND, PATIENCE, Exporter, environment, eventuall
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
 SHOWN = "Approving lets this begin now, for every VM in Resources: "
+FINAL = "Approving deletes or evicts now, and this cannot be undone: "
 PROGRAM = "azure-scheduled-events-exporter"
 
 

@@ -243,6 +243,11 @@ class Story:
         """The names of the alerts that are checked."""
         return frozenset({name for name, _ in self.fires} | {*self.quiet, *self.steady})
 
+    @property
+    def read(self) -> frozenset[str]:
+        """The names of the alerts whose texts are checked."""
+        return frozenset(name for name, _ in self.fires)
+
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""
         checks = [_check(name, at, firing) for (name, at), firing in self.fires.items()]

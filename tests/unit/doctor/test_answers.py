@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ Replies = dict[str, Reply]
 _PAGER: dict[str, Any] = {"receiver": "pager", "group_by": ["event_id"], "group_wait": "0s"}
 
 
-def examined(part: str, replies: Mapping[str, Reply], url: str = "") -> list[Finding]:
-    """Return the findings of a part of the chain whose server answers with ``replies``."""
-    subject = Subject(resolve({"instance.name": "web_4"}, {}), {}, (), "http://127.0.0.1:10169")
+def examined(
+    part: str, replies: Mapping[str, Reply], url: str = "", flags: Mapping[str, str] = MappingProxyType({})
+) -> list[Finding]:
+    """Return the findings of a part of the chain whose server answers with ``replies``, with more settings."""
+    subject = Subject(resolve({"instance.name": "web_4", **flags}, {}), {}, (), "http://127.0.0.1:10169")
     document = subject.document = parse_document(imds()["/metadata/scheduledevents"][2])
     subject.read_again = lambda: document
     with Canned(replies) as server:
@@ -124,6 +127,40 @@ def test_exporter_that_ends_meanwhile() -> None:
     findings = examined("Exporter", _Once(exporter(events=[{"event_id": "other"}])))
     assert the("exporter", findings).mark == "wrong"
     assert findings[-1].check == "exporter-deliveries"
+
+
+_TRACED = {"otlp.endpoint": "http://127.0.0.1:9"}
+_PUSHED = b"azure_scheduled_events_alertmanager_up 1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "flags", "sentence"),
+    [
+        (b"", {}, "The exporter pushes no alerts, and tracing is not configured."),
+        (_PUSHED, {}, "Alertmanager accepted the last push."),
+        (b"", _TRACED, "The collector has refused no span; none waits for it."),
+        (
+            b"azure_scheduled_events_spans_queued 6.0\n",
+            _TRACED,
+            "The collector has refused no span; 6 wait for it.",
+        ),
+        (
+            b'azure_scheduled_events_spans_queued 1.0\nazure_scheduled_events_spans_total{outcome="exported"} 5.0\n',
+            {},
+            "The collector has refused no span; 1 waits for it.",
+        ),
+        (
+            b"azure_scheduled_events_spans_queued 0.0\n" + _PUSHED,
+            _TRACED,
+            "Alertmanager accepted the last push. The collector has refused no span; none waits for it.",
+        ),
+    ],
+)
+def test_deliveries(metrics: bytes, flags: Mapping[str, str], sentence: str) -> None:
+    """Of the deliveries, only what is configured is named, and spans that wait are not called delivered."""
+    findings = examined("Exporter", {**exporter(), "/metrics": (200, {}, metrics)}, flags=flags)
+    found = the("exporter-deliveries", findings)
+    assert (found.mark, found.sentence) == ("ok", sentence)
 
 
 def test_target_that_was_not_scraped_yet() -> None:

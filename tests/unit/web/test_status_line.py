@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.web.status_line import status_line
 from support.events.status_scene import BLIND, BUSY, QUIET, freeze, reboot
 
 WHY = "no complete answer within 10s"
-NEXT = "Freeze of this VM and 1 more at 2026-11-20T03:21:53Z"
+NEXT = "Freeze of this VM and 1 more VM at 2026-11-20T03:21:53Z"
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ def test_line(snapshot: Snapshot, line: str) -> None:
 @pytest.mark.parametrize(
     ("life", "words"),
     [
-        (reboot(), "Reboot of web_2 and 11 more, Started"),
+        (reboot(), "Reboot of web_2 and 11 more VMs, Started"),
         (freeze(scope=Scope.PEER, resources=("web_1",), not_before=None), "Freeze of web_1, Scheduled"),
         (freeze(scope=Scope.UNKNOWN, resources=()), "Freeze of no VM by name at 2026-11-20T03:21:53Z"),
         (
             freeze(event_type="", state=State.OTHER, status="Paused"),
-            "Event without a type of this VM and 1 more, Paused",
+            "Event without a type of this VM and 1 more VM, Paused",
         ),
     ],
 )

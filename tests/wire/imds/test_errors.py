@@ -31,7 +31,7 @@ ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
         "429 Too Many Requests",
         (PAYLOADS / "error_429_body.txt").read_bytes(),
         Outcome.THROTTLED,
-        ("Throttle Result: Too Many Requests", "5 requests a second"),
+        ("Throttle Result: Too Many Requests", "5 requests a second from this VM, all its programs together"),
     ),
     "guest proxy agent": ("403 Forbidden", b"denied", Outcome.HTTP_ERROR, ("denied", "guest proxy agent")),
     "not found, XML": (

@@ -1,15 +1,17 @@
 """The team's Alertmanager, over its API and its metrics."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
+import yaml
 
 from azure_scheduled_events_exporter.doctor.api import within
+from azure_scheduled_events_exporter.doctor.monitoring.routing import integrations
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, one_line, without_password
 from azure_scheduled_events_exporter.http_client.failures import failure_reason
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
@@ -102,6 +104,14 @@ class Alertmanager:
         except (ValueError, TypeError, KeyError):
             raise self._unexpected("a list of alerts") from None
         return next(iter(found), None)
+
+    def notifies(self, receivers: Sequence[str]) -> bool:
+        """Return whether one of the ``receivers`` has an integration, or the configuration cannot be read."""
+        try:
+            known = yaml.safe_load(self._ask("GET", "/api/v2/status").json()["config"]["original"])["receivers"]
+            return any(integrations(known, name) for name in receivers)
+        except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+            return True
 
     def _unexpected(self, wanted: str) -> ExporterError:
         return ExporterError(f"{self.shown}: answers, but not with {wanted}: is it an Alertmanager?")

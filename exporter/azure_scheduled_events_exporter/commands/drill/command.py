@@ -230,6 +230,12 @@ def _measure(team: Alertmanager, matcher: str, alert: EventAlert, before: Sent, 
         raise ExporterError(
             f"{name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.shown}"
         )
+    info = alert.labels["severity"] == "info"
+    if not info and not team.notifies(held.receivers):
+        raise ExporterError(
+            f"nobody is notified of {name} ({alert.labels['severity']}): no integration in the receiver {receivers}; "
+            "add one, or route the alert to another receiver"
+        )
     notified = until(lambda: _more(before.delivered, team.sent().delivered), end)
     failed = _more(before.failed, team.sent().failed)
     if notified:
@@ -240,11 +246,11 @@ def _measure(team: Alertmanager, matcher: str, alert: EventAlert, before: Sent, 
     if not notified:
         hint = (
             "severity info notifies nobody"
-            if alert.labels["severity"] == "info"
+            if info
             else f"run doctor --alertmanager {team.shown}, which checks receivers and group_wait"
         )
         raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")
-    _print("Alertmanager has done its part. Did the page arrive?")
+    _print("Alertmanager has done its part. Did the notification arrive?")
 
 
 def _maintenance(team: Alertmanager, text: str, timeout: float) -> None:

@@ -67,7 +67,7 @@ def examine(subject: Subject, api: Api) -> Findings:
     yield _same_settings(subject.config, metrics)
     yield _same_events(subject, api)
     yield _journal(subject.config, state)
-    yield _deliveries(metrics)
+    yield _deliveries(metrics, is_traced=subject.is_traced)
 
 
 def _served(api: Api, port: int) -> Finding:
@@ -258,8 +258,8 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     )
 
 
-def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Finding:
-    """Report spans and pushed alerts that the exporter could not deliver."""
+def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is_traced: bool) -> Finding:
+    """Report spans and pushed alerts that could not be delivered; otherwise what is known of those configured."""
     failed = sum(value for labels, value in metrics.get("spans_total", ()) if labels.get("outcome") == "failed")
     if any(value == 0 for _, value in metrics.get("alertmanager_up", ())):
         return wrong(
@@ -276,7 +276,14 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]]) -> Fi
             "rejected ones are lost.",
             "runbooks/AzureScheduledEventSpansPilingUp.md",
         )
-    return ok("exporter-deliveries", "The exporter has delivered what it had to deliver.")
+    known = []
+    if "alertmanager_up" in metrics:
+        known.append("Alertmanager accepted the last push.")
+    queued = sum(value for _, value in metrics.get("spans_queued", ()))
+    if is_traced or queued or any(value for _, value in metrics.get("spans_total", ())):
+        waiting = f"{queued:.0f} wait{'s' if queued == 1 else ''} for it" if queued else "none waits for it"
+        known.append(f"The collector has refused no span; {waiting}.")
+    return ok("exporter-deliveries", " ".join(known) or "The exporter pushes no alerts, and tracing is not configured.")
 
 
 def _certificate(subject: Subject, host: str, port: int) -> Findings:

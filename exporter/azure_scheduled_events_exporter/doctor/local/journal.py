@@ -20,7 +20,6 @@ from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, read_only
 from azure_scheduled_events_exporter.journal.store import Store
 from azure_scheduled_events_exporter.times import format_duration
-from azure_scheduled_events_exporter.tracing.delivery import is_on
 
 _PAGE: Final = "runbooks/AzureScheduledEventJournalNotOnDisk.md"
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -60,7 +59,7 @@ def examine(subject: Subject) -> Findings:
     yield found
     if found.check == "journal-kept":
         yield _writable(path, folder)
-        yield from _content(path, is_traced=_is_traced(subject))
+        yield from _content(path, is_traced=subject.is_traced)
 
 
 def _existing(folder: Path) -> Path:
@@ -160,7 +159,8 @@ def _writable(path: Path, folder: Path) -> Finding:
     """Check permissions; the running exporter's own state of its journal is checked with the exporter."""
     if sys.platform != "win32" and os.geteuid() == 0:
         owner = path.stat().st_uid
-        return ok("journal-writable", f"Root and user {owner} can write the journal.")
+        who = f"Root and user {owner}" if owner else "Root, who owns the journal,"
+        return ok("journal-writable", f"{who} can write {'the journal' if owner else 'it'}.")
     if os.access(path, os.W_OK) and os.access(folder, os.W_OK):
         return ok("journal-writable", "This user can write the journal.")
     return wrong(
@@ -169,13 +169,6 @@ def _writable(path: Path, folder: Path) -> Finding:
         "Run doctor as root, or as the exporter's user. If this is the exporter's user, give it the folder: chown.",
         _PAGE,
     )
-
-
-def _is_traced(subject: Subject) -> bool:
-    try:
-        return is_on(subject.config.otlp_endpoint, subject.environment)
-    except ExporterError:  # reported with the collector
-        return True
 
 
 def _content(path: Path, *, is_traced: bool) -> Findings:

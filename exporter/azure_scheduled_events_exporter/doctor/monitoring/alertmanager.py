@@ -27,6 +27,7 @@ _SET_UP: Final = "alerts.md#set-it-up"
 _PLACEHOLDERS: Final = ("REPLACE", "example.com")
 _LONGEST_WAIT: Final = 5.0  # seconds that a page may wait; an eviction leaves 30 s
 _PAGES: Final = "critical"
+_TICKETS: Final = "warning"
 _MAINTENANCE: Final = "AzureScheduledEventMaintenance"
 _BY_PRIORITY: Final = re.compile(r"\{\{ if .+? \}\}(.*)\{\{ else \}\}(.*)\{\{ end \}\}")
 _LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -97,16 +98,19 @@ def _rendered(text: str, known: Mapping[str, str]) -> str:
 _Alerts = Mapping[str, Mapping[str, str]]
 
 
-def _pages(alerts: _Alerts) -> list[tuple[str, Mapping[str, str]]]:
-    return [(name, labels) for name, labels in alerts.items() if labels.get("severity") == _PAGES]
+def _pages(alerts: _Alerts, severity: str = _PAGES) -> list[tuple[str, Mapping[str, str]]]:
+    return [(name, labels) for name, labels in alerts.items() if labels.get("severity") == severity]
 
 
 def _receivers(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
     counts = Counter(route.receiver for labels in alerts.values() for route in routes(tree, labels))
-    silent = sorted(
-        name
-        for name, labels in _pages(alerts)
-        if not any(integrations(receivers, route.receiver) for route in routes(tree, labels))
+    silent, unsent = (
+        sorted(
+            name
+            for name, labels in _pages(alerts, severity)
+            if not any(integrations(receivers, route.receiver) for route in routes(tree, labels))
+        )
+        for severity in (_PAGES, _TICKETS)
     )
     where = ", ".join(f"{count} to '{name}'" for name, count in counts.most_common())
     if silent:
@@ -114,6 +118,15 @@ def _receivers(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], 
             "routes",
             f"Nobody is notified of {', '.join(silent[:3])}: the receiver of their route has no integration ({where}).",
             "Route critical alerts named AzureScheduledEvent.+ to a receiver that pages.",
+            _SET_UP,
+        )
+    if unsent:
+        first = next((name for name in unsent if name.endswith(EventType.PREEMPT)), unsent[0])
+        return warning(
+            "routes",
+            f"Nobody is notified of {len(unsent)} of our warnings, such as {first}: "
+            f"the receiver of their route has no integration ({where}).",
+            "Give that receiver an integration, or render the rules with another severity: preempt.severity=critical.",
             _SET_UP,
         )
     return ok("routes", f"Of our {len(alerts)} alerts, Alertmanager routes {where}.")

@@ -36,6 +36,7 @@ class Fleets:
     evaluation: int = EVALUATION
     shuffled: bool = False
     checked: None = None  # every alert about an event or a place, most of them that they do not fire
+    read: frozenset[str] = frozenset()
 
     def to_test(self) -> dict[str, object]:
         """Return the test as promtool reads it."""

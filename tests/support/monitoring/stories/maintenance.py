@@ -24,9 +24,9 @@ def working(vm: str = "vmss_0", since: str = "00:04:00", **labels: str) -> Firin
             "vm_id": f"//{vm}",
             **labels,
         },
-        "Azure works on a VM.",
-        f"Azure has been about to work on {vm}, or has worked on it, since 1970-01-01 {since} UTC. "
-        "Alerts about its absence may wait until it is back.",
+        "A VM is in maintenance by Azure.",
+        f"{vm} has been in maintenance since 1970-01-01 {since} UTC: "
+        "an event of Azure is due, has started, or has just ended. Alerts that the VM does not answer can wait.",
         vms="",
     )
 
