@@ -270,7 +270,7 @@ def _maintenance(settings: Settings) -> Alert:
         "A VM is in maintenance by Azure.",
         "{{ $labels.vm_name }} has been in maintenance since "
         '{{ $value | humanizeTimestamp | reReplaceAll "(\\\\.[0-9]+)? \\\\+0000 UTC" "" }} UTC: '
-        "an event of Azure is due, has started, or has just ended. Alerts that the VM does not answer can wait.",
+        "an event of Azure is due, has started, or has just ended. Alerts about its absence can wait.",
         Dashboard.VM,
         labels=MappingProxyType({"component": "maintenance"}),
     )

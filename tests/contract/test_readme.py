@@ -107,3 +107,26 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert place.exists(), f"{target}: there is no {place}"
         assert place.is_relative_to(ROOT), f"{target} leaves the project"
         assert not anchor or anchor in anchors(place), f"{target}: {place.name} has {sorted(anchors(place))}"
+
+
+COMPOSED = {
+    "event lost",
+    "the TLS certificate expires soon",
+    "the TLS certificate has expired: clients refuse it",
+    "alerts cannot be pushed to Alertmanager; retrying",
+    "alerts rejected by Alertmanager; retrying",
+}
+"""Log messages that the program puts together from parts."""
+
+
+def test_log_messages_are_those_of_the_program() -> None:
+    """Every message that the table of log messages names is one that the program writes."""
+    page = (ROOT / "docs" / "README.md").read_text()
+    rows = re.findall(
+        r"^\| (`.+?`) \| (?:warning|error) \| (.*) \|$", page.partition("### Log messages")[2], re.MULTILINE
+    )
+    named = [message for names, _ in rows for message in re.findall("`([^`]+)`", names)]
+    named += [message for _, meaning in rows for message in re.findall(r"`([^`]+)` \(info\)", meaning)]
+    source = "\n".join(file.read_text() for file in sorted((ROOT / "exporter").rglob("*.py")))
+    assert len(named) > 20
+    assert [message for message in named if f'"{message}' not in source and message not in COMPOSED] == []

@@ -123,7 +123,7 @@ class ApprovalSender:
             if not request.created - _CLOCK_STEP_SECONDS <= wall <= (request.expires or 0)
         ]
         if expired:
-            self._journal.withdraw_requests(expired, "expired before it could be sent")
+            self._journal.withdraw_requests(expired, "expired: it was not sent, or IMDS throttled each attempt")
             self._journal.withdraw_requests(expired, UNKNOWN_RESULT, sent_too=True)
         return [request for request in requests if request.number not in expired]
 

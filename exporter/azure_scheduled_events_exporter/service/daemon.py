@@ -1,7 +1,8 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
 The main thread serves HTTP and handles signals. One thread polls, one requests this VM's name until it is known, one
-delivers spans, and one for each Alertmanager pushes alerts. They share only the snapshot that the poller publishes.
+delivers spans, one logs when a poll hangs, and one for each Alertmanager pushes alerts. They share only the snapshot
+that the poller publishes.
 """
 
 import asyncio
@@ -57,10 +58,10 @@ NOT_ON_AZURE = (
 )
 """The hint if the metadata service cannot be reached."""
 
-_POLLING = "poll"  # the name of the thread that polls
 _WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
-_STOP_SECONDS = 1.5
-_FINAL_DELIVERY_SECONDS = 1.2  # limit for a collector that hangs; the whole shutdown takes less than 2 s
+_FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
+_STOP_SECONDS = 1.2
+_LONGEST_STOP_SECONDS = 1.9  # after this, the process leaves whatever hangs; the whole shutdown takes less than 2 s
 
 
 class Exporter:
@@ -111,7 +112,7 @@ class Exporter:
         )
 
     def start(self) -> None:
-        """Start the threads that learn this VM's name, poll, deliver spans, and push alerts."""
+        """Start the threads that learn this VM's name, poll, deliver spans, push alerts, and log when a poll hangs."""
         pushing = [worker.run for worker in self._alerts.workers] if self._alerts else []
         for work in (self._learn_identity, self._poll, self._trace, self._watch, *pushing):
             name = "push" if work in pushing else work.__name__.strip("_")
@@ -119,11 +120,8 @@ class Exporter:
             thread.start()
             self._threads.append(thread)
 
-    def stop(self) -> bool:
-        """End all threads in less than 2 s, including those that wait. Return False if the polling thread hangs.
-
-        It then holds locks, perhaps those of the journal or of the log, so the caller must not wait for either.
-        """
+    def stop(self) -> None:
+        """End all threads in less than 2 s, including those that wait."""
         self._ending.set()
         self._identified.set()  # nobody waits for it any more
         self._polling_client.stop()
@@ -135,11 +133,8 @@ class Exporter:
             self._delivery.stop(self.poller.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        if any(thread.is_alive() and thread.name == _POLLING for thread in self._threads):
-            return False
         self.poller.record_heartbeat()
         self.journal.close()
-        return True
 
     def scraped(self, request: Request) -> None:
         """Take note of a request for metrics."""
@@ -319,10 +314,14 @@ async def _serve(
     await ending.wait()
     notifications.cancel()
     manager.notify("STOPPING=1", "STATUS=ending")
-    if not exporter.stop():
-        os._exit(status)  # whatever was being written is as after a power cut, for which the journal is made
+    # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal survives a kill.
+    limit = threading.Timer(_LONGEST_STOP_SECONDS, os._exit, (status,))
+    limit.daemon = True
+    limit.start()
+    exporter.stop()
     await server.stop()
     log.info("exporter stopped")
+    limit.cancel()
     return status
 
 

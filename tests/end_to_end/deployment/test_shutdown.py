@@ -8,16 +8,17 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import event
-from support.programs import COMMAND, Exporter, environment, eventually, free_port
+from support.programs import COMMAND, Exporter, environment, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
+NAMED_AND_POLLED = 3  # requests
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
 Start = Callable[..., Exporter]
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
@@ -142,18 +143,26 @@ def _trickle(connections: list[socket.socket], stop: threading.Event) -> None:
             return
 
 
-def test_while_nobody_reads_the_log(simulator: Simulator) -> None:
-    """A full pipe for the log, at which the poll loop hangs, does not keep it from ending."""
+@pytest.mark.parametrize("hanging", ["polls", "nothing yet"])
+def test_while_nobody_reads_the_log(hanging: str, simulator: Simulator) -> None:
+    """A full pipe for the log does not keep it from ending, whether polls hang at it or its last line would."""
     pipe, log = os.pipe()
-    port = free_port()
-    flags = ("--web.listen-address", f"127.0.0.1:{port}", "--journal.path", "memory", "--poll.interval", "250ms")
+    flags = ("--web.listen-address", "127.0.0.1:0", "--journal.path", "memory", "--poll.interval", "250ms")
     try:
         fcntl.fcntl(log, fcntl.F_SETPIPE_SZ, 4096)
-        simulator.set_document([event(f"E{number}") for number in range(60)])
         command = [COMMAND, "run", "--imds.endpoint", simulator.url, *flags]
         with subprocess.Popen(command, stderr=log, env=environment()) as process:
             try:
-                eventually(lambda: "pipe_write" in waits(process.pid), "a thread that waits for the log's reader")
+                if hanging == "polls":
+                    simulator.set_document([event(f"E{number}") for number in range(60)])
+                    eventually(lambda: "pipe_write" in waits(process.pid), "a thread that waits for the log's reader")
+                else:
+                    eventually(lambda: len(simulator.requests) > NAMED_AND_POLLED, "it polls, and has logged its name")
+                    os.set_blocking(log, False)
+                    with suppress(BlockingIOError):
+                        while True:
+                            os.write(log, b"#")
+                    os.set_blocking(log, True)
                 began = time.monotonic()
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(30) == 0
@@ -167,7 +176,11 @@ def test_while_nobody_reads_the_log(simulator: Simulator) -> None:
 
 def waits(process: int) -> str:
     """Return what the threads of ``process`` wait for in the kernel."""
-    return " ".join(file.read_text() for file in Path(f"/proc/{process}/task").glob("*/wchan"))
+    found = []
+    for file in Path(f"/proc/{process}/task").glob("*/wchan"):
+        with suppress(OSError):  # the thread has ended
+            found.append(file.read_text())
+    return " ".join(found)
 
 
 def test_second_signal(simulator: Simulator, start_exporter: Start) -> None:

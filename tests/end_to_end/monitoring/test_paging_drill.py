@@ -87,9 +87,15 @@ def test_receiver_without_an_integration(tmp_path: Path) -> None:
         with Alertmanager(tmp_path, settings) as team:
             assert run("--alertmanager", team.url, "--timeout", "20s") == 0  # a page, whose end is notified meanwhile
             with pytest.raises(
-                ExporterError, match=r"nobody is notified of \S+Preempt \(warning\): .*receiver tickets;"
+                ExporterError, match=r"nobody is notified of \S+Preempt \(warning\): .*receivers: tickets;"
             ):
                 run("--alertmanager", team.url, "--timeout", "20s", "--scenario", "spot-preempt")
+
+
+def test_status_that_is_not_allowed() -> None:
+    """A drill goes on if a proxy before Alertmanager does not let it read the configuration."""
+    with Peer(status=403) as proxy:
+        assert drill.alertmanager.Alertmanager(proxy.url).notifies(["pager"])
 
 
 def test_info_reaches_nobody(tmp_path: Path) -> None:

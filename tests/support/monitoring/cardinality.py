@@ -36,6 +36,10 @@ FLEETS = (1, 100, 10_000)
 ADDED = 5  # by Prometheus to each target: up, scrape_duration_seconds and three more
 LOG = logging.getLogger("benchmark")
 
+_HISTOGRAMS = (
+    "azure_scheduled_events_(notice|approval_latency|phase_duration|observed_pause)_seconds_(bucket|sum|count)"
+)
+
 # When what happens, in seconds since the first document; NotBefore is at 900, later moved to 1,000.
 _FATES = {
     "deadline": {0: "Scheduled", 10: "Moved", 1001: "Started", 1100: ""},
@@ -49,11 +53,15 @@ _FATES = {
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Series of an exporter that has seen nothing, of one current event, of all history, and of what alerts need."""
+    """Series of an exporter that has seen nothing, of one current event, of all history, and of what alerts need.
+
+    ``histograms`` are those of history alone: notice, approvals, phases and pauses.
+    """
 
     idle: int
     scheduled: int
     started: int
+    histograms: int
     history_own: int
     history_all: int
     alerts: int
@@ -70,6 +78,7 @@ def measure_all(folder: Path, kept: str) -> Figures:
         idle=_count(idle),
         scheduled=_of_events(scheduled),
         started=_of_events(started),
+        histograms=_count(both, _HISTOGRAMS),
         history_own=_count(own),
         history_all=_count(both),
         alerts=_count(both, kept),
@@ -166,6 +175,7 @@ def tables(figures: Figures) -> str:
         ("an exporter to which nothing has happened", figures.idle),
         ("for each current event, while Scheduled", f"+ {figures.scheduled}"),
         ("for each current event, while Started", f"+ {figures.started}"),
+        ("all histograms of history: every type of event, phase and approver", figures.histograms),
         ("an exporter whose VM has been through everything: all types, sources, approvers, ends", figures.history_own),
         ("… and whose neighbours have been, too", figures.history_all),
         ("with [what alerts need](#only-alerts) alone, whatever has happened", figures.alerts),

@@ -110,7 +110,7 @@ class Alertmanager:
         try:
             known = yaml.safe_load(self._ask("GET", "/api/v2/status").json()["config"]["original"])["receivers"]
             return any(integrations(known, name) for name in receivers)
-        except (ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+        except (ExporterError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
             return True
 
     def _unexpected(self, wanted: str) -> ExporterError:

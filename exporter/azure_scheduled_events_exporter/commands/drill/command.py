@@ -230,10 +230,10 @@ def _measure(team: Alertmanager, matcher: str, alert: EventAlert, before: Sent, 
         raise ExporterError(
             f"{name} is silenced or inhibited, so nobody is notified: run doctor --alertmanager {team.shown}"
         )
-    info = alert.labels["severity"] == "info"
-    if not info and not team.notifies(held.receivers):
+    is_info = alert.labels["severity"] == "info"
+    if not is_info and not team.notifies(held.receivers):
         raise ExporterError(
-            f"nobody is notified of {name} ({alert.labels['severity']}): no integration in the receiver {receivers}; "
+            f"nobody is notified of {name} ({alert.labels['severity']}): no integration in receivers: {receivers}; "
             "add one, or route the alert to another receiver"
         )
     notified = until(lambda: _more(before.delivered, team.sent().delivered), end)
@@ -246,7 +246,7 @@ def _measure(team: Alertmanager, matcher: str, alert: EventAlert, before: Sent, 
     if not notified:
         hint = (
             "severity info notifies nobody"
-            if info
+            if is_info
             else f"run doctor --alertmanager {team.shown}, which checks receivers and group_wait"
         )
         raise ExporterError(f"Alertmanager notified nobody within {format_duration(timeout)}: {hint}")

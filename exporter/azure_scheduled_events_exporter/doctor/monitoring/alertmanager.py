@@ -98,7 +98,7 @@ def _rendered(text: str, known: Mapping[str, str]) -> str:
 _Alerts = Mapping[str, Mapping[str, str]]
 
 
-def _pages(alerts: _Alerts, severity: str = _PAGES) -> list[tuple[str, Mapping[str, str]]]:
+def _with_severity(alerts: _Alerts, severity: str) -> list[tuple[str, Mapping[str, str]]]:
     return [(name, labels) for name, labels in alerts.items() if labels.get("severity") == severity]
 
 
@@ -107,7 +107,7 @@ def _receivers(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], 
     silent, unsent = (
         sorted(
             name
-            for name, labels in _pages(alerts, severity)
+            for name, labels in _with_severity(alerts, severity)
             if not any(integrations(receivers, route.receiver) for route in routes(tree, labels))
         )
         for severity in (_PAGES, _TICKETS)
@@ -121,12 +121,15 @@ def _receivers(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], 
             _SET_UP,
         )
     if unsent:
-        first = next((name for name in unsent if name.endswith(EventType.PREEMPT)), unsent[0])
+        first, hint = unsent[0], "Give that receiver an integration."
+        if evictions := [name for name in unsent if name.endswith(EventType.PREEMPT)]:
+            first = evictions[0]
+            hint = "Give that receiver an integration, or render the rules with preempt.severity=critical."
         return warning(
             "routes",
             f"Nobody is notified of {len(unsent)} of our warnings, such as {first}: "
             f"the receiver of their route has no integration ({where}).",
-            "Give that receiver an integration, or render the rules with another severity: preempt.severity=critical.",
+            hint,
             _SET_UP,
         )
     return ok("routes", f"Of our {len(alerts)} alerts, Alertmanager routes {where}.")
@@ -187,7 +190,7 @@ def _waiting(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
 
 
 def _muted(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
-    pages = [(name, route) for name, labels in _pages(alerts) for route in routes(tree, labels)]
+    pages = [(name, route) for name, labels in _with_severity(alerts, _PAGES) for route in routes(tree, labels)]
     muted = [
         ("mute_time_intervals", f"The time interval '{interval}' mutes pages", name)
         for name, route in pages
@@ -213,12 +216,12 @@ def _inhibitions(inhibitions: Sequence[Mapping[str, Any]], alerts: _Alerts) -> F
     """Check that inhibitions mute the warnings of an event that pages, and that none mutes all pages."""
     ours = [rule for rule in inhibitions if "event_id" in (rule.get("equal") or ())]
     event = {"alertname": "AzureScheduledEventReboot", "event_id": "1", "event_type": "Reboot"}
-    page, ticket = {**event, "severity": _PAGES}, {**event, "severity": "warning"}
+    page, ticket = {**event, "severity": _PAGES}, {**event, "severity": _TICKETS}
     broad = [
         rule
         for rule in inhibitions
         if rule not in ours
-        for _, labels in _pages(alerts)
+        for _, labels in _with_severity(alerts, _PAGES)
         if "event_id" in labels
         and all(matcher.matches(labels) for matcher in matchers_of(rule, "target_"))
         and not any(labels.get(label) for label in rule.get("equal") or ())  # absent from both is equal

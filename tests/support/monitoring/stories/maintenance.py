@@ -26,7 +26,7 @@ def working(vm: str = "vmss_0", since: str = "00:04:00", **labels: str) -> Firin
         },
         "A VM is in maintenance by Azure.",
         f"{vm} has been in maintenance since 1970-01-01 {since} UTC: "
-        "an event of Azure is due, has started, or has just ended. Alerts that the VM does not answer can wait.",
+        "an event of Azure is due, has started, or has just ended. Alerts about its absence can wait.",
         vms="",
     )
 
