@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -121,8 +122,9 @@ PLACEMENT_GROUP: Final = tuple(
 """The VMs of a scenario without ``vms``."""
 
 
+@cache
 def shipped() -> tuple[Scenario, ...]:
-    """Return the scenarios that come with the package, in the order of :data:`SHIPPED`."""
+    """Return the scenarios that come with the package, in the order of :data:`SHIPPED`. They are read once."""
     return tuple(load(_FOLDER / f"{name}.yaml") for name in SHIPPED)
 
 
@@ -135,7 +137,7 @@ def find(name: str) -> tuple[Scenario, ...]:
     if name == "all":
         return shipped()
     if name in SHIPPED:
-        return (load(_FOLDER / f"{name}.yaml"),)
+        return (shipped()[SHIPPED.index(name)],)
     path = Path(name)
     if path.suffix not in {".yaml", ".yml", ".json"} and not path.is_file():
         raise UsageError(
