@@ -53,6 +53,7 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
     texts = {**annotations(alert, settings), "description": plain(alert.description)}
     if VMS in alert.description:  # the VM has to be looked up, which Grafana's templates cannot do
         texts["dashboard_url"] = dashboard_url(alert, settings)
+        texts.pop("status_url", None)
     return {
         "uid": _uid(alert),
         "title": alert.name,

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from .rules import groups
-from .rules.descriptions import asking, dashboard_parameters, with_first_vm
+from .rules.descriptions import dashboard_parameters, description, vms, with_first_vm
 from .rules.rule import FIRST_VM, VMS, Alert, Group, Recording
 from .settings import Settings
 from .yaml_text import to_yaml
@@ -28,15 +28,14 @@ def status_url(alert: Alert, settings: Settings) -> str:
 def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
     """Return the annotations of the alert, for Prometheus and vmalert."""
     memory = settings.duration("memory")
-    vms = {"vms": asking(VMS, memory)} if VMS in alert.description else {}
     status = status_url(alert, settings)
     return {
         "summary": alert.summary,
-        "description": asking(alert.description, memory),
-        **vms,
+        "description": description(alert, memory),
+        **({"vms": vms(alert, memory)} if VMS in alert.description else {}),
         "runbook_url": runbook_url(alert, settings),
         "dashboard_url": dashboard_url(alert, settings) + dashboard_parameters(alert),
-        **({"status_url": with_first_vm(status)} if status else {}),
+        **({"status_url": with_first_vm(status, alert)} if status else {}),
     }
 
 

@@ -345,11 +345,10 @@ def _counted() -> list[g.Panel]:
         panel(
             g.Table,
             "Transitions",
-            "What happened to its own events in the last 30 days.",
+            "What happened to its own events in its journal.",
             (6, 7),
             tables(q.TRANSITIONS),
             links=manual("vm"),
-            time_from=HISTORY,
             transformations=columns({"transition": "Transition", "Value": "Events"}),
             defaults={"decimals": 0, "noValue": "unknown"},
         ),

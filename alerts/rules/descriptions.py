@@ -7,7 +7,7 @@ up by templates that ask Prometheus, or vmalert. Grafana's templates cannot ask:
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
 from azure_scheduled_events_exporter.core.event_types import NO_INTERRUPTION
 
-from .rule import FIRST_VM, IMPACT, TIME, VMS, Alert, Dashboard
+from .rule import AWAY, FIRST_VM, IMPACT, TIME, VMS, Alert, Dashboard
 from .series import DURATION, EVENT, INFO, INSTANCE, NOT_BEFORE, PLANNED, STARTED, VM_EVENT, VMS_OF_EVENT
 
 _ONE = "{event_id='%[1]s'}"
@@ -37,10 +37,19 @@ _PLACE_OF_EXPORTER = (
     f"{{{{ with printf `{INSTANCE}{{job=%q,instance=%q,scale_set!=''}}` .Labels.job .Labels.instance | query }}}}"
     f"{{{{ with . | first }}}}{_SCALE_SET}{{{{ end }}}}{{{{ end }}}}"
 )
+# The names of the VMs that a query has returned.
+_NAMES = (
+    f'{{{{ range $number, $vm := . | sortByLabel "vm_name" }}}}{{{{ if lt $number {RESOURCES_SHOWN} }}}}'
+    "{{ if $number }}, {{ end }}{{ $vm.Labels.vm_name }}{{ end }}{{ end }}"
+    f'{{{{ if gt (len .) {RESOURCES_SHOWN} }}}}{{{{ with printf "vector(%d - {RESOURCES_SHOWN})" (len .) | query }}}}'
+    " and {{ . | first | value }} more{{ end }}{{ end }}"
+)
+_VMS_HIT = f"topk by (vm_name) (1, last_over_time({VM_EVENT}{{event_id='%[1]s',vm_name!=''}}[1d]))"
 _SHOWN_VMS = _ask(
     f"{INFO}{_ONE}",
     _RESOURCES + _PLACE_OF_EXPORTER,
-    _ask(f"last_over_time({VM_EVENT}{_ONE}[1d])", "{{ .Labels.vm_name }}" + _PLACE, "A VM"),
+    f'{{{{ with printf "{_VMS_HIT}" $labels.event_id | query }}}}'
+    f"{_NAMES}{{{{ with . | first }}}}{_PLACE}{{{{ end }}}}{{{{ else }}}}A VM{{{{ end }}}}",
 )
 _VMS = f"{{{{ if $vms }}}}{{{{ $vms }}}}{_and_more('$vms')}{{{{ $place }}}}{{{{ else }}}}{_SHOWN_VMS}{{{{ end }}}}"
 _VMS_ALONE = _ask(f"{EVENT}{_ONE}", _RESOURCES + _PLACE, _SHOWN_VMS)
@@ -80,6 +89,12 @@ _SET_RECORDED = (
 )
 _IMPACT = _ask(f"min by (event_id) ({DURATION}{_ONE}) == 0", f"{NO_INTERRUPTION} ")
 
+_TARGETS = (
+    "{{ $targets := `-` }}{{ range $rows }}{{ $targets = printf `%s|\\\\Q%s\\\\E` $targets .Labels.instance }}{{ end }}"
+)
+_SOME_VM_AWAY = "a VM does not answer: it has"
+_AWAY = _NAMES + "{{ if eq (len .) 1 }} does not answer: it has{{ else }} do not answer: they have{{ end }}"
+
 _FIRST_VM = '{{ .Labels.resources | reReplaceAll ",.*" "" }}'
 _PARAMETERS = {
     Dashboard.FLEET: "{{ with $labels.scale_set }}?var-scale_set={{ . }}{{ end }}",
@@ -90,28 +105,51 @@ _PARAMETERS = {
 
 def dashboard_parameters(alert: Alert) -> str:
     """Return the end of a dashboard's address that makes it open with the alert's VM, scale set or exporter."""
-    return with_first_vm(f"?var-vm={FIRST_VM}") if VMS in alert.description else _PARAMETERS[alert.dashboard]
+    return with_first_vm(f"?var-vm={FIRST_VM}", alert) if VMS in alert.description else _PARAMETERS[alert.dashboard]
 
 
-def with_first_vm(text: str) -> str:
+def with_first_vm(text: str, alert: Alert) -> str:
     """Return ``text``, which contains :data:`FIRST_VM`, for Prometheus and vmalert; nothing if no VM is known."""
     found = text.replace(FIRST_VM, _FIRST_VM)
-    return _ask(f"{EVENT}{_ONE}", found, _ask(f"{INFO}{_ONE}", found))
+    of_event = _ask(f"{EVENT}{_ONE}", found, _ask(f"{INFO}{_ONE}", found))
+    away = text.replace(FIRST_VM, "{{ .Labels.vm_name }}")
+    return _ask_away(f'{{{{ with . | sortByLabel "vm_name" | first }}}}{away}{{{{ end }}}}', of_event, alert)
 
 
-def asking(text: str, memory: str) -> str:
-    """Return ``text`` for Prometheus and vmalert: a template that asks for VMs and times.
+def _ask_away(then: str, otherwise: str, alert: Alert) -> str:
+    """Return a template that writes ``then`` about the VMs that are away, and ``otherwise`` without any.
+
+    If only one VM of the event can be away, it is the one. Of several, the query gets their targets: it would take ten
+    times as long if it read all exporters that do not answer.
+    """
+    if not alert.away:
+        return otherwise
+    any_vm = f'{{{{ $rows := printf "{alert.away.any_vm}" $labels.event_id | query }}}}'
+    query = " ".join(alert.away.of_several.split())
+    several = f'{{{{ $rows = printf "{query}" $labels.event_id $value $targets | query }}}}'
+    found = f"{any_vm}{{{{ if gt (len $rows) 1 }}}}{_TARGETS}{several}{{{{ end }}}}"
+    return f"{found}{{{{ with $rows }}}}{then}{{{{ else }}}}{otherwise}{{{{ end }}}}"
+
+
+def vms(alert: Alert, memory: str) -> str:
+    """Return the VMs that the alert is about, and their scale set, for Prometheus and vmalert."""
+    place = _ask(f"{EVENT}{_ONE}", _PLACE, _ask(_VMS_HIT, _PLACE))
+    return _ask_away(_NAMES + place, _VMS_ALONE, alert).replace("@MEMORY@", memory)
+
+
+def description(alert: Alert, memory: str) -> str:
+    """Return the description for Prometheus and vmalert: a template that asks for VMs and times.
 
     ``memory``: for how long the last NotBefore and the last number of VMs count while no exporter answers, as
     Prometheus writes durations.
     """
-    if text == VMS:
-        return _VMS_ALONE.replace("@MEMORY@", memory)
+    text = alert.description
     recorded = _SET_RECORDED if VMS in text or TIME in text else ""
     asked = text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
+    asked = asked.replace(AWAY, _ask_away(_AWAY, _SOME_VM_AWAY, alert))
     return (recorded + asked).replace("@MEMORY@", memory)
 
 
 def plain(text: str) -> str:
     """Return ``text`` for Grafana."""
-    return text.replace(VMS, "A VM").replace(f"{TIME} ", "").replace(IMPACT, "")
+    return text.replace(VMS, "A VM").replace(AWAY, _SOME_VM_AWAY).replace(f"{TIME} ", "").replace(IMPACT, "")

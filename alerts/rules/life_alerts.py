@@ -46,11 +46,12 @@ def life_groups(settings: Settings) -> tuple[Group, Group]:
     return Group("azure-scheduled-events-lives", interval, lives), Group("azure-scheduled-events-late", interval, late)
 
 
-def _alert(name: str, text: str, severity: str, summary: str, description: str, **more: str) -> Alert:
-    status = _STARTED if more.pop("status") == "Started" else _SCHEDULED
-    return Alert(
-        f"{PREFIX}{name}", text, severity, summary, f"{description} {_EVENT}", Dashboard.VM, labels=status, **more
-    )
+def _alert(
+    name: str, text: str, severity: str, summary: str, description: str, *, status: str, holds: str = ""
+) -> Alert:
+    labels = _STARTED if status == "Started" else _SCHEDULED
+    about = f"{description} {_EVENT}"
+    return Alert(f"{PREFIX}{name}", text, severity, summary, about, Dashboard.VM, holds, labels)
 
 
 def _notice(settings: Settings) -> Recording:

@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 
 from ..settings import Settings
 from .maintenance import longest_of, rows_of, seconds_back, time_back, within_longest
-from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
+from .rule import AWAY, PREFIX, VMS, Alert, Away, Dashboard, Group, Recording, expression
 from .series import (
     EVENT,
     NOT_BEFORE,
@@ -64,11 +64,34 @@ def _vm_not_back(settings: Settings) -> Alert:
         ),
         settings.text("not-back.severity"),
         "A VM has not come back from an event.",
-        f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and a VM does not answer: it has not come back "
+        f"The {{{{ $labels.event_type }}}} of {VMS} should be over, and {AWAY} not come back "
         "within {{ $value | humanizeDuration }}. Event {{ $labels.event_id }}.",
         Dashboard.VM,
         labels=MappingProxyType({"event_status": "Started"}),
+        away=_vms_not_back(settings),
     )
+
+
+def _vms_not_back(settings: Settings) -> Away:
+    """Return which VMs of an event are away; the alert's value is the longest maintenance of the event.
+
+    They have to be away for half of that time, as in :func:`_expired`. Every text of the alert asks this, so it reads
+    what is recorded of their own targets only.
+    """
+    rows = rows_of("event_id='%[1]s',vm_name!=''", settings)
+    interval = slow_interval(settings)
+    step, those = parse_duration(interval), "instance=~'%[3]s'"
+    away = _away(settings).replace(UNANSWERED, f"{UNANSWERED}{{{those}}}")
+    several = expression(f"""
+        max by (vm_name) (
+          {rows}
+          and on (event_id, phase, job, instance, vm_id)
+          topk by (job, instance, vm_id) (1, {rows_of(those, settings)})
+          and on (job, instance) {away}
+          and on (job, instance) (count_over_time({UNANSWERED}{{{those}}}[%.0[2]fs:{interval}]) * {2 * step:g} >= %[2]f)
+        )
+    """)
+    return Away(f"max by (instance, vm_name) ({rows})", several)
 
 
 def _expired(settings: Settings) -> str:

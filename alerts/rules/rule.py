@@ -15,6 +15,8 @@ FIRST_VM = "@FIRST_VM@"
 """In the address of a dashboard: the first VM of the event."""
 TIME = "@TIME@"
 """In a description: a sentence with the start time of the event."""
+AWAY = "@AWAY@"
+"""In a description: which VMs do not answer, as a part of a sentence that ends with "has" or "have"."""
 IMPACT = "@IMPACT@"
 """In a description: a sentence if Azure announces that the event interrupts nothing."""
 
@@ -38,6 +40,20 @@ class Recording:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """Queries for the VMs of an event that are away, with ``vm_name``; ``%[1]s`` is the event's id.
+
+    Attributes:
+        any_vm: the VMs that can be away, with the ``instance`` of their exporters.
+        of_several: those of several that are; ``%[2]f`` is the alert's value, ``%[3]s`` a regular expression for all
+            these instances.
+    """
+
+    any_vm: str
+    of_several: str
+
+
+@dataclass(frozen=True, slots=True)
 class Alert:
     """An alerting rule.
 
@@ -46,12 +62,13 @@ class Alert:
         expression: PromQL; every series of its result is one alert.
         severity: critical pages, warning makes a ticket, info only shows.
         summary: a plain sentence, without a template.
-        description: a template with VM, time, and what is lost; :data:`VMS`, :data:`TIME` and :data:`IMPACT` are
-            replaced by data that is not in the alert's labels.
+        description: a template with VM, time, and what is lost; :data:`VMS`, :data:`AWAY`, :data:`TIME` and
+            :data:`IMPACT` are replaced by data that is not in the alert's labels.
         holds: how long the expression must hold before it fires, as Prometheus writes durations; "" at once.
         dashboard: where to look.
         labels: more labels, such as ``event_status``.
         spot_severity: the severity for VMs whose priority is Spot or Low; "" for the same as for others.
+        away: the VMs that the alert is about; None for all VMs of its event.
     """
 
     name: str
@@ -63,6 +80,7 @@ class Alert:
     holds: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     spot_severity: str = ""
+    away: Away | None = None
 
     def all_labels(self) -> dict[str, str]:
         """Return the labels that the rule sets; the severity is a template where it depends on the priority."""

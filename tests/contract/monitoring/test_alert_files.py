@@ -184,6 +184,14 @@ def test_grafana_rules() -> None:
         assert rule["labels"]["severity"] == alert.severity
 
 
+def test_grafana_looks_nothing_up() -> None:
+    """The texts of Grafana's rules have no query, with an address of the status page neither: it cannot run one."""
+    settings = resolve({"status-page.url": "https://VM.example.org:10169/"})
+    for group in yaml.safe_load(render(settings)["grafana/alert-rules.yaml"])["groups"]:
+        for rule in group["rules"]:
+            assert not re.search(r"\$|\bquery\b", json.dumps(rule["annotations"])), rule["title"]
+
+
 def notification(tmp_path: Path, part: str, status: str, labels: dict[str, str], annotations: dict[str, str]) -> str:
     """Return a part of a notification as Alertmanager renders it."""
     data = {

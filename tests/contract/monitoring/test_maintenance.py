@@ -9,13 +9,18 @@ import pytest
 import yaml
 
 from alerts import Settings, load, render, resolve
+from alerts.settings import MAINTENANCE_TARGETS
+from azure_scheduled_events_exporter.doctor.monitoring.routing import inhibits
 from azure_scheduled_events_exporter.errors import UsageError
-from support.monitoring.alert_scenarios import MAINTENANCE, Seen, Story, one
+from support.monitoring.alert_scenarios import MAINTENANCE, Exporter, Seen, Story, one
 from support.monitoring.promtool import promtool
 from support.monitoring.stories.maintenance import MAINTAINED, working
 from support.paths import ROOT
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)
+
+
+PAGE = (ROOT / "docs" / "maintenance.md").read_text()
 
 
 def rendered(name: str, **values: str) -> str:
@@ -134,15 +139,123 @@ def test_nothing_is_inhibited_unless_asked_for() -> None:
     assert Settings().items("maintenance.targets") == ()
 
 
+def blocks_of(title: str, language: str) -> list[str]:
+    """Return the blocks of a section of the page."""
+    section = re.split(r"(?m)^## ", PAGE.partition(f"\n## {title}\n")[2])[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+def documented(title: str, folder: Path) -> list[dict[str, Any]]:
+    """Return the rules by which a VM in maintenance inhibits alerts, as the values file of a section renders them."""
+    (values,) = [block for block in blocks_of(title, "yaml") if block.startswith("maintenance.targets:")]
+    (folder / "values.yaml").write_text(values)
+    config = yaml.safe_load(render(load(folder / "values.yaml"), grafana=False)["alertmanager/alertmanager.yml"])
+    return [each for each in config["inhibit_rules"] if MAINTENANCE in str(each)]
+
+
 def test_the_documented_example_is_what_is_rendered(tmp_path: Path) -> None:
     """The page's values file for node_exporter renders the inhibit_rules that the page shows."""
-    page = (ROOT / "docs" / "maintenance.md").read_text()
-    blocks = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
-    (values,) = [block for block in blocks if block.startswith("maintenance.targets: [node-exporter]")]
-    (shown,) = [yaml.safe_load(block) for block in blocks if block.startswith("inhibit_rules:")]
-    (tmp_path / "values.yaml").write_text(values)
-    config = yaml.safe_load(render(load(tmp_path / "values.yaml"), grafana=False)["alertmanager/alertmanager.yml"])
-    assert [each for each in config["inhibit_rules"] if MAINTENANCE in str(each)] == shown["inhibit_rules"]
+    (shown,) = [each for each in blocks_of("node_exporter", "yaml") if each.startswith("inhibit_rules:")]
+    assert documented("node_exporter", tmp_path) == yaml.safe_load(shown)["inhibit_rules"]
+
+
+def test_the_documented_example_of_kubernetes_is_what_is_rendered(tmp_path: Path) -> None:
+    """The page's values file for kube-prometheus-stack renders four rules, of which the page shows the first."""
+    rules = documented("kube-prometheus-stack", tmp_path)
+    (shown,) = [each for each in blocks_of("kube-prometheus-stack", "yaml") if each.startswith("inhibit_rules:")]
+    assert [rules[0]] == yaml.safe_load(shown)["inhibit_rules"]
+    assert len(rules) == 4
+    working_on = {"alertname": MAINTENANCE, "node": "aks-1", "instance": "10.0.0.4:9100"}
+    quiet: list[tuple[str, dict[str, str]]] = [
+        ("KubeNodeNotReady", {"node": "aks-1"}),
+        ("InstanceDown", {"instance": "10.0.0.4:9100"}),
+    ]
+    loud: list[tuple[str, dict[str, str]]] = [
+        ("KubeNodeNotReady", {"node": "aks-2"}),
+        ("InstanceDown", {"instance": "10.0.0.5:9100"}),
+        ("KubeNodeNotReady", {}),
+        ("KubePersistentVolumeFillingUp", {"node": "aks-1"}),
+    ]
+    for name, labels in (*quiet, *loud):
+        target = {"alertname": name, **labels}
+        assert any(inhibits(rule, working_on, target) for rule in rules) is ((name, labels) in quiet), target
+
+
+def documented_alerts() -> dict[str, list[str]]:
+    """Return the alerts that the page's table names for each target."""
+    table = PAGE.partition("| name | alerts |")[2].partition("\n\n")[0]
+    return {name: alerts.split(", ") for name, alerts in re.findall(r"\| `([a-z-]+)` \| (.+?) \|", table)}
+
+
+def test_every_named_target_is_documented() -> None:
+    """The page's table has the targets that can be named, and all of their alerts."""
+    assert {name: "|".join(alerts) for name, alerts in documented_alerts().items()} == MAINTENANCE_TARGETS
+
+
+@pytest.mark.parametrize("name", MAINTENANCE_TARGETS)
+def test_a_named_target_inhibits_the_documented_alerts(name: str) -> None:
+    """The alerts of the page are inhibited while their VM is in maintenance, and alerts about data never are."""
+    rules = inhibitions(maintenance__targets=name, maintenance__equal="instance=host:9100")
+    working_on = {"alertname": MAINTENANCE, "instance": "10.0.0.4:9100"}
+
+    def quiet(alert: str, instance: str = "10.0.0.4:9100") -> bool:
+        return any(inhibits(rule, working_on, {"alertname": alert, "instance": instance}) for rule in rules)
+
+    of_this = documented_alerts()[name]
+    every = [alert for alerts in documented_alerts().values() for alert in alerts]
+    data = ["PostgresReplicationLag", "NodeFilesystemSpaceFillingUp", "KubePersistentVolumeFillingUp"]
+    assert [alert for alert in (*every, *data, "AzureScheduledEventReboot") if quiet(alert)] == of_this
+    assert not any(quiet(alert, "10.0.0.5:9100") for alert in of_this)
+
+
+@dataclass(frozen=True)
+class Queried(Story):
+    """A story of VMs that node_exporter finds down from the 300th second, with queries: their time and their rows."""
+
+    queries: tuple[tuple[str, int, dict[str, float]], ...] = ()
+
+    def to_test(self) -> dict[str, object]:
+        """Return the test as promtool reads it."""
+        nodes = [
+            {"series": f'up{{job="node",instance="{vm}:9100"}}', "values": "1x60 0x200"} for vm in ("vmss_0", "vmss_1")
+        ]
+        asked = [
+            {
+                "expr": query,
+                "eval_time": f"{at}s",
+                "exp_samples": [{"labels": labels, "value": value} for labels, value in rows.items()],
+            }
+            for query, at, rows in self.queries
+        ]
+        return {**super().to_test(), "input_series": [*self._inputs(self.end), *nodes], "promql_expr_test": asked}
+
+
+def test_the_documented_queries_for_grafana(tmp_path: Path) -> None:
+    """During maintenance, the alert's query leaves out the VM, and the query of the annotation returns it."""
+    excluded, annotation = (query.strip() for query in blocks_of("Grafana", "promql"))
+    fleet = (*one(replace(_REBOOT, gone=600), down=((305, 500),)), Exporter("vmss_1"))
+    chosen, other = (annotation.replace("$vm", vm) for vm in ("vmss_0|vmss_2", "vmss_1"))
+    (setting,) = re.findall(r'maintenance\.equal: \["(.+?)"\]', PAGE.partition("\n## Grafana\n")[2])
+    row = (
+        f'ALERTS{{alertname="{MAINTENANCE}",alertstate="firing",component="maintenance",instance="vmss_0:9100",'
+        'severity="info",vm_id="//vmss_0",vm_name="vmss_0"}'
+    )
+    story = Queried(
+        "queries",
+        fleet,
+        steady={MAINTENANCE: (240, 880)},
+        quiet={MAINTENANCE: (230, 930)},
+        queries=(
+            (chosen, 230, {}),
+            (chosen, 450, {row: 1}),
+            (other, 450, {}),
+            (chosen, 930, {}),
+            (excluded, 200, {}),
+            (excluded, 450, {'up{job="node",instance="vmss_1:9100"}': 0}),
+        ),
+        exact=True,
+    )
+    play(tmp_path, story, maintenance__equal=setting)
 
 
 def test_matchers_with_commas_are_one_target() -> None:

@@ -1,12 +1,12 @@
 """Every query of the dashboards returns data from a real Prometheus, which scrapes exporters that poll the simulator.
 
+A VictoriaMetrics that Prometheus writes everything to, the recordings too, answers the same.
 The fleet plays one story, and its tests look at the end of it: events that were completed, cancelled and lost are over,
 and there are current ones in each state, approved by each that may approve. One exporter is down.
 """
 
 import json
 import time
-import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from alerts import resolve
 from alerts.rules.board_recordings import BLIND, FIRST_SEEN, STATE
 from alerts.rules.series import EVENT
+from support.monitoring.engines import PRECISION, VictoriaMetrics, answer, difference
 from support.monitoring.fleet import Fleet, Group
 from support.monitoring.paging import write
 from support.paths import ROOT
@@ -39,6 +40,15 @@ WITHOUT_DATA = {
     },
 }
 """Queries that may find nothing, as ``panel ref``, each with the reason: they show problems only."""
+TOLERATED = {
+    # Prometheus scales an increase() up to the whole window; VictoriaMetrics returns whole numbers, and counts the step
+    # from the last value before the window. The panels show no decimals.
+    "Requests to approve A": 0.5,
+    "DocumentIncarnation B": 2,
+    # A rate() over the five minutes before, of exporters that have run for less: VictoriaMetrics divides by their age.
+    "Most CPU A": 0.5,
+}
+"""By how much the engines may differ in what a query, as ``panel ref``, answers."""
 SECOND = {
     "job": "exporter",
     "scrape.interval": "1s",
@@ -106,10 +116,7 @@ class Stage:
         return self._get("query_range", query=self.expression(expr), start=f"{start}", end=f"{end}", step=f"{step}")
 
     def _get(self, path: str, **parameters: str) -> list[Json]:
-        answer = fetch(f"{self.prometheus.url}/api/v1/{path}?{urllib.parse.urlencode(parameters)}")
-        assert answer.status == 200, f"{parameters['query']}\n{answer.body.decode()}"
-        result: list[Json] = json.loads(answer.body)["data"]["result"]
-        return result
+        return answer(self.prometheus.url, path, parameters)
 
     def value(self, uid: str, title: str) -> float:
         """Return what a panel of one number shows."""
@@ -139,11 +146,19 @@ def _panel(uid: str, title: str) -> Json:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def victoria(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VictoriaMetrics]:
+    """A VictoriaMetrics, to which the Prometheus of :func:`stage` writes everything."""
+    with VictoriaMetrics(tmp_path_factory.mktemp("victoria")) as program:
+        yield program
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, victoria: VictoriaMetrics) -> Iterator[Stage]:
     """The fleet at the end of its story."""
     began = time.time()
     folder = tmp_path_factory.mktemp("fleet")
-    with Fleet(folder, (WEB, DATABASE), flags=("--approval.policy", "documented"), rules=_rules(folder)) as fleet:
+    flags = ("--approval.policy", "documented")
+    with Fleet(folder, (WEB, DATABASE), flags=flags, rules=_rules(folder), copy_to=victoria.url) as fleet:
         simulator, exporters = fleet.simulators[0], fleet.exporters
 
         def current(kind: str, status: str) -> list[str]:
@@ -190,6 +205,45 @@ def test_every_query_returns_data(stage: Stage, uid: str) -> None:
     board = _board(uid)
     chosen = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_0", "$vm": "web_0"})
     assert set(_without_data(chosen, board)) == set(WITHOUT_DATA[uid])
+
+
+@pytest.fixture(scope="module")
+def copied(stage: Stage, victoria: VictoriaMetrics) -> int:
+    """A moment, in whole seconds, that VictoriaMetrics knows as much of as Prometheus."""
+    moment = int(time.time())
+    victoria.wait_for_copy(stage.prometheus.url, moment)
+    return moment
+
+
+def _asked(board: Json, moment: int) -> Iterator[tuple[str, str, str, dict[str, str]]]:
+    """Yield every query by name, with the path of the API and the times for it."""
+    once = {"time": f"{moment}"}
+    over_time = {"start": f"{moment // 5 * 5 - 20}", "end": f"{moment // 5 * 5}", "step": "5"}
+    days = {"start": f"{moment // 86400 * 86400 - 86400}", "end": f"{moment // 86400 * 86400}", "step": "86400"}
+    for panel in board["panels"]:
+        for target in panel.get("targets", []):
+            path, times = ("query", once) if target["instant"] else ("query_range", over_time)
+            times = days if panel.get("interval") == "1d" else times
+            yield f"{panel['title']} {target['refId']}", target["expr"], path, times
+    for mark in board["annotations"]["list"]:
+        if "expr" in mark:  # it compares with a minute before, but the story has taken less
+            yield f"annotation {mark['name']}", mark["expr"].replace("offset 1m", "offset 5s"), "query_range", over_time
+    for variable in board["templating"]["list"]:
+        if variable["type"] == "query":
+            selector, _, _ = variable["query"]["query"].removeprefix("label_values(")[:-1].rpartition(", ")
+            yield f"variable {variable['name']}", selector, "query", once
+
+
+@pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
+def test_victoria_metrics_answers_the_same(stage: Stage, victoria: VictoriaMetrics, copied: int, uid: str) -> None:
+    """Every query gets the same series, names of metrics included, with the same values from both engines."""
+    chosen = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_0", "$vm": "web_0"})
+    found = {}
+    for name, written, path, times in _asked(_board(uid), copied):
+        parameters = {"query": chosen.expression(written), **times}
+        one, other = (answer(url, path, parameters) for url in (stage.prometheus.url, victoria.url))
+        found[name] = difference(one, other, TOLERATED.get(name, PRECISION))
+    assert {name: differs for name, differs in found.items() if differs} == {}
 
 
 @pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])

@@ -94,9 +94,13 @@ class Scene:
 
     def heard(self, path: str, vm: str) -> list[tuple[str, str]]:
         """Return what a receiver was told about a VM, one entry per alert and notification."""
+        return [(name, status) for name, status, _ in self.told(path, vm)]
+
+    def told(self, path: str, vm: str) -> list[tuple[str, str, dict[str, str]]]:
+        """Return the same with the texts of each alert."""
         known = {self.vms[vm].node, self.event_ids.get(vm, "")}
         return [
-            (alert["labels"]["alertname"].removeprefix("AzureScheduledEvent"), alert["status"])
+            (alert["labels"]["alertname"].removeprefix("AzureScheduledEvent"), alert["status"], alert["annotations"])
             for each in self.stack.receiver.webhooks()
             if each.path == path
             for alert in each.body["alerts"]
@@ -218,11 +222,14 @@ def test_another_vm_pages_meanwhile(played: Scene) -> None:
 
 
 def test_a_vm_that_does_not_come_back(played: Scene) -> None:
-    """Its event pages, then VmNotBack once and InstanceDown, and after its return all of them resolve."""
+    """Its event pages, then VmNotBack once and InstanceDown in any order, and after its return all of them resolve."""
     heard = played.heard("/pager", "shop_1")
     assert sorted(heard) == sorted([*both("Reboot"), *both("VmNotBack"), *both("InstanceDown")])
     assert heard.index(("Reboot", "resolved")) < heard.index(("VmNotBack", "firing"))
     assert heard.index(("Reboot", "resolved")) < heard.index(("InstanceDown", "firing"))
+    texts = [texts for name, _, texts in played.told("/pager", "shop_1") if name == "VmNotBack"]
+    assert [each["vms"] for each in texts] == ["shop_1 (scale set shop)"] * 2
+    assert ["shop_1 does not answer" in each["description"] for each in texts] == [True, True]
 
 
 def test_nobody_else_is_notified(played: Scene) -> None:

@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import yaml
 
@@ -45,13 +45,17 @@ class Group:
 
 @dataclass(slots=True)
 class Fleet:
-    """Runs while the ``with`` block does; its files are in ``folder``. The story begins when everybody watches."""
+    """Runs while the ``with`` block does; its files are in ``folder``. The story begins when everybody watches.
+
+    ``copy_to``: the URL of a VictoriaMetrics that Prometheus writes all series to.
+    """
 
     folder: Path
     groups: tuple[Group, ...]
     interval: str = "1s"
     flags: tuple[str, ...] = ()
     rules: Path | None = None
+    copy_to: str = ""
     simulators: list[Simulator] = field(default_factory=list)
     exporters: dict[str, Exporter] = field(default_factory=dict)
     _stack: ExitStack = field(default_factory=ExitStack)
@@ -70,8 +74,8 @@ class Fleet:
                     exporter = Exporter(simulator.vm_url(name), output, *own, *self.flags)
                     self.exporters[name] = stack.enter_context(exporter)
             targets = [f"127.0.0.1:{exporter.port}" for exporter in self.exporters.values()]
-            prometheus = Prometheus(self.folder, *targets, interval=self.interval, rules=self.rules)
-            self._prometheus = stack.enter_context(prometheus)
+            settings: dict[str, Any] = {"interval": self.interval, "rules": self.rules, "copy_to": self.copy_to}
+            self._prometheus = stack.enter_context(Prometheus(self.folder, *targets, **settings))
             for group, simulator in zip(self.groups, self.simulators, strict=True):
                 path = self.folder / f"{group.scale_set}.yaml"
                 path.write_text(group.scenario())

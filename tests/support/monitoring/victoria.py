@@ -72,6 +72,7 @@ class VictoriaStack:
             f"-remoteWrite.url={self.url}",
             f"-remoteRead.url={self.url}",
             f"-notifier.url={alertmanager.url}",
+            "-rule.resendDelay=1m",  # an alert outlives four times as long without vmalert, as with Prometheus
             "-remoteWrite.flushInterval=1s",
             "-datasource.queryTimeAlignment=false",  # data as of now, not as of the last multiple of an interval
             "-disableAlertgroupLabel",  # the label alertgroup would differ from Prometheus' recordings and alerts

@@ -117,7 +117,7 @@ LIVES = (
                 Firing(
                     row("Redeploy", "critical", event_status="Started"),
                     "A VM has not come back from an event.",
-                    f"The Redeploy of {WHO} should be over, and a VM does not answer: it has not come back "
+                    f"The Redeploy of {WHO} should be over, and vmss_0 does not answer: it has not come back "
                     "within 30m 0s. Event E1.",
                 ),
             ),

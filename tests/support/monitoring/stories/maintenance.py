@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from support.monitoring.alert_scenarios import DOWN, MAINTENANCE, MANY, Exporter, Firing, Seen, Story, one
-from support.monitoring.stories.expected_alerts import NOT_BACK
+from support.monitoring.stories.expected_alerts import NOT_BACK, row
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)
 _FREEZE = Seen("Freeze", not_before=300, started=300, gone=1020, duration=5)
@@ -11,6 +11,8 @@ _FREEZE_BEFORE = replace(_FREEZE, gone=780, event_id="F")
 _REBOOT_AFTER = Seen(announced=500, not_before=800, started=800, gone=1300)
 _BOOT_LOOP = tuple((begin, begin + 90) for begin in range(305, 3000, 120))
 _HOST_FAILURE = Seen(announced=65, not_before=None, started=65, gone=800)
+_OF_THREE = replace(_REBOOT, gone=100_000, resources="vmss_0,vmss_1,vmss_2")
+_OF_TWELVE = replace(_REBOOT, resources=",".join(f"vmss_{number}" for number in range(10)), vms=12)
 
 
 def working(vm: str = "vmss_0", since: str = "00:04:00", **labels: str) -> Firing:
@@ -28,6 +30,16 @@ def working(vm: str = "vmss_0", since: str = "00:04:00", **labels: str) -> Firin
         f"{vm} has been in maintenance since 1970-01-01 {since} UTC: "
         "an event of Azure is due, has started, or has just ended. Alerts about its absence can wait.",
         vms="",
+    )
+
+
+def not_back(vms: str, away: str) -> Firing:
+    """Return the alert that VMs have not come back from a reboot of ``vms``; ``away`` begins what it says of them."""
+    return Firing(
+        row("Reboot", "critical", event_status="Started"),
+        "A VM has not come back from an event.",
+        f"The Reboot of {vms} (scale set vmss) should be over, and {away} not come back within 15m 0s. Event E1.",
+        vms=f"{vms if away.startswith('a VM') else away.partition(' do')[0]} (scale set vmss)",
     )
 
 
@@ -151,6 +163,58 @@ MAINTAINED = (
         exact=True,
     ),
     Story(
+        "of three VMs, one comes back, one comes back and fails again for a moment, and one stays away: it is named",
+        (
+            Exporter(events=(_OF_THREE,), down=((305, 600),)),
+            Exporter("vmss_1", (_OF_THREE,), down=((305, 100_000),)),
+            Exporter("vmss_2", (_OF_THREE,), down=((305, 600), (1080, 1260))),
+        ),
+        fires={(NOT_BACK, 1260): (not_back("vmss_0,vmss_1,vmss_2", "vmss_1 does not answer: it has"),)},
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (1230, 2400)},
+        exact=True,
+    ),
+    Story(
+        "of three VMs whose event is over, one comes back late: it is named until the alert ends",
+        tuple(
+            Exporter(vm, (replace(_OF_THREE, gone=700),), down=((305, 1500 if vm == "vmss_1" else 600),))
+            for vm in ("vmss_0", "vmss_1", "vmss_2")
+        ),
+        fires={(NOT_BACK, 1620): (not_back("vmss_0, vmss_1, vmss_2", "vmss_1 does not answer: it has"),)},
+        quiet={NOT_BACK: (1170, 1740)},
+        steady={NOT_BACK: (1230, 1650)},
+        exact=True,
+    ),
+    Story(
+        "twelve VMs do not come back, and a peer has seen the end of their event: ten are named",
+        (
+            *(Exporter(f"vmss_{number}", (_OF_TWELVE,), down=((305, 100_000),)) for number in range(12)),
+            Exporter("vmss_12", (replace(_OF_TWELVE, scope="peer"),)),
+        ),
+        fires={
+            (NOT_BACK, 1260): (
+                not_back(
+                    "vmss_0, vmss_1, vmss_10, vmss_11, vmss_2, vmss_3, vmss_4, vmss_5, vmss_6, vmss_7 and 2 more",
+                    "vmss_0, vmss_1, vmss_10, vmss_11, vmss_2, vmss_3, vmss_4, vmss_5, vmss_6, vmss_7 and 2 more "
+                    "do not answer: they have",
+                ),
+            )
+        },
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (1230, 1500)},
+    ),
+    Story(
+        "a VM without a name does not come back",
+        (
+            Exporter(
+                "", (replace(_REBOOT, gone=100_000),), down=((305, 100_000),), vm_id="7d3e", instance="10.0.0.4:10169"
+            ),
+        ),
+        fires={(NOT_BACK, 1260): (not_back("vmss_0", "a VM does not answer: it has"),)},
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (1230, 1500)},
+    ),
+    Story(
         "two VMs of one event, one of which no longer answers, and a third one",
         (
             Exporter(events=(replace(_REBOOT, resources="vmss_0,vmss_1"),)),
@@ -259,6 +323,7 @@ MAINTAINED = (
             Exporter(events=(Seen(not_before=300),), down=((305, 100_000),)),
             Exporter("vmss_1", (Seen(not_before=300, scope="peer"),)),
         ),
+        fires={(NOT_BACK, 1260): (not_back("vmss_0", "vmss_0 does not answer: it has"),)},
         steady={NOT_BACK: (1260, 3600)},
     ),
     Story(
