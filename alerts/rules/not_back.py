@@ -97,21 +97,23 @@ def _vms_not_back(settings: Settings) -> Away:
 def _expired(settings: Settings) -> str:
     """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
 
-    An event that is only due may start late, so what counts is how long its VM has not answered. Of one that has
-    started, the VM has to be away for half of the time allowed: it may have been back, and fail for another reason.
+    An event that is only due may start late, so what counts is how long its VM has not answered. The VM has to be away
+    for half of the time allowed: it may have been back, and fail for another reason.
     """
     last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
     late = f"<= on (job, instance) group_left () {last} -"
     return "\nor\n".join(
         expression(f"""
             (
-              {rows_of(matcher, settings, "started")} {late} {longest}
-              and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
-              or
               (
-                {rows_of(matcher, settings, "due")} {late} {longest}
-                unless on (job, instance) {at_last_scrapes(UP, settings, format_duration(float(longest)))}
+                {rows_of(matcher, settings, "started")} {late} {longest}
+                or
+                (
+                  {rows_of(matcher, settings, "due")} {late} {longest}
+                  unless on (job, instance) {at_last_scrapes(UP, settings, format_duration(float(longest)))}
+                )
               )
+              and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
             ) * 0 + {longest}
         """)
         for matcher, longest in longest_of(settings, *(each for each in EventType if not each.facts.deletes)).items()

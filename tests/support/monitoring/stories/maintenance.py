@@ -351,6 +351,12 @@ MAINTAINED = (
         exact=True,
     ),
     Story(
+        "a VM whose event is overdue does not answer for a minute and a half, and a quarter of an hour later for three",
+        one(Seen(not_before=300), down=((1590, 1680), (2395, 2575))),
+        quiet={NOT_BACK: tuple(range(1490, 2700, 10))},
+        exact=True,
+    ),
+    Story(
         "an overdue reboot begins, and the VM does not come back",
         one(Seen(not_before=300), down=((1500, 100_000),)),
         quiet={NOT_BACK: (1510, 2390)},
