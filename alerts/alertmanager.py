@@ -5,6 +5,7 @@ from typing import Any
 
 from .rules.life_alerts import BESIDE
 from .rules.maintenance import MAINTENANCE
+from .rules.not_back import NOT_BACK
 from .rules.rule import PREFIX
 from .rules.watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
 from .settings import MAINTENANCE_TARGETS, MATCHER, PLACEHOLDERS, Settings
@@ -46,6 +47,9 @@ def _global(settings: Settings) -> dict[str, Any]:
 def _route(settings: Settings) -> dict[str, Any]:
     """The tree of routes; a group is one page, so events are grouped by nothing but their id.
 
+    VmNotBack is a page of its own: in the event's group it would wait for ``group_interval``, and an incident that
+    somebody has acknowledged would not ring again.
+
     All of it is below one route, which a team copies into its own configuration. Routes that a team adds here inherit
     the times of the root: with Alertmanager's ``group_interval`` of 5 minutes, an alert that maintenance inhibited
     would come so much later.
@@ -70,7 +74,10 @@ def _route(settings: Settings) -> dict[str, Any]:
                 "receiver": "pager",
                 **at_once,
                 **by_place,
-                "routes": [{"matchers": [_EVENT], **by_event}],
+                "routes": [
+                    {"matchers": [f'alertname="{NOT_BACK}"'], "group_by": ["alertname", "event_id"]},
+                    {"matchers": [_EVENT], **by_event},
+                ],
             },
             {"matchers": [_EVENT, 'event_type="Preempt"'], **at_once, **by_event},
             {"matchers": [_EVENT, 'event_status="Started"'], **at_once, **by_event},

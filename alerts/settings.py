@@ -160,7 +160,7 @@ def _longest_outage(event_type: EventType) -> Setting:
 
 _BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
 
-_RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|job|instance|phase|__.*"
+_RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|computer_name|job|instance|phase|__.*"
 """Labels that identify alerts and VMs in the rules, so that a target's label cannot have their place."""
 
 EQUAL_SOURCE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -399,7 +399,7 @@ def resolve(values: Mapping[str, str]) -> Settings:
 
 def _check_sources(settings: Settings) -> None:
     """Raise UsageError for a form of ``maintenance.equal`` that names what is not known of a VM."""
-    known = ("host", "vm_id", "vm_name", "node", *settings.items("labels.keep"))
+    known = ("host", "vm_id", "vm_name", "computer_name", "node", *settings.items("labels.keep"))
     for item in settings.items("maintenance.equal"):
         form = item.partition("=")[2]
         source = EQUAL_SOURCE.match(form)

@@ -27,10 +27,11 @@ from .series import (
     over,
     requested,
     slow_interval,
+    with_computer_name,
     with_imds,
 )
 
-_TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id"
+_TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id, computer_name, node"
 _SEVERE = 'event_type!="Freeze"'
 _OWN = 'scope="self"'
 _OWN_EVENTS = with_imds(f"{INFO}{{{_OWN},{_SEVERE}}}")
@@ -69,10 +70,16 @@ def _places(settings: Settings) -> dict[str, tuple[Recording, ...]]:
 
 
 def _known_targets(settings: Settings) -> Recording:
-    targets = "".join(f", {label}" for label in ("node", *kept(settings, *_TARGET.split(", "), "node")))
+    targets = "".join(f", {label}" for label in kept(settings, *_TARGET.split(", ")))
     return Recording(
         VM_TARGET,
-        f"group by ({_TARGET}{targets}) ({identified()}) * time()",
+        expression(f"""
+            group by ({_TARGET}{targets}) (
+              {identified()}
+              * on (job, instance) group_left (computer_name)
+              {with_computer_name(INSTANCE)}
+            ) * time()
+        """),
         "when each target of a VM last answered, so that the labels of the newest one are known while it is away",
     )
 

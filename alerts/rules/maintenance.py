@@ -35,6 +35,7 @@ from .series import (
     named,
     since_recorded,
     slow_interval,
+    with_computer_name,
     with_imds,
 )
 
@@ -46,7 +47,7 @@ _REPORTERS = 3  # of one event: one of them may not know its place yet
 
 
 def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups: VMs of events that hit soon or now, and the maintenance of these VMs."""
+    """Return the groups of recordings: VMs of events that hit soon or now, and since when they are in maintenance."""
     interval = slow_interval(settings)
     place = Recording(
         EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"
@@ -56,7 +57,7 @@ def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
     )
     return (
         Group("azure-scheduled-events-event-places", interval, (place,)),
-        Group("azure-scheduled-events-maintenance", interval, (begin, _maintenance(settings))),
+        Group("azure-scheduled-events-maintenance", interval, (begin,)),
     )
 
 
@@ -80,7 +81,7 @@ def _places(settings: Settings) -> str:
 
 def _labels(settings: Settings, *but: str) -> str:
     """Return what identifies a VM in an alert, and what a company's own alerts may know it by."""
-    labels = dict.fromkeys(("vm_id", "vm_name", "node", *kept(settings)))
+    labels = dict.fromkeys(("vm_id", "vm_name", "computer_name", "node", *kept(settings)))
     return ", ".join(label for label in labels if label not in but)
 
 
@@ -112,12 +113,19 @@ def _impacts(settings: Settings, scope: str = "", shown: Callable[[str], str] = 
 
 def _own(settings: Settings) -> str:
     """Return the impacts on the VMs that report them, from scraped series alone."""
-    identity = identified(f"and on (job, instance) {_OWN}", lambda series: at_last_scrapes(series, settings))
+
+    def shown(series: str) -> str:
+        return at_last_scrapes(series, settings)
+
+    identity = identified(f"and on (job, instance) {_OWN}", shown)
+    labels = _labels(settings, "computer_name")
     return expression(f"""
         (
           max by (event_id, event_type, job, instance) ({_OWN})
-          * on (job, instance) group_left ({_labels(settings)})
+          * on (job, instance) group_left ({labels})
           topk by (job, instance) (1, {identity})
+          * on (job, instance) group_left (computer_name)
+          {with_computer_name(_OWN, shown)}
           * on (event_id) group_left (phase)
           {_impacts(settings, 'scope="self"')}
           unless on (event_id) {OVER}
@@ -254,7 +262,8 @@ def longest_of(settings: Settings, *types: EventType) -> dict[str, str]:
     return matchers
 
 
-def _maintenance(settings: Settings) -> Alert:
+def maintenance(settings: Settings) -> Alert:
+    """Return the alert, one for each VM in maintenance, with the labels by which other alerts know the VM."""
     recorded = f"last_over_time({VM_MAINTENANCE}[{settings.duration('memory')}])"
     rows = expression(f"""
         (

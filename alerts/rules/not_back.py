@@ -7,7 +7,7 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings
-from .maintenance import longest_of, rows_of, seconds_back, time_back, within_longest
+from .maintenance import longest_of, maintenance, rows_of, seconds_back, time_back, within_longest
 from .rule import AWAY, PREFIX, VMS, Alert, Away, Dashboard, Group, Recording, expression
 from .series import (
     EVENT,
@@ -22,28 +22,31 @@ from .series import (
     with_imds,
 )
 
+NOT_BACK = f"{PREFIX}VmNotBack"
+
 _LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
 
 
 def not_back_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups: when exporters did not answer, and the alert about VMs that stay away."""
-    interval = slow_interval(settings)
+    """Return the group: when exporters did not answer, the alert about VMs that stay away, and the VMs in maintenance.
+
+    The order matters. At the same moment, VmNotBack begins and the maintenance of its VM ends, which inhibits the
+    team's own alerts. Alertmanager gets VmNotBack first, so that those come after it.
+    """
     unanswered = Recording(
         UNANSWERED,
         f'max by (job, instance) (up{{job=~"{settings.text("job")}"}} == 0) + time()',
         "when a scrape of an exporter failed, while the last one has",
     )
-    return (
-        Group("azure-scheduled-events-unanswered", interval, (unanswered,)),
-        Group("azure-scheduled-events-not-back", interval, (_vm_not_back(settings),)),
-    )
+    rules = (unanswered, _vm_not_back(settings), maintenance(settings))
+    return (Group("azure-scheduled-events-not-back", slow_interval(settings), rules),)
 
 
 def _vm_not_back(settings: Settings) -> Alert:
     """A VM that is away counts for the event that hit it last."""
     rows, away = f"last_over_time({VM_MAINTENANCE}[{time_back(settings)}])", _away(settings)
     return Alert(
-        f"{PREFIX}VmNotBack",
+        NOT_BACK,
         _with_labels_of_event(
             expression(f"""
                 max by (event_id, event_type) (topk by (event_id) (1,

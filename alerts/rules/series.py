@@ -25,6 +25,7 @@ def _name(metric: str) -> str:
 UP = _name("up")
 INFO = _name("event_info")
 INSTANCE = _name("instance_info")
+HOST = _name("host_info")
 NOT_BEFORE = _name("event_not_before_timestamp_seconds")
 DURATION = _name("event_duration_seconds")
 VMS_OF_EVENT = _name("event_resources")
@@ -165,6 +166,20 @@ def identified(filtered: str = "", shown: Callable[[str], str] = str) -> str:
           {named}{narrowed}
           or
           label_join({unnamed}{narrowed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")
+        )
+    """)
+
+
+def with_computer_name(targets: str, shown: Callable[[str], str] = str) -> str:
+    """Return the targets of ``targets``, with ``computer_name`` where their exporter shows it; the value is 1.
+
+    ``shown`` returns the values of a series.
+    """
+    return expression(f"""
+        (
+          topk by (job, instance) (1, {shown(HOST)} and on (job, instance) {targets})
+          or on (job, instance)
+          group by (job, instance) ({targets})
         )
     """)
 

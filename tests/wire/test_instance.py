@@ -142,6 +142,8 @@ def test_captured_answer(body: Path, service: Service, start_exporter: Start) ->
     exporter = start_exporter(service.url)
     scrape = once(exporter, "event_info")
     assert scrape.series("instance_info") == [(LABELS[body], 1)]
+    host = json.loads(body.read_bytes())["compute"]["osProfile"]["computerName"]
+    assert scrape.series("host_info") == [({"computer_name": host}, 1)]
     own, same, *others = service.resources
     assert scopes(scrape) == {own: "self", same: "self", others[0]: "peer", others[1]: "peer"}
     assert scrape.value("started", event_type="Reboot", scope="self") == 2
@@ -162,6 +164,7 @@ def test_learnt_in_the_background(service: Service, start_exporter: Start) -> No
     service.instance = b'{"compute": {"name": "vm", "location": "westeurope"}}'
     scrape = once(exporter, "instance_info")
     assert [labels["location"] for labels, _ in scrape.series("instance_info", vm_name="vm")] == ["westeurope"]
+    assert scrape.series("host_info") == []
     exporter.shows("the scope", lambda now: scopes(now) == {"vm": "self"})
     scrape = exporter.scrape()
     assert scrape.value("started", event_type="Reboot", scope="self") == 1

@@ -249,6 +249,14 @@ METRICS = (
         _instance_info,
     ),
     MetricSpec(
+        "host_info",
+        "gauge",
+        ("computer_name",),
+        "The computer name of this VM, which its operating system and other exporters show; always 1.",
+        ("identity",),
+        lambda identity: [((identity.host_name,), 1)] if identity is not None and identity.host_name else [],
+    ),
+    MetricSpec(
         "build_info",
         "gauge",
         ("version", "python_version"),

@@ -70,6 +70,16 @@ def test_delivered_beside_a_page(delivery: Delivery, name: str) -> None:
     eventually(lambda: delivery.notified(name) == expected, f"{name} is delivered, too")
 
 
+def test_a_vm_that_does_not_come_back_is_a_page_of_its_own(delivery: Delivery) -> None:
+    """An incident about the event, which somebody may have acknowledged, is not the one that VmNotBack opens."""
+    delivery.fire("two", "Reboot", "VmNotBack")
+    both = {("/pager", "Reboot"), ("/pager", "VmNotBack")}
+    eventually(lambda: delivery.notified("two") == both, "both are delivered")
+    told = [each.body for each in delivery.receiver.webhooks() if "two" in str(each.body)]
+    assert [len(each["alerts"]) for each in told] == [1, 1]
+    assert len({each["groupKey"] for each in told}) == 2
+
+
 @pytest.mark.parametrize("name", ["DegradedHost", "RebootRequested"])
 def test_silent_beside_a_page(delivery: Delivery, name: str) -> None:
     """A warning without new information beside the page of its event is not delivered."""

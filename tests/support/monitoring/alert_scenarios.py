@@ -120,6 +120,7 @@ class Exporter:
     more: Mapping[str, Value] = field(default_factory=dict)
     resource_group: str = ""
     vm_id: str = ""
+    computer_name: str = ""
     job: str = JOB
     instance: str = ""
     born: int = 0
@@ -164,6 +165,8 @@ class Exporter:
             },
             lambda now: None if self._in(self.nameless, now) else 1,
         )
+        if self.computer_name:
+            yield "host_info", {"computer_name": self.computer_name}, constant(1)
         for outcome in OUTCOMES:
             yield "polls_total", {"outcome": outcome}, (lambda now: now) if outcome == "ok" else constant(0)
         yield "approval_policy_info", {"policy": self.policy}, constant(1)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, ScheduledEvent
@@ -24,7 +25,7 @@ from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Entry
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, shipped
 from support.paths import ROOT
 from support.programs import Exporter, Scrape
 
@@ -50,18 +51,31 @@ _FATES = {
     "lost": {0: "Scheduled", 950: ""},
 }
 
+Life = tuple[str, str, str]
+"""Type and source of an event, and which of the fates it has."""
+_EVERY: tuple[Life, ...] = tuple(product(EventType, EventSource, _FATES))
+_USUAL: tuple[Life, ...] = tuple(
+    (event.event_type, event.source, fate)
+    for scenario in shipped()
+    for event in scenario.events
+    for fate in ("deadline", "exporter", "cancelled")
+    if (event.event_type, fate) != (EventType.PREEMPT, "exporter")  # no shipped policy approves it
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Series of an exporter that has seen nothing, of one current event, of all history, and of what alerts need.
 
-    ``histograms`` are those of history alone: notice, approvals, phases and pauses.
+    ``histograms`` are those of history alone: notice, approvals, phases and pauses. ``history`` is that of the shipped
+    scenarios, which has what happens in practice; ``history_own`` and ``history_all`` have what can happen at all.
     """
 
     idle: int
     scheduled: int
     started: int
     histograms: int
+    history: int
     history_own: int
     history_all: int
     alerts: int
@@ -72,6 +86,7 @@ def measure_all(folder: Path, kept: str) -> Figures:
     idle = _scrape(folder / "idle", ())
     scheduled = _scrape(folder / "scheduled", (_planned(Starts.NEVER),))
     started = _scrape(folder / "started", (_planned(Starts.AT_ONCE),))
+    usual = _scrape(folder / "usual", (), (VM, PEER), _USUAL)
     own = _scrape(folder / "own", (), (VM,))
     both = _scrape(folder / "all", (), (VM, PEER))
     return Figures(
@@ -79,6 +94,7 @@ def measure_all(folder: Path, kept: str) -> Figures:
         scheduled=_of_events(scheduled),
         started=_of_events(started),
         histograms=_count(both, _HISTOGRAMS),
+        history=_count(usual),
         history_own=_count(own),
         history_all=_count(both),
         alerts=_count(both, kept),
@@ -91,15 +107,17 @@ def _planned(starts: Starts) -> PlannedEvent:
     )
 
 
-def _scrape(folder: Path, events: tuple[PlannedEvent, ...], history: Sequence[str] = ()) -> Scrape:
-    """Return what an exporter shows that knows ``events``, and a journal of all that befell the VMs of ``history``."""
+def _scrape(
+    folder: Path, events: tuple[PlannedEvent, ...], history: Sequence[str] = (), lives: Sequence[Life] = _EVERY
+) -> Scrape:
+    """Return what an exporter shows that knows ``events``, and whose journal has the ``lives`` of some VMs."""
     folder.mkdir()
     vm = VirtualMachine(VM, scale_set="vmss", zone="1")
     with ExitStack() as stack:
         simulator = stack.enter_context(Simulator(Scenario("still", "Nothing moves.", (vm,), events)))
         journal = folder / "journal.sqlite"
         if history:
-            _write(journal, history)
+            _write(journal, history, lives)
         flags = ("--journal.path", str(journal), "--poll.interval", "200ms")
         exporter = stack.enter_context(Exporter(simulator.url, folder / "log", *flags))
 
@@ -125,8 +143,8 @@ def _of_events(scrape: Scrape) -> int:
     return sum("event_id" in labels for samples in scrape.samples.values() for labels, _ in samples)
 
 
-def _write(path: Path, resources: Sequence[str]) -> None:
-    changes = [change for resource in resources for change in _history(resource)]
+def _write(path: Path, resources: Sequence[str], lives: Sequence[Life]) -> None:
+    changes = [change for resource in resources for change in _history(resource, lives)]
     with closing(Journal(path, 90 * 86_400.0, LOG)) as journal:
         known = Lifecycles()
         journal.record(
@@ -134,17 +152,15 @@ def _write(path: Path, resources: Sequence[str]) -> None:
         )
 
 
-def _history(resource: str) -> Iterator[Change]:
-    """Yield every transition in every way, for events of every type and source that touch ``resource``."""
+def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
+    """Yield every transition of events with ``lives`` that touch ``resource``."""
     began = time.time() - 3600
     known = Lifecycles()
     for at in sorted({at for fate in _FATES.values() for at in fate} | {50}):
         now = Timestamp(began + at, at, "boot")
         events = [
-            _at(ScheduledEvent(f"{resource}/{kind}/{source}/{fate}".upper(), kind, "", source, (resource,)), steps, at)
-            for kind in EventType
-            for source in EventSource
-            for fate, steps in _FATES.items()
+            _at(ScheduledEvent(f"{resource}/{kind}/{source}/{fate}".upper(), kind, "", source, (resource,)), at, fate)
+            for kind, source, fate in lives
         ]
         there = tuple(
             replace(event, not_before=event.not_before and began + event.not_before) for event in events if event.status
@@ -160,8 +176,9 @@ def _history(resource: str) -> Iterator[Change]:
                 yield from changes
 
 
-def _at(event: ScheduledEvent, steps: dict[int, str], at: int) -> ScheduledEvent:
+def _at(event: ScheduledEvent, at: int, fate: str) -> ScheduledEvent:
     """Return the event as a document shows it at a moment; without a status once it is gone."""
+    steps = _FATES[fate]
     status = steps[max(step for step in steps if step <= at)]
     if status == "Started":
         return replace(event, status=EventStatus.STARTED)
@@ -176,6 +193,7 @@ def tables(figures: Figures) -> str:
         ("for each current event, while Scheduled", f"+ {figures.scheduled}"),
         ("for each current event, while Started", f"+ {figures.started}"),
         ("all histograms of history: every type of event, phase and approver", figures.histograms),
+        ("an exporter that has been through the shipped scenarios, with and without a policy", figures.history),
         ("an exporter whose VM has been through everything: all types, sources, approvers, ends", figures.history_own),
         ("… and whose neighbours have been, too", figures.history_all),
         ("with [what alerts need](#only-alerts) alone, whatever has happened", figures.alerts),

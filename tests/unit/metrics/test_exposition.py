@@ -72,7 +72,8 @@ def full_life() -> Snapshot:
         last_success=NOON + 91,
         failure="",
     )
-    identity = Instance("vmss_0", "d89dcaf9", "vmss", "westeurope", "1", "0", "rg", "sub", "Standard_B2ms", "Spot")
+    place = ("vmss", "westeurope", "1", "0", "rg", "sub")
+    identity = Instance("vmss_0", "d89dcaf9", *place, "Standard_B2ms", "Spot", host_name="vmss000000")
     return replace(snapshot, polls=polls, identity=identity, document_changes=4)
 
 

@@ -98,9 +98,9 @@ MAINTAINED = (
     Story(
         "an overdue event starts at last",
         one(Seen(not_before=300, started=2000, gone=2300), down=((2005, 2200),)),
-        quiet={MAINTENANCE: (1150, 1990, 2620)},
-        steady={MAINTENANCE: (2000, 2580)},
-        every=5,
+        quiet={MAINTENANCE: (1155, 1995, 2625)},
+        steady={MAINTENANCE: (2010, 2580)},
+        every=15,
     ),
     Story(
         "an event is approved and starts between two recordings, and the VM does not come back",
@@ -313,7 +313,7 @@ MAINTAINED = (
                 more={"up": lambda now: now < 210},
             ),
         ),
-        fires={(MAINTENANCE, 1500): (working(since="00:15:10"),)},
+        fires={(MAINTENANCE, 1500): (working(since="00:15:20"),)},
         quiet={NOT_BACK: (1500, 2100, 2400)},
         exact=True,
     ),
