@@ -67,6 +67,7 @@ def lines(vm: int, began: float) -> Iterator[str]:
         yield f'{PREFIX}approval_requests_total{{{target},outcome="{outcome}"}} 0'
     place = f'scale_set="vmss{group}",location="westeurope",zone="{group % 3 + 1}"'
     yield f'{PREFIX}instance_info{{{target},{place},vm_name="vmss{group}_{member}",vm_id="{vm}"}} 1'
+    yield f'{PREFIX}host_info{{{target},computer_name="vmss{group}{member:06d}"}} 1'
     yield from event_lines(target, group, member, began)
 
 

@@ -225,10 +225,10 @@ def answering(ignored: str = "", settings: Settings | None = None) -> str:
     named, unnamed = (f'{INSTANCE}{{vm_id{operator}""}}' for operator in ("!=", "="))
     if settings:
         named, unnamed = at_last_scrapes(named, settings), at_last_scrapes(unnamed, settings)
-    if ignored:
-        named, unnamed = with_imds(named, ignored), with_imds(unnamed, ignored)
     names = f'label_join({unnamed}, "vm_id", "/", "subscription_id", "resource_group", "vm_name")'
-    return f"unless on (vm_id) {named}\nunless on (vm_id) {names}"
+    if not ignored:
+        return f"unless on (vm_id) {named}\nunless on (vm_id) {names}"
+    return f"unless on (vm_id) (({named} or {names}) unless on (job, instance) {ignored})"
 
 
 def kept(settings: Settings, *but: str) -> tuple[str, ...]:
