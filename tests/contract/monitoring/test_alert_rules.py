@@ -1,6 +1,8 @@
 """Every alert in the stories in which it must fire, and in those in which it must not."""
 
 import re
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,11 @@ import yaml
 from alerts import Settings, resolve
 from alerts.prometheus import prometheus_rules
 from alerts.rules import groups
+from alerts.rules.event_alerts import event_groups
+from alerts.rules.series import EVENT
 from support.monitoring.alert_scenarios import (
     ALL,
+    DOWN,
     EVERY,
     FREEZE,
     PREEMPT,
@@ -28,7 +33,9 @@ from support.monitoring.promtool import ALERTING, RULES, promtool
 from support.monitoring.stories.blind_exporters import BLIND
 from support.monitoring.stories.event_lives import FIRING_LIVES, LIVES
 from support.monitoring.stories.events import FIRING_EVENTS
+from support.monitoring.stories.expected_alerts import DEGRADED, SCALE_SET_HIT, ZONE_HIT
 from support.monitoring.stories.exporters import EXPORTERS, FIRING_EXPORTERS
+from support.monitoring.stories.fleets import DAY
 from support.monitoring.stories.hits import ANY_ORDER, HITS
 from support.monitoring.stories.maintenance import MAINTAINED
 from support.monitoring.stories.places import FIRING_PLACES, PLACES
@@ -39,6 +46,22 @@ from support.monitoring.stories.twins import TWINS
 FIRING = (*FIRING_EVENTS, *FIRING_LIVES, *FIRING_PLACES, *FIRING_EXPORTERS)
 MISLEADING = (*BLIND, *LIVES, *PLACES, *EXPORTERS, *REPORTS, *SHOWN_ONCE)
 """Stories whose series could make a false page, hide a page, or keep one that is over."""
+
+FIRST = {
+    PREEMPT: Seen("Preempt", not_before=200),
+    TERMINATE: Seen("Terminate"),
+    f"{TERMINATE}Requested": Seen("Terminate", source="User"),
+    REDEPLOY: Seen("Redeploy"),
+    f"{REDEPLOY}Requested": Seen("Redeploy", source="User"),
+    REBOOT: Seen("Reboot"),
+    f"{REBOOT}Requested": Seen(source="User"),
+    FREEZE: Seen("Freeze"),
+    SHORT_FREEZE: Seen("Freeze", duration=5),
+    WITHOUT_NOTICE: Seen(not_before=None, started=30),
+    "AzureScheduledEventUnknownType": Seen("Teleport"),
+    DEGRADED: Seen("Redeploy", not_before=3 * DAY),
+}
+"""Alerts about an event, each with an event that raises it."""
 
 
 @pytest.mark.parametrize("story", FIRING, ids=lambda story: story.name)
@@ -62,30 +85,62 @@ def test_holds_against_an_adversary(story: Story, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("event", "name"),
-    [
-        (Seen("Preempt", not_before=200), PREEMPT),
-        (Seen("Terminate"), TERMINATE),
-        (Seen("Redeploy"), REDEPLOY),
-        (Seen("Reboot"), REBOOT),
-        (Seen("Freeze"), FREEZE),
-        (Seen("Freeze", duration=5), SHORT_FREEZE),
-        (Seen(not_before=None, started=30), WITHOUT_NOTICE),
-        (Seen(source="User"), f"{REBOOT}Requested"),
-        (Seen("Redeploy", not_before=3 * 86_400), "AzureScheduledEventDegradedHost"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_first_firing_needs_no_recording(event: Seen, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "event"), FIRST.items(), ids=FIRST)
+def test_first_firing_needs_no_recording(name: str, event: Seen, tmp_path: Path) -> None:
     """An event raises its alert in the first evaluation, and no other one, when every recording is missing."""
+    quiet = {other: (30, 60, 100) for other in ALL if other != name}
+    done = _without_recordings(Story(name, one(event), quiet=quiet, steady={name: (30, 100)}), tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_first_hit_needs_no_recording(tmp_path: Path) -> None:
+    """The alerts of places fire in the first evaluation, too, beside the alert of the event that hits two VMs."""
+    event = Seen("Redeploy", resources="vmss_0,vmss_1")
+    fires = (REDEPLOY, SCALE_SET_HIT, ZONE_HIT)
+    fleet = tuple(Exporter(f"vmss_{number}", (event,) * (number < 2)) for number in range(4))
+    quiet = {other: (30, 60, 100) for other in ALL if other not in fires}
+    done = _without_recordings(
+        Story("two of four", fleet, quiet=quiet, steady=dict.fromkeys(fires, (30, 100))), tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_event_alert_fires_first_without_recordings() -> None:
+    """No alert about an event, of whatever type, is left out of the tests without recordings."""
+    assert {alert.name for group in event_groups(Settings()) for alert in group.alerts()} - FIRST.keys() == set()
+
+
+def _without_recordings(story: Story, folder: Path) -> subprocess.CompletedProcess[str]:
     rules = yaml.safe_load(RULES.read_text())
     for group in rules["groups"]:
         group["rules"] = [rule for rule in group["rules"] if "alert" in rule]
-    path = tmp_path / "alerts-only.yml"
+    path = folder / "alerts-only.yml"
     path.write_text(yaml.safe_dump({"groups": [group for group in rules["groups"] if group["rules"]]}))
-    quiet = {other: (30, 60, 100) for other in ALL if other != name}
-    done = promtool(tmp_path, Story(name, one(event), quiet=quiet, steady={name: (30, 100)}), rules=path)
+    return promtool(folder, story, rules=path)
+
+
+class Rows(Story):
+    """A story in which every event is recorded as one row, when it is announced and later."""
+
+    def to_test(self) -> dict[str, object]:
+        """Return the test as promtool reads it."""
+        rows = [{"labels": f'{{event_id="{each}"}}', "value": 1} for each in sorted(self._events)]
+        query = f"count by (event_id) ({EVENT})"
+        tests = [{"expr": query, "eval_time": f"{at}s", "exp_samples": rows} for at in (30, 300)]
+        return {**super().to_test(), "promql_expr_test": tests}
+
+    @property
+    def _events(self) -> frozenset[str]:
+        return frozenset(event.event_id for exporter in self.exporters for event in exporter.events)
+
+
+@pytest.mark.parametrize("events", [1, 2])
+def test_reporters_in_two_scale_sets_record_one_row(events: int, tmp_path: Path) -> None:
+    """An event is recorded once, although exporters of two scale sets report it. Two events are two rows."""
+    shown = tuple(Seen(event_id=f"E{number}") for number in range(events))
+    seen_by_peer = tuple(replace(each, scope="peer") for each in shown)
+    fleet = (Exporter(events=shown), Exporter("db_0", seen_by_peer, scale_set="db"))
+    done = promtool(tmp_path, Rows("rows", fleet, quiet={REBOOT: (20,), DOWN: (300,)}))
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -118,6 +118,7 @@ class Exporter:
     nameless: tuple[tuple[int, int], ...] = ()
     policy: str = "off"
     more: Mapping[str, Value] = field(default_factory=dict)
+    subscription: str = ""
     resource_group: str = ""
     vm_id: str = ""
     computer_name: str = ""
@@ -160,6 +161,7 @@ class Exporter:
                 "scale_set": self.scale_set,
                 "zone": self.zone,
                 "location": "westeurope",
+                "subscription_id": self.subscription,
                 "resource_group": self.resource_group,
                 "vm_id": self.vm_id,
             },

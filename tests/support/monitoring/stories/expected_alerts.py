@@ -6,6 +6,8 @@ from support.monitoring.alert_scenarios import (
     Firing,
 )
 
+AGAIN = "azure-scheduled-events-again"
+"""Another job that scrapes exporters."""
 SCALE_SET_HIT, ZONE_HIT = "AzureScheduledEventScaleSetHit", "AzureScheduledEventZoneHit"
 OVERDUE, TOO_LONG, NOT_BACK, NO_EXPORTERS, NEVER_READY, THROTTLED, SHORT_NOTICE, NOT_APPROVED = (
     f"AzureScheduledEvent{each}"

@@ -13,7 +13,7 @@ from support.monitoring.alert_scenarios import (
     constant,
     counting,
 )
-from support.monitoring.stories.expected_alerts import NEVER_READY, NO_EXPORTERS, THROTTLED, only, watcher
+from support.monitoring.stories.expected_alerts import AGAIN, NEVER_READY, NO_EXPORTERS, THROTTLED, only, watcher
 
 
 class _Another(Exporter):
@@ -265,6 +265,36 @@ EXPORTERS = (
         "one of two targets is gone from discovery",
         (Exporter(gone=600), Exporter("vmss_1")),
         quiet=only(until=3000),
+    ),
+    Story(
+        "all targets of one of two jobs are gone from discovery",
+        (Exporter(), *(Exporter(f"db_{number}", job=AGAIN, gone=4000) for number in range(2))),
+        fires={
+            (NO_EXPORTERS, 4320): (
+                Firing(
+                    watcher("instance", job=AGAIN),
+                    "No exporter is scraped.",
+                    f"Prometheus has no targets in job {AGAIN}: no event of any VM is seen.",
+                    "exporter",
+                ),
+            )
+        },
+        quiet={**only(NO_EXPORTERS, until=5000), NO_EXPORTERS: (0, 3990, 4290)},
+        steady={NO_EXPORTERS: (4320, 7500)},
+    ),
+    Story(
+        "a job keeps one of its three targets when a scale set is scaled in, beside another job",
+        (
+            Exporter(),
+            Exporter("db_0", job=AGAIN),
+            *(Exporter(f"db_{number}", job=AGAIN, gone=4000) for number in (1, 2)),
+        ),
+        quiet=only(until=7500),
+    ),
+    Story(
+        "all targets of one of two jobs are gone for four minutes",
+        (Exporter(), Exporter("db_0", job=AGAIN, gone=4000), Exporter("db_0", job=AGAIN, born=4240)),
+        quiet={NO_EXPORTERS: tuple(range(0, 7500, 30))},
     ),
     Story(
         "all targets have been gone for more than an hour: one alert, not one more for each job",

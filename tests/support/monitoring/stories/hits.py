@@ -1,10 +1,13 @@
 """Stories of how long VMs count as hit: those that leave Resources, or seem to, and those that stay away."""
 
 from dataclasses import replace
+from typing import TypeVar
 
 from support.monitoring.alert_scenarios import REDEPLOY, Exporter, Seen, Story
 from support.monitoring.stories.expected_alerts import SCALE_SET_HIT, ZONE_HIT
 from support.monitoring.stories.fleets import DAY, blind
+
+_Times = TypeVar("_Times", bound=tuple[int, ...])
 
 _BOTH = Seen("Redeploy", announced=30, resources="vmss_0,vmss_1")
 _THEN_ONE = Seen("Redeploy", announced=300, resources="vmss_1", scope="peer")
@@ -14,6 +17,11 @@ _TEN = ",".join(f"vmss_{number}" for number in range(10))
 _STARTED = Seen("Redeploy", started=100, gone=300, resources="vmss_0,vmss_1")
 _SUDDEN = Seen("Preempt", announced=92, not_before=122, resources="vmss_0,vmss_1")
 _EVICTED = Seen("Preempt", not_before=100, started=100, gone=300, resources="vmss_0,vmss_1")
+
+
+def _both(times: _Times) -> dict[str, _Times]:
+    """Return the same times for the alerts of scale sets and of zones."""
+    return dict.fromkeys((SCALE_SET_HIT, ZONE_HIT), times)
 
 
 def _nobody_hears_of(event: Seen) -> tuple[Exporter, Exporter]:
@@ -30,12 +38,12 @@ def _left_behind(names: str, **more: object) -> tuple[Exporter, ...]:
 
 
 def _hit_until_300(name: str, exporters: tuple[Exporter, ...]) -> Story:
-    quiet = {SCALE_SET_HIT: tuple(range(360, 900, 30))}
-    return Story(name, exporters, quiet=quiet, steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)})
+    steady = {**_both((60, 290)), REDEPLOY: (30, 900)}
+    return Story(name, exporters, quiet=_both(tuple(range(360, 900, 30))), steady=steady)
 
 
 def _hit_throughout(name: str, exporters: tuple[Exporter, ...]) -> Story:
-    return Story(name, exporters, quiet={SCALE_SET_HIT: (20,)}, steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)})
+    return Story(name, exporters, quiet=_both((20,)), steady={**_both((60, 900)), REDEPLOY: (30, 900)})
 
 
 HITS = (
@@ -57,14 +65,14 @@ HITS = (
             ),
             *(Exporter(f"vmss_{number}") for number in range(2, 6)),
         ),
-        quiet={SCALE_SET_HIT: tuple(range(310, 900, 30))},
-        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
+        quiet=_both(tuple(range(310, 900, 30))),
+        steady={**_both((60, 290)), REDEPLOY: (30, 900)},
     ),
     Story(
         "two VMs stay in Resources",
         (Exporter(events=(_BOTH,)), Exporter("vmss_1", (_BOTH,)), *_OTHERS),
-        quiet={SCALE_SET_HIT: (20,)},
-        steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)},
+        quiet=_both((20,)),
+        steady={**_both((60, 900)), REDEPLOY: (30, 900)},
     ),
     Story(
         "a VM is dropped from Resources, and then goes down",
@@ -73,14 +81,14 @@ HITS = (
             Exporter("vmss_1", (replace(_BOTH, gone=300), replace(_THEN_ONE, scope="self"))),
             *_OTHERS,
         ),
-        quiet={SCALE_SET_HIT: tuple(range(310, 900, 30))},
-        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
+        quiet=_both(tuple(range(310, 900, 30))),
+        steady={**_both((60, 290)), REDEPLOY: (30, 900)},
     ),
     Story(
         "a VM that stays in Resources goes down",
         (Exporter(events=(_BOTH,), down=((400, 100_000),)), Exporter("vmss_1", (_BOTH,)), *_OTHERS),
-        quiet={SCALE_SET_HIT: (20,)},
-        steady={SCALE_SET_HIT: (60, 900), REDEPLOY: (30, 900)},
+        quiet=_both((20,)),
+        steady={**_both((60, 900)), REDEPLOY: (30, 900)},
     ),
     Story(
         "a VM is dropped from Resources, and goes down in the next minute",
@@ -89,8 +97,8 @@ HITS = (
             Exporter("vmss_1", (replace(_BOTH, gone=300), replace(_THEN_ONE, scope="self"))),
             *_OTHERS,
         ),
-        quiet={SCALE_SET_HIT: tuple(range(310, 900, 10))},
-        steady={SCALE_SET_HIT: (60, 290), REDEPLOY: (30, 900)},
+        quiet=_both(tuple(range(310, 900, 10))),
+        steady={**_both((60, 290)), REDEPLOY: (30, 900)},
     ),
     _hit_until_300("a VM that is down is dropped from Resources", _left_behind("vmss_1", down=_AWAY)),
     _hit_throughout(
@@ -127,8 +135,8 @@ HITS = (
             replace(each, events=tuple(replace(shown, started=max(100, shown.announced)) for shown in each.events))
             for each in _left_behind("vmss_1", down=_AWAY)
         ),
-        quiet={SCALE_SET_HIT: tuple(range(360, 3600, 30))},
-        steady={SCALE_SET_HIT: (60, 290)},
+        quiet=_both(tuple(range(360, 3600, 30))),
+        steady=_both((60, 290)),
     ),
     Story(
         "two VMs do not return from their Redeploy, and who saw its end went away",
@@ -137,20 +145,20 @@ HITS = (
             Exporter("vmss_2", (replace(_STARTED, scope="peer"),), down=((400, 100_000),)),
             *_OTHERS[1:],
         ),
-        quiet={SCALE_SET_HIT: tuple(range(330, 3600, 30))},
-        steady={SCALE_SET_HIT: (60, 290)},
+        quiet=_both(tuple(range(330, 3600, 30))),
+        steady=_both((60, 290)),
     ),
     Story(
         "two VMs do not return from their Redeploy, and nobody saw its end",
         (*_nobody_hears_of(_STARTED), *_OTHERS),
-        quiet={SCALE_SET_HIT: (20, 5000)},
-        steady={SCALE_SET_HIT: (60, 3600)},
+        quiet=_both((20, 5000)),
+        steady=_both((60, 3600)),
     ),
     Story(
         "two VMs are evicted, and nobody saw the end of it",
         (*_nobody_hears_of(_EVICTED), *_OTHERS),
-        quiet={SCALE_SET_HIT: tuple(range(1140, 3600, 30))},
-        steady={SCALE_SET_HIT: (60, 900)},
+        quiet=_both(tuple(range(1140, 3600, 30))),
+        steady=_both((60, 900)),
     ),
 )
 
@@ -165,8 +173,8 @@ def _both_hit(name: str, event: Seen, fires: tuple[int, int], **more: object) ->
     return Story(
         name,
         hit + _OTHERS,
-        quiet={SCALE_SET_HIT: before, ZONE_HIT: before},
-        steady={SCALE_SET_HIT: fires, ZONE_HIT: fires},
+        quiet=_both(before),
+        steady=_both(fires),
     )
 
 
@@ -178,7 +186,7 @@ def _hit_in_turn(name: str, **more: object) -> Story:
         *_OTHERS,
     )
     never = tuple(range(20, 600, 5))
-    return Story(name, exporters, quiet={SCALE_SET_HIT: never, ZONE_HIT: never})
+    return Story(name, exporters, quiet=_both(never))
 
 
 ANY_ORDER = (

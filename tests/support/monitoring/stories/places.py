@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from support.monitoring.alert_scenarios import MANY, PREEMPT, REBOOT, Exporter, Firing, Seen, Story, one
-from support.monitoring.stories.expected_alerts import SCALE_SET_HIT, ZONE_HIT, only
+from support.monitoring.alert_scenarios import JOB, MANY, PREEMPT, REBOOT, Exporter, Firing, Seen, Story, one
+from support.monitoring.stories.expected_alerts import AGAIN, SCALE_SET_HIT, ZONE_HIT, only
 from support.monitoring.stories.fleets import vms
 
 FIRING_PLACES = (
@@ -43,14 +43,17 @@ FIRING_PLACES = (
 _EVICTED = Seen("Preempt", not_before=60, gone=300)
 
 PLACES = (
-    Story(
-        "two jobs scrape the same VMs",
-        tuple(
-            replace(exporter, job=job)
-            for exporter in vms(4, 1, replace(_EVICTED, event_id="E0"))
-            for job in ("azure-scheduled-events-exporter", "azure-scheduled-events-again")
-        ),
-        quiet={SCALE_SET_HIT: MANY, ZONE_HIT: MANY},
+    *(
+        Story(
+            f"two jobs scrape the same VMs, {identity}",
+            tuple(
+                replace(exporter, job=job, vm_id=exporter.vm if identity == "whose ids are known" else "")
+                for exporter in vms(4, 1, _EVICTED)
+                for job in (JOB, AGAIN)
+            ),
+            quiet={SCALE_SET_HIT: MANY, ZONE_HIT: MANY},
+        )
+        for identity in ("whose ids are known", "whose ids IMDS does not tell")
     ),
     Story(
         "a pod is replaced during an event",
@@ -105,19 +108,90 @@ PLACES = (
         quiet={ZONE_HIT: MANY},
     ),
     Story(
+        "scale sets of one name in two subscriptions, each with one VM of four hit",
+        tuple(
+            each
+            for subscription in ("prod", "dev")
+            for each in vms(
+                4,
+                1,
+                _EVICTED,
+                f"{subscription}-",
+                subscription=subscription,
+                resource_group="web",
+                job=subscription + JOB,
+            )
+        ),
+        quiet={SCALE_SET_HIT: MANY, ZONE_HIT: MANY},
+    ),
+    Story(
+        "two of four VMs in one subscription, beside forty of the same name in another one",
+        (
+            *vms(4, 2, _EVICTED, subscription="prod", resource_group="web"),
+            *vms(40, 0, _EVICTED, subscription="dev", resource_group="web", job=AGAIN),
+        ),
+        fires={
+            (SCALE_SET_HIT, 60): (
+                Firing(
+                    {
+                        "scale_set": "vmss",
+                        "subscription_id": "prod",
+                        "resource_group": "web",
+                        "severity": "critical",
+                    },
+                    "Events hit a large part of a scale set at the same time.",
+                    "Events that have started or are due hit 50% of the VMs of scale set vmss (resource group web). "
+                    "Their capacity, memory and ephemeral disks may be lost at once.",
+                    "fleet",
+                ),
+            ),
+            (ZONE_HIT, 60): (
+                Firing(
+                    {"subscription_id": "prod", "location": "westeurope", "zone": "1", "severity": "critical"},
+                    "Events hit a large part of a zone at the same time.",
+                    "Events that have started or are due hit 50% of the VMs in zone 1 of westeurope. "
+                    "Their capacity, memory and ephemeral disks may be lost at once.",
+                    "fleet",
+                ),
+            ),
+        },
+        quiet={SCALE_SET_HIT: (20, 330), ZONE_HIT: (20, 330)},
+    ),
+    Story(
         "targets with labels of their own called zone, location and vm_name",
         tuple(
             replace(each, target={"zone": "rack-7", "location": "here", "vm_name": each.vm})
             for each in vms(4, 2, _EVICTED)
         ),
-        quiet={SCALE_SET_HIT: (20, 320)},
-        steady={SCALE_SET_HIT: (60, 290)},
+        quiet={SCALE_SET_HIT: (20, 320), ZONE_HIT: (20, 320)},
+        steady={SCALE_SET_HIT: (60, 290), ZONE_HIT: (60, 290)},
+    ),
+    Story(
+        "one of four targets with labels of their own called zone, location and vm_name",
+        tuple(
+            replace(each, target={"zone": "rack-7", "location": "here", "vm_name": each.vm})
+            for each in vms(4, 1, _EVICTED)
+        ),
+        quiet={SCALE_SET_HIT: MANY, ZONE_HIT: MANY},
     ),
     Story(
         "one exporter is scraped twice, with two zones",
         tuple(replace(each, target={"zone": zone}) for each in one(Seen()) for zone in ("1", "2")),
         quiet=only(REBOOT),
         steady={REBOOT: (30, 900)},
+    ),
+    *(
+        Story(
+            f"four exporters are scraped twice, with two zones, and an event hits {hit} of their VMs",
+            tuple(
+                replace(each, target={"zone": zone})
+                for each in vms(4, hit, replace(_EVICTED, event_type="Redeploy"))
+                for zone in ("1", "2")
+            ),
+            quiet=dict.fromkeys((SCALE_SET_HIT, ZONE_HIT), (20, 330) if hit > 1 else MANY),
+            steady={SCALE_SET_HIT: (60, 290)} if hit > 1 else {},
+        )
+        for hit in (1, 2)
     ),
     Story(
         "a wave of evictions half an hour after another one, whose VMs have been replaced",

@@ -1,5 +1,7 @@
 """Stories of events that exporters report differently, or in one scrape only."""
 
+from dataclasses import replace
+
 from support.monitoring.alert_scenarios import (
     FREEZE,
     REBOOT,
@@ -11,8 +13,18 @@ from support.monitoring.alert_scenarios import (
     Story,
     one,
 )
-from support.monitoring.stories.expected_alerts import DEGRADED, REQUESTED, SCALE_SET_HIT, ZONE_HIT, only
+from support.monitoring.stories.expected_alerts import (
+    DEGRADED,
+    REBOOT_FIRES,
+    REQUESTED,
+    SCALE_SET_HIT,
+    WHO,
+    ZONE_HIT,
+    only,
+)
 from support.monitoring.stories.fleets import DAY
+
+_SECOND, _OTHER = Seen(event_id="E2", resources="db_0"), "db_0 (scale set db)"
 
 REPORTS = (
     Story(
@@ -46,6 +58,33 @@ REPORTS = (
         (Exporter(events=(Seen(),)), Exporter("db_0", (Seen(scope="peer"),), scale_set="db")),
         quiet=only(REBOOT),
         steady={REBOOT: (30, 900)},
+    ),
+    Story(
+        "reporters in two scale sets, and their event is called off",
+        (Exporter(events=(Seen(gone=400),)), Exporter("db_0", (Seen(scope="peer", gone=400),), scale_set="db")),
+        quiet={**only(REBOOT), REBOOT: (20, *range(430, 1230, 30))},
+        steady={REBOOT: (30, 390)},
+    ),
+    Story(
+        "reporters in two scale sets, and an event of each set, which most of its exporters report",
+        (
+            Exporter(events=(Seen(), replace(_SECOND, scope="peer"))),
+            Exporter("vmss_1", (Seen(scope="peer"),)),
+            Exporter("db_0", (Seen(scope="peer"), _SECOND), scale_set="db", zone="2"),
+            Exporter("db_1", (replace(_SECOND, scope="peer"),), scale_set="db", zone="2"),
+        ),
+        fires={
+            (REBOOT, 60): (
+                REBOOT_FIRES,
+                replace(
+                    REBOOT_FIRES,
+                    labels={**REBOOT_FIRES.labels, "event_id": "E2"},
+                    description=REBOOT_FIRES.description.replace(WHO, _OTHER).replace("E1", "E2"),
+                    vms=_OTHER,
+                ),
+            )
+        },
+        quiet=only(REBOOT),
     ),
 )
 

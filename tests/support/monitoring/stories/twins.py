@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from support.monitoring.alert_scenarios import (
     DOWN,
+    JOB,
     REBOOT,
     REDEPLOY,
     SHORT_FREEZE,
@@ -14,6 +15,7 @@ from support.monitoring.alert_scenarios import (
     one,
 )
 from support.monitoring.stories.expected_alerts import (
+    AGAIN,
     DEGRADED,
     OVERDUE,
     REBOOT_FIRES,
@@ -25,7 +27,6 @@ from support.monitoring.stories.expected_alerts import (
 from support.monitoring.stories.fleets import DAY, vms
 
 _EVICTED = Seen("Preempt", not_before=60, gone=300)
-_AGAIN = "azure-scheduled-events-again"
 
 # What an HA pair sends differs in annotations only, so that Alertmanager takes both for one alert.
 _NAMELESS = REBOOT_FIRES.description.replace(" (scale set vmss)", "")
@@ -63,16 +64,14 @@ TWINS = (
     Story(
         "two jobs scrape the same VMs, and two of four are evicted",
         tuple(
-            replace(exporter, job=job, vm_id=exporter.vm)
-            for exporter in vms(4, 2, _EVICTED)
-            for job in ("azure-scheduled-events-exporter", _AGAIN)
+            replace(exporter, job=job, vm_id=exporter.vm) for exporter in vms(4, 2, _EVICTED) for job in (JOB, AGAIN)
         ),
         quiet={SCALE_SET_HIT: (20, 330), ZONE_HIT: (20, 330)},
         steady={SCALE_SET_HIT: (40, 290), ZONE_HIT: (40, 290)},
     ),
     Story(
         "two jobs scrape the VMs that no event hits",
-        (*(both := vms(8, 2, _EVICTED)), *(replace(each, job=_AGAIN) for each in both[2:])),
+        (*(both := vms(8, 2, _EVICTED)), *(replace(each, job=AGAIN) for each in both[2:])),
         quiet={SCALE_SET_HIT: (20, 330), ZONE_HIT: (20, 330)},
         steady={SCALE_SET_HIT: (40, 290), ZONE_HIT: (40, 290)},
     ),
