@@ -61,6 +61,7 @@ EVENT_PLACE = f"{RECORDED}event_place"
 WITHOUT_IMDS = f"{RECORDED}exporter_without_imds"
 VM_MAINTENANCE = f"{RECORDED}vm_maintenance_begin_timestamp_seconds"
 UNANSWERED = f"{RECORDED}exporter_unanswered"
+JOB_TARGETS = f"{RECORDED}job_targets"
 SCALE_SET_LABELS = f"{RECORDED}scale_set_labels"
 ZONE_LABELS = f"{RECORDED}zone_labels"
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..settings import Settings
-from .rule import PREFIX, Alert, Dashboard, Group, expression
+from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     DELETING,
     EVENT,
     EVERY_POLL,
+    JOB_TARGETS,
     LAST_SUCCESS,
     POLLS,
     UP,
@@ -31,12 +32,12 @@ def watcher_groups(settings: Settings) -> tuple[Group, ...]:
     They are many, since a group is evaluated by one core, at once, and none of these needs another.
     """
     interval = settings.duration("evaluation.watcher-interval")
-    groups = {
+    groups: dict[str, tuple[Recording | Alert, ...]] = {
         "imds": (_imds_unreachable(settings), _never_ready(settings)),
         "documents": (_document_invalid(settings),),
         "throttling": (_throttled(settings),),
         "exporters": (_exporter_down(settings),),
-        "discovery": (_no_exporters(settings),),
+        "discovery": _no_exporters(settings),
         "refusals": (_approval_refused(),),
         "upkeep": (_journal(settings), _alertmanager(settings), _spans(settings)),
         "clock": (_clock(settings),),
@@ -85,19 +86,22 @@ def _exporter_down(settings: Settings) -> Alert:
     )
 
 
-def _no_exporters(settings: Settings) -> Alert:
+def _no_exporters(settings: Settings) -> tuple[Recording, Alert]:
+    """Past targets are recorded, one series a job, so that a job that was there for minutes only is missed, too."""
     jobs = f'up{{job=~"{settings.text("job")}"}}'
-    return _alert(
+    alert = _alert(
         "NoExporters",
         expression(f"""
             absent({jobs})
             or on ()
-            (count by (job) ({jobs} offset 1h) unless on (job) {jobs})
+            (last_over_time({JOB_TARGETS}[1h]) unless on (job) {jobs})
         """),
         "No exporter is scraped.",
-        "Prometheus has no targets{{ with $labels.job }} in job {{ . }}{{ end }}: no event of any VM is seen.",
+        "Prometheus has no targets{{ with $labels.job }} in job {{ . }}{{ end }}: "
+        "no event of {{ if $labels.job }}its VMs{{ else }}any VM{{ end }} is seen.",
         settings.duration("exporter-down.for"),
     )
+    return Recording(JOB_TARGETS, f"count by (job) ({jobs})", "the targets of each job that scrapes exporters"), alert
 
 
 def _imds_unreachable(settings: Settings) -> Alert:

@@ -17,6 +17,7 @@ from alerts.rules.series import (
     FIRST_SEEN,
     INFO,
     INSTANCE,
+    JOB_TARGETS,
     LAST_SUCCESS,
     NOT_BEFORE,
     NOTICE,
@@ -230,7 +231,7 @@ CHANGES = (
     Change(
         "all targets of one of two jobs are gone from discovery",
         NO_EXPORTERS,
-        ((NO_EXPORTERS, f"unless on (job) {JOBS}", f"unless on () {JOBS}"),),
+        ((NO_EXPORTERS, f"or on () (last_over_time({JOB_TARGETS}[1h]) unless on (job) {JOBS})", ""),),
     ),
     # What a VM showed before it was deleted counts for long.
     Change(

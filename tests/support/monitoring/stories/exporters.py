@@ -268,18 +268,18 @@ EXPORTERS = (
     ),
     Story(
         "all targets of one of two jobs are gone from discovery",
-        (Exporter(), *(Exporter(f"db_{number}", job=AGAIN, gone=4000) for number in range(2))),
+        (Exporter(), *(Exporter(f"db_{number}", job=AGAIN, born=3000, gone=4000) for number in range(2))),
         fires={
             (NO_EXPORTERS, 4320): (
                 Firing(
                     watcher("instance", job=AGAIN),
                     "No exporter is scraped.",
-                    f"Prometheus has no targets in job {AGAIN}: no event of any VM is seen.",
+                    f"Prometheus has no targets in job {AGAIN}: no event of its VMs is seen.",
                     "exporter",
                 ),
             )
         },
-        quiet={**only(NO_EXPORTERS, until=5000), NO_EXPORTERS: (0, 3990, 4290)},
+        quiet={**only(NO_EXPORTERS, until=5000), NO_EXPORTERS: (*range(0, 4300, 30), 8100)},
         steady={NO_EXPORTERS: (4320, 7500)},
     ),
     Story(
