@@ -108,6 +108,14 @@ _REDEPLOY_AWAY = one(Seen("Redeploy", not_before=300, started=300, gone=310, fir
 
 _APPROVED_AT_ONCE = Seen(announced=60, not_before=None, started=60, gone=600, approved=1)
 
+
+def _approved_and_down(*, saw_scheduled: bool) -> tuple[Exporter, Exporter]:
+    """Return an exporter that shows a Started event in one scrape, and a peer that never saw the event Scheduled."""
+    event = replace(_APPROVED_AT_ONCE, approved=int(saw_scheduled), saw_scheduled=saw_scheduled)
+    peer = replace(event, scope="peer", approved=0, saw_scheduled=False)
+    return Exporter(events=(event,), down=((65, 400),), policy="file"), Exporter("vmss_1", (peer,))
+
+
 LIVES = (
     Story(
         "a VM never returns from its Redeploy",
@@ -164,6 +172,18 @@ LIVES = (
         one(replace(_APPROVED_AT_ONCE, approved=0, saw_scheduled=True)),
         quiet=only(REBOOT, until=900),
         steady={REBOOT: (60, 590)},
+    ),
+    Story(
+        "the policy approves an event, its VM is scraped once and goes down, and a peer saw the event Started first",
+        _approved_and_down(saw_scheduled=True),
+        quiet=only(REBOOT, until=900),
+        steady={REBOOT: (60, 590)},
+    ),
+    Story(
+        "an event is Started when its VM, which then goes down, and a peer see it first",
+        _approved_and_down(saw_scheduled=False),
+        quiet=only(WITHOUT_NOTICE, until=900),
+        steady={WITHOUT_NOTICE: (60, 590)},
     ),
     Story(
         "a VM is deleted at its NotBefore, before anybody scrapes Started",
