@@ -167,10 +167,10 @@ PLACES = (
         steady={SCALE_SET_HIT: (60, 290), ZONE_HIT: (60, 290)},
     ),
     Story(
-        "one of four targets with labels of their own called zone, location and vm_name",
+        "two of nine targets with labels of their own called zone, location and vm_name",
         tuple(
             replace(each, target={"zone": "rack-7", "location": "here", "vm_name": each.vm})
-            for each in vms(4, 1, _EVICTED)
+            for each in vms(9, 2, _EVICTED)
         ),
         quiet={SCALE_SET_HIT: MANY, ZONE_HIT: MANY},
     ),
