@@ -268,9 +268,9 @@ EXPORTERS = (
     ),
     Story(
         "all targets of one of two jobs are gone from discovery",
-        (Exporter(), *(Exporter(f"db_{number}", job=AGAIN, born=3000, gone=4000) for number in range(2))),
+        (Exporter(), *(Exporter(f"db_{number}", job=AGAIN, born=60, gone=600) for number in range(2))),
         fires={
-            (NO_EXPORTERS, 4320): (
+            (NO_EXPORTERS, 930): (
                 Firing(
                     watcher("instance", job=AGAIN),
                     "No exporter is scraped.",
@@ -279,22 +279,28 @@ EXPORTERS = (
                 ),
             )
         },
-        quiet={**only(NO_EXPORTERS, until=5000), NO_EXPORTERS: (*range(0, 4300, 30), 8100)},
-        steady={NO_EXPORTERS: (4320, 7500)},
+        quiet={**only(NO_EXPORTERS), NO_EXPORTERS: tuple(range(0, 900, 30))},
+        steady={NO_EXPORTERS: (930, 1200)},
+    ),
+    Story(
+        "all targets of one of two jobs have been gone for more than an hour: its alert resolves",
+        (Exporter(), Exporter("db_0", job=AGAIN, gone=600)),
+        quiet={NO_EXPORTERS: (4260, 4500)},
+        steady={NO_EXPORTERS: (930, 4140)},
     ),
     Story(
         "a job keeps one of its three targets when a scale set is scaled in, beside another job",
         (
             Exporter(),
             Exporter("db_0", job=AGAIN),
-            *(Exporter(f"db_{number}", job=AGAIN, gone=4000) for number in (1, 2)),
+            *(Exporter(f"db_{number}", job=AGAIN, gone=600) for number in (1, 2)),
         ),
-        quiet=only(until=7500),
+        quiet=only(),
     ),
     Story(
         "all targets of one of two jobs are gone for four minutes",
-        (Exporter(), Exporter("db_0", job=AGAIN, gone=4000), Exporter("db_0", job=AGAIN, born=4240)),
-        quiet={NO_EXPORTERS: tuple(range(0, 7500, 30))},
+        (Exporter(), Exporter("db_0", job=AGAIN, gone=600), Exporter("db_0", job=AGAIN, born=840)),
+        quiet={NO_EXPORTERS: MANY},
     ),
     Story(
         "all targets have been gone for more than an hour: one alert, not one more for each job",
