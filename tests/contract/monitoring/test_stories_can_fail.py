@@ -1,7 +1,10 @@
 """Each story of a false or missing page fails without the part of the rules that it is about."""
 
 import json
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,26 +76,35 @@ class Change:
         """Return the name of the test."""
         return f"{self.story}: {self.alert.removeprefix('AzureScheduledEvent')}"
 
-    def applied(self) -> dict[str, Any]:
-        """Return the rules with the change. Every part must be there."""
-        rules: dict[str, Any] = yaml.safe_load(RULES.read_text())
+    def applied(self) -> list[Mapping[str, Any]]:
+        """Return the groups of rules with the change. Every part must be there."""
+        groups = deepcopy(_groups())
         for name, old, new in self.parts:
-            found = [rule for group in rules["groups"] for rule in group["rules"] if name in rule.values()]
+            found = [rule for group in groups for rule in group["rules"] if name in rule.values()]
             before = [_one_line(rule["expr"]) for rule in found]
             assert any(_one_line(old) in text for text in before), f"{name} has no {old}"
             for rule, text in zip(found, before, strict=True):
                 rule["expr"] = text.replace(_one_line(old), new)
-        return rules
+        return groups
 
     def checked(self) -> Story:
-        """Return the story with the checks of the alert only."""
+        """Return the story with the checks of when the alert fires, and no other checks."""
         story = STORIES[self.story]
         return replace(
             story,
-            fires={(name, at): firing for (name, at), firing in story.fires.items() if name == self.alert},
+            fires={},
             quiet={name: times for name, times in story.quiet.items() if name == self.alert},
             steady={name: times for name, times in story.steady.items() if name == self.alert},
         )
+
+
+@cache
+def _groups() -> list[Mapping[str, Any]]:
+    """Return the groups of the shipped rules, without the texts of alerts, which no check here reads."""
+    groups: list[Mapping[str, Any]] = yaml.safe_load(RULES.read_text())["groups"]
+    for rule in (rule for group in groups for rule in group["rules"]):
+        rule.pop("annotations", None)
+    return groups
 
 
 def _one_line(expression: str) -> str:
@@ -224,7 +236,7 @@ CHANGES = (
     ),
     # Without targets there is no alert: of any job, and of one of several.
     Change(
-        "all targets are gone from discovery",
+        "all targets have been gone for more than an hour: one alert, not one more for each job",
         NO_EXPORTERS,
         ((NO_EXPORTERS, f"absent({JOBS}) or on ()", ""),),
     ),
@@ -274,7 +286,7 @@ def test_changes_are_of_different_stories() -> None:
 def test_story_fails_without_its_rule(change: Change, tmp_path: Path) -> None:
     """With the change, promtool evaluates the rules and finds the checks of the story to fail."""
     path = tmp_path / "changed.json"
-    path.write_text(json.dumps(change.applied()))
+    path.write_text(json.dumps({"groups": change.applied()}))
     done = promtool(tmp_path, change.checked(), rules=path)
     output = done.stdout + done.stderr
     assert done.returncode == 1, output

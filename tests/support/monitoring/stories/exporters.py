@@ -260,6 +260,7 @@ EXPORTERS = (
             )
         },
         quiet={**only(NO_EXPORTERS, until=3000), NO_EXPORTERS: (0, 300, 600, 890)},
+        steady={NO_EXPORTERS: (960, 2970)},
     ),
     Story(
         "one of two targets is gone from discovery",

@@ -106,6 +106,7 @@ PLACES = (
             )
         },
         quiet={ZONE_HIT: MANY},
+        steady={SCALE_SET_HIT: (60, 290)},
     ),
     Story(
         "scale sets of one name in two subscriptions, each with one VM of four hit",
@@ -156,6 +157,7 @@ PLACES = (
             ),
         },
         quiet={SCALE_SET_HIT: (20, 330), ZONE_HIT: (20, 330)},
+        steady={SCALE_SET_HIT: (60, 290), ZONE_HIT: (60, 290)},
     ),
     Story(
         "targets with labels of their own called zone, location and vm_name",
