@@ -320,6 +320,7 @@ def _delivery() -> list[g.Panel]:
             [graph(q.PUSHED_BY_OUTCOME, "{{outcome}}")],
             "cps",
             overrides=painted({"accepted": FINE, "rejected": BLIND, "error": BLIND}),
+            defaults={"noValue": "no exporter that pushes is known"},
             links=runbook("AzureScheduledEventAlertsNotPushed"),
         ),
         panel(
