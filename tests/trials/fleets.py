@@ -1,12 +1,14 @@
-"""Random fleets against an oracle of their pages: the long form of a test that plays thirty.
+"""Random fleets against oracles of their pages: the long form of a test that plays thirty.
 
-Promtool evaluates the shipped rules over what the exporters of each fleet serve. A finding names the seed of its fleet,
-as in ``event_id="E17-0"`` or ``subscription_id="sub-17"``.
+Promtool evaluates the rules over what the exporters of each fleet serve: half of the fleets with the shipped settings,
+half with short ones, and half of either with the groups of rules in a random order. A finding names the seed of its
+fleet, as in ``event_id="E17-0"``, ``subscription_id="sub-17"`` or ``vm_id="id-17-0"``.
 """
 
 from support.monitoring.alert_scenarios import SLOW_EVALUATION
 from support.monitoring.random_fleets.fleet_tests import findings
 from support.monitoring.random_fleets.generator import fleet, twin
+from support.monitoring.random_fleets.limits import BRIEF, SHIPPED
 from trials.trial import Order, Row
 
 TOGETHER = 10
@@ -18,8 +20,10 @@ def run(order: Order) -> Row:
     begin = order.seed % LARGEST_SEED
     seeds = range(begin, begin + order.pick(1000, 10))
     found = []
-    for first in seeds[::TOGETHER]:
-        wrong = findings(range(first, min(first + TOGETHER, seeds.stop)), order.folder, SLOW_EVALUATION)
+    for number, first in enumerate(seeds[::TOGETHER]):
+        together = range(first, min(first + TOGETHER, seeds.stop))
+        limits, is_shuffled = (SHIPPED, BRIEF)[number % 2], number % 4 > 1
+        wrong = findings(together, order.folder, SLOW_EVALUATION, shuffled=is_shuffled, limits=limits)
         order.say(wrong or f"{first - begin + TOGETHER} fleets")
         found += [first] if wrong else []
     assert not found, f"pages that are missing, false or late, in the {TOGETHER} fleets from each of the seeds {found}"
@@ -29,6 +33,6 @@ def run(order: Order) -> Row:
         "fleets",
         f"{len(fleets):,} random fleets: {sum(len(each.watchers) for each in fleets):,} VMs, "
         f"{sum(len(each.lives) for each in fleets):,} events, {twins} of them as an HA pair sees them, seed {begin}",
-        "one page for each event and each place that deserved one, none else; none ended before somebody saw the end, "
+        "one page for each event, place and VM that deserved one, none else; none ended before somebody saw the end, "
         "and each within two minutes of it",
     )

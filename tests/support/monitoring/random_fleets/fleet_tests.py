@@ -1,23 +1,30 @@
-"""Random fleets as promtool reads them: their series, and the alerts that must fire by the oracle."""
+"""Random fleets as promtool plays them: their series, and the alerts that must fire by the oracles."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 from random import Random
 
-from alerts import Settings
 from alerts.rules import groups
 from support.monitoring.alert_scenarios import EVALUATION, STEP
 from support.monitoring.promtool import promtool
-from support.monitoring.random_fleets.generator import DAY, HORIZON, Fleet, Life, Watcher, fleet, twin
-from support.monitoring.random_fleets.oracle import Page, event_pages, page_name, place_pages
-from support.programs import PREFIX
+from support.monitoring.random_fleets.generator import Fleet, Watcher, fleet, twin
+from support.monitoring.random_fleets.knowledge import Scrapes
+from support.monitoring.random_fleets.lateness import endless_pages, overdue_pages
+from support.monitoring.random_fleets.limits import SHIPPED, Limits
+from support.monitoring.random_fleets.lives import DAY, HORIZON, Life
+from support.monitoring.random_fleets.oracle import event_pages, place_pages
+from support.monitoring.random_fleets.outages import Outages
+from support.monitoring.random_fleets.pages import Page
+from support.monitoring.random_fleets.samples import address, inputs, vm_id
 
-_EVERY_GROUP = tuple(group.name for group in groups(Settings()))
-GROUPS = _EVERY_GROUP[: _EVERY_GROUP.index("azure-scheduled-events-zones") + 1]
-"""The groups of rules whose alerts are about events and places, in their order."""
+_EVERY_GROUP = tuple(group.name for group in groups(SHIPPED.settings))
+GROUPS = (
+    *_EVERY_GROUP[: _EVERY_GROUP.index("azure-scheduled-events-not-back") + 1],
+    "azure-scheduled-events-exporters",
+)
+"""The groups of rules whose alerts are about events, places and VMs that are away, in their order."""
 
 _SAME = (
     "alertname, alertstate, severity, event_id, event_type, event_status,"
@@ -25,7 +32,26 @@ _SAME = (
 )
 """The labels that these alerts may have. Another one would make two pages of an HA pair's one."""
 
-_Sample = tuple[str, tuple[tuple[str, str], ...], float]
+
+@dataclass(frozen=True)
+class Expected:
+    """An alert that an oracle judges.
+
+    Attributes:
+        name: its name without the prefix, a regular expression.
+        labels: what else selects it.
+        once: it fires once while it may, without a break.
+        several: it may be several series, such as those of two jobs.
+    """
+
+    name: str
+    labels: str
+    once: bool = False
+    several: bool = False
+
+    def __str__(self) -> str:
+        """Return the selector of the alert while it fires."""
+        return f'ALERTS{{alertname=~"AzureScheduledEvent{self.name}",alertstate="firing",{self.labels}}}'
 
 
 @dataclass(frozen=True)
@@ -33,9 +59,10 @@ class Fleets:
     """Several fleets that one Prometheus watches at the same time, which costs little more than one of them."""
 
     fleets: tuple[Fleet, ...]
+    limits: Limits
     evaluation: int = EVALUATION
     shuffled: bool = False
-    checked: None = None  # every alert about an event or a place, most of them that they do not fire
+    checked: None = None  # every alert about an event, a place or a VM, most of them that they do not fire
     read: frozenset[str] = frozenset()
 
     def to_test(self) -> dict[str, object]:
@@ -48,10 +75,17 @@ class Fleets:
         }
 
     def _checks(self, fleet: Fleet) -> Iterator[dict[str, object]]:
-        return checks(fleet, self.evaluation, one_late if self.shuffled else lambda pages: pages)
+        allowed = one_late if self.shuffled else lambda pages: pages
+        told = dict(expected(fleet, self.limits, self.evaluation))
+        for alert, pages in told.items():
+            yield from follow(alert, allowed(pages), self.evaluation)
+        for life in fleet.lives:
+            yield never_others(life, [alert.name for alert in told if life.event_id in alert.labels.split('"')])
 
 
-def findings(seeds: range, folder: Path, evaluation: int = EVALUATION, *, shuffled: bool = False) -> str:
+def findings(
+    seeds: range, folder: Path, evaluation: int = EVALUATION, *, shuffled: bool = False, limits: Limits = SHIPPED
+) -> str:
     """Return what promtool finds wrong in the fleets of ``seeds`` and in their twins, "" if nothing is.
 
     If ``shuffled``, groups are evaluated in an order that ``seeds`` decide, and not in that of the file.
@@ -59,8 +93,8 @@ def findings(seeds: range, folder: Path, evaluation: int = EVALUATION, *, shuffl
     order = Random(seeds.start).sample(GROUPS, len(GROUPS)) if shuffled else GROUPS
     fleets = [fleet(seed) for seed in seeds]
     twins = [other for each in fleets if (other := twin(each))]
-    played = [Fleets(tuple(some), evaluation, shuffled) for some in (fleets, twins) if some]
-    runs = [promtool(folder, each, names=tuple(order)) for each in played]
+    played = [Fleets(tuple(some), limits, evaluation, shuffled) for some in (fleets, twins) if some]
+    runs = [promtool(folder, each, limits.rules(folder), names=tuple(order)) for each in played]
     return "".join(run.stdout + run.stderr for run in runs if run.returncode)
 
 
@@ -73,23 +107,27 @@ def one_late(pages: dict[int, Page]) -> dict[int, Page]:
     return dict.fromkeys(list(pages)[:1], Page.MAY) | late
 
 
-def checks(
-    fleet: Fleet, evaluation: int, allowed: Callable[[dict[int, Page]], dict[int, Page]]
-) -> Iterator[dict[str, object]]:
-    """Yield what must fire when; ``allowed`` returns the pages with what else is allowed."""
+def expected(fleet: Fleet, limits: Limits, evaluation: int) -> Iterator[tuple[Expected, dict[int, Page]]]:
+    """Yield each alert, and when it must fire."""
+    scrapes = Scrapes(fleet)
     for life in fleet.lives:
         event = f'event_id="{life.event_id}"'
-        page = page_name(fleet, life, evaluation)
-        yield _never(f'{event},alertname!~"{page}",alertname!~".*(ShortNotice{_told_besides(life)})"', 0, HORIZON)
-        yield from _follow(f'{event},alertname=~"{page}"', allowed(event_pages(fleet, life, evaluation)))
+        for name, pages in event_pages(scrapes, life, limits, evaluation).items():
+            yield Expected(name, event), pages
+        yield Expected("Overdue", event), overdue_pages(scrapes, life, limits, evaluation)
+        yield Expected("StartedTooLong", event), endless_pages(scrapes, life, limits, evaluation)
     for name, labels, watchers in _places(fleet):
         where = ",".join(f'{label}="{value}"' for label, value in labels.items())
-        alert = f'alertname="AzureScheduledEvent{name}",subscription_id="sub-{fleet.seed}",{where}'
-        yield from _follow(alert, allowed(place_pages(fleet, watchers, evaluation)))
-
-
-def _told_besides(life: Life) -> str:
-    return "|DegradedHost" if any(planned > DAY for _, planned in life.plans) else ""
+        where = f'subscription_id="sub-{fleet.seed}",{where}'
+        yield Expected(name, where), place_pages(scrapes, watchers, limits, evaluation)
+    outages = Outages(scrapes, limits, evaluation)
+    for life in fleet.lives:
+        yield Expected("VmNotBack", f'event_id="{life.event_id}"', once=True), outages.not_back[life.event_id]
+    for watcher in fleet.watchers:
+        vm = f'vm_id="{vm_id(fleet, watcher.number)}"'
+        yield Expected("Maintenance", vm, several=True), outages.maintained[watcher.number]
+        addresses = "|".join(f"{address(fleet, watcher, pod)}:10169" for pod in (0, 1))
+        yield Expected("ExporterDown", f'instance=~"{addresses}"', several=True), outages.down[watcher.number]
 
 
 def _places(fleet: Fleet) -> Iterator[tuple[str, dict[str, str], tuple[Watcher, ...]]]:
@@ -104,21 +142,43 @@ def _places(fleet: Fleet) -> Iterator[tuple[str, dict[str, str], tuple[Watcher, 
         yield "ZoneHit", {"zone": zone}, watchers
 
 
-def _follow(alert: str, pages: dict[int, Page]) -> Iterator[dict[str, object]]:
+def follow(alert: Expected, pages: dict[int, Page], evaluation: int) -> Iterator[dict[str, object]]:
     """Yield the checks of one alert: one and the same wherever it must fire, and none where it must not."""
     for page, moments in groupby(pages, pages.__getitem__):
         span = list(moments)
         if page is Page.MUST:
-            held = f'count_over_time(ALERTS{{alertstate="firing",{alert}}}[{_period(span[0], span[-1])}s])'
-            yield _is(f"count without ({_SAME}) ({held})", span[-1], 1)
-            yield _is(f"min({held})", span[-1], len(span))
+            held = f"count_over_time({alert}[{_period(span[0], span[-1])}s])"
+            if alert.several:
+                yield _is(f"sum({held}) >= bool {len(span)}", span[-1], 1)
+            else:
+                yield _is(f"count without ({_SAME}) ({held})", span[-1], 1)
+                yield _is(f"min({held})", span[-1], len(span))
         if page is Page.NOT:
-            yield _never(alert, span[0], span[-1])
-    yield _is(f'count(count_over_time(ALERTS{{alertstate="firing",{alert}}}[{HORIZON}s])) > 1', HORIZON, None)
+            yield _never(str(alert), span[0], span[-1])
+    if not alert.several:
+        yield _is(f"count(count_over_time({alert}[{HORIZON}s])) > 1", HORIZON, None)
+    if alert.once:
+        yield from _without_break(alert, pages, evaluation)
 
 
-def _never(alert: str, begin: int, end: int) -> dict[str, object]:
-    return _is(f'count(count_over_time(ALERTS{{alertstate="firing",{alert}}}[{_period(begin, end)}s]))', end, None)
+def _without_break(alert: Expected, pages: dict[int, Page], evaluation: int) -> Iterator[dict[str, object]]:
+    """Yield that it begins no more than once wherever it may fire."""
+    for is_allowed, moments in groupby(pages, lambda now: pages[now] is not Page.NOT):
+        span = list(moments)
+        if is_allowed:
+            begins = f"({alert} unless {alert} offset {evaluation}s)[{_period(span[0], span[-1])}s:{evaluation}s]"
+            yield _is(f"sum(count_over_time({begins})) > 1", span[-1], None)
+
+
+def never_others(life: Life, judged: Iterable[str]) -> dict[str, object]:
+    """Return the check that an event has no alert but those ``judged``, and those about its notice."""
+    besides = ["ShortNotice", *["DegradedHost"] * any(planned > DAY for _, planned in life.plans)]
+    names = "|".join(f"AzureScheduledEvent{name}" for name in (*judged, *besides))
+    return _never(f'ALERTS{{alertstate="firing",event_id="{life.event_id}",alertname!~"{names}"}}', 0, HORIZON)
+
+
+def _never(selector: str, begin: int, end: int) -> dict[str, object]:
+    return _is(f"count(count_over_time({selector}[{_period(begin, end)}s]))", end, None)
 
 
 def _period(begin: int, end: int) -> int:
@@ -128,72 +188,3 @@ def _period(begin: int, end: int) -> int:
 def _is(expression: str, at: int, value: float | None) -> dict[str, object]:
     samples = [] if value is None else [{"labels": "{}", "value": value}]
     return {"expr": expression, "eval_time": f"{at}s", "exp_samples": samples}
-
-
-def inputs(fleet: Fleet) -> Iterator[dict[str, str]]:
-    """Yield every series."""
-    found: dict[str, dict[int, float]] = {}
-    for now in range(fleet.since, HORIZON + STEP, STEP):
-        for watcher in fleet.watchers:
-            address = f"10.{fleet.seed}.{watcher.pod(now)}.{watcher.number}:10169"
-            for name, labels, value in _samples(fleet, watcher, now):
-                own = ",".join(f"{label}={json.dumps(text)}" for label, text in labels if text)
-                for job in watcher.jobs:
-                    key = f'{name}{{job="{job}",instance="{address}"{"," * bool(own)}{own}}}'
-                    found.setdefault(key, {})[now] = value
-    for key, samples in found.items():
-        yield {"series": key, "values": " ".join(_values(samples))}
-
-
-def _values(samples: dict[int, float]) -> Iterator[str]:
-    there = False
-    for now in range(0, HORIZON + STEP, STEP):
-        value = samples.get(now)
-        yield ("stale" if there else "_") if value is None else f"{value:g}"
-        there = value is not None
-
-
-def _samples(fleet: Fleet, watcher: Watcher, now: int) -> Iterator[_Sample]:
-    """Yield what a scrape of the exporter brings."""
-    if now >= watcher.deleted:
-        return
-    yield "up", (), int(watcher.answers(now))
-    if not watcher.answers(now):
-        return
-    yield f"{PREFIX}up", (), int(watcher.sees(now))
-    if watcher.named(now):
-        yield f"{PREFIX}instance_info", _place_labels(fleet, watcher), 1
-    for life in fleet.lives:
-        if watcher.number in fleet.knows[life.event_id]:
-            yield from _event_samples(watcher, life, now)
-
-
-def _place_labels(fleet: Fleet, watcher: Watcher) -> tuple[tuple[str, str], ...]:
-    place = watcher.place
-    return (
-        ("vm_name", f"vm_{watcher.number}"),
-        ("vm_id", f"id-{fleet.seed}-{watcher.number}"),
-        ("subscription_id", f"sub-{fleet.seed}"),
-        ("resource_group", place.group),
-        ("scale_set", place.scale_set),
-        ("location", "westeurope"),
-        ("zone", place.zone),
-    )
-
-
-def _event_samples(watcher: Watcher, life: Life, now: int) -> Iterator[_Sample]:
-    shown = watcher.shows(life, now)
-    if shown is None:
-        return
-    scope = ("self" if watcher.number in shown.resources else "peer") if watcher.named(now) else "unknown"
-    key = (("event_id", life.event_id), ("event_type", life.event_type), ("scope", scope))
-    ordered = shown.resources if watcher.number % 2 else shown.resources[::-1]
-    status = "Started" if shown.started else "Scheduled"
-    resources = ",".join(f"vm_{each}" for each in ordered)
-    info = (("event_source", life.source), ("resources", resources), ("event_status", status))
-    yield f"{PREFIX}event_info", (*key, *info), 1
-    yield f"{PREFIX}event_announced", key, int(life.warned)
-    if not shown.started:
-        yield f"{PREFIX}event_not_before_timestamp_seconds", key, shown.not_before
-    if shown.duration is not None:
-        yield f"{PREFIX}event_duration_seconds", key, shown.duration

@@ -1,6 +1,7 @@
-"""Random fleets: VMs in places, events of every life, and exporters that are blind, late, away, or scraped twice.
+"""Random fleets: VMs in places, and exporters that are blind, late, away, restarted or scraped twice.
 
-Knows no rule. All times are seconds. A watcher is one VM with its exporter; it has the VM's number.
+Knows the events of ``lives``, and no rule. All times are seconds. A watcher is one VM with its exporter; it has the
+VM's number.
 """
 
 import random
@@ -8,83 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from support.monitoring.alert_scenarios import JOB, STEP
+from support.monitoring.random_fleets.lives import HORIZON, Life, Shown, Span, life
 
-HORIZON = 1500
-DAY = 86_400
-FAR = 3 * DAY
-MEMORY = 900  # as the setting memory
-TYPES = (
-    ("Preempt", "Platform"),
-    ("Terminate", "Platform"),
-    ("Terminate", "User"),
-    ("Redeploy", "Platform"),
-    ("Redeploy", "User"),
-    ("Reboot", "Platform"),
-    ("Reboot", "User"),
-    ("Freeze", "Platform"),
-)
-WAYS = ("usual", "usual", "usual", "early", "approved at once", "called off", "moved", "far then near", "near then far")
-
-Span = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """An event as a scrape shows it."""
-
-    started: bool
-    not_before: int
-    resources: tuple[int, ...]
-    duration: int | None
-
-
-@dataclass(frozen=True)
-class Life:
-    """An event as it really is.
-
-    Attributes:
-        vms: the VMs in Resources; ``dropped`` is one that leaves them, and when.
-        plans: when which NotBefore is announced; the first is that of the announcement.
-        started: None if it is called off.
-        durations: when which announced duration is shown; None is unknown.
-        warned: whether exporters know that it was announced before it started.
-    """
-
-    event_id: str
-    event_type: str
-    source: str
-    vms: tuple[int, ...]
-    plans: tuple[Span, ...]
-    started: int | None
-    gone: int
-    dropped: Span | None = None
-    durations: tuple[tuple[int, int | None], ...] = ()
-    warned: bool = True
-
-    def at(self, now: int) -> Shown | None:
-        """Return what its document says, None while it is not in the document."""
-        if not self.plans[0][0] <= now < self.gone:
-            return None
-        resources = tuple(
-            vm for vm in self.vms if self.dropped is None or vm != self.dropped[0] or now < self.dropped[1]
-        )
-        not_before = [planned for since, planned in self.plans if since <= now][-1]
-        duration = next((each for since, each in reversed(self.durations) if since <= now), None)
-        return Shown(self.started is not None and now >= self.started, not_before, resources, duration)
-
-    @property
-    def severe(self) -> bool:
-        """Whether it takes a VM away that nobody asked to be taken away."""
-        return self.event_type != "Freeze" and self.source != "User"
-
-    @property
-    def page(self) -> str:
-        """The alert that it deserves."""
-        if not self.warned:
-            return "AzureScheduledEventWithoutNotice"
-        short = any(each is not None and each < 9 for _, each in self.durations)
-        name = ("Short" * short) + self.event_type + ("Requested" * (self.source == "User"))
-        return f"AzureScheduledEvent{name}"
+NEVER = HORIZON + 1
 
 
 @dataclass(frozen=True)
@@ -103,12 +30,14 @@ class Watcher:
     Attributes:
         lag: how far it is behind IMDS.
         down: when it does not answer; ``missed`` are scrapes that only one of two Prometheus misses.
-        fresh: after a restart, before the first poll: it answers without events.
+        fresh: after a restart, before the first poll: it answers without events, or with those of its journal.
         blind: when its polls fail: it shows what it knew.
         faulty: when its document has no events although there are some.
         nameless: until when it does not know which VM it runs on.
         replaced: when its pod moves to another address.
         deleted: when discovery drops it.
+        journal: whether it keeps events over a restart.
+        old_api: whether its api-version does not show who asked for an event.
     """
 
     number: int
@@ -121,8 +50,10 @@ class Watcher:
     faulty: tuple[Span, ...] = ()
     nameless: int = 0
     replaced: int | None = None
-    deleted: int = HORIZON + 1
+    deleted: int = NEVER
     jobs: tuple[str, ...] = (JOB,)
+    journal: bool = False
+    old_api: bool = False
 
     def answers(self, now: int) -> bool:
         """Whether a scrape is answered."""
@@ -140,12 +71,25 @@ class Watcher:
         """Return which pod it is."""
         return int(self.replaced is not None and now >= self.replaced)
 
-    def shows(self, life: Life, now: int) -> Shown | None:
+    def shows(self, event: Life, now: int) -> Shown | None:
         """Return what a scrape shows of the event, None without it."""
-        if not self.answers(now) or _in(self.fresh, now):
-            return None
-        since = next((begin for begin, end in self.blind if begin <= now < end), now)
-        return None if _in(self.faulty, since) else life.at(since - self.lag)
+        return self._knows(event, now) if self.answers(now) else None
+
+    def _knows(self, event: Life, now: int) -> Shown | None:
+        """Return what it knows of the event: what its document says, or said, or what its journal has."""
+        fresh = next((begin for begin, end in self.fresh if begin <= now < end), None)
+        blind = next((begin for begin, end in self.blind if begin <= now < end), None)
+        restarts = [(begin, end) for begin, end in self.down if end <= now]
+        if fresh is not None:
+            restart = next((each for each in restarts if each[1] == fresh), None)
+        else:
+            restart = max((each for each in restarts if blind is not None and each[0] > blind), default=None)
+            restart = restart if self.journal else None  # without a journal, only the network was away
+        if restart is not None or fresh is not None:
+            known = self._knows(event, restart[0] - STEP) if restart and self.journal else None
+            return None if known is None else replace(known, confirmed=False)
+        since = now if blind is None else blind
+        return None if _in(self.faulty, since) else event.at(since - self.lag)
 
 
 @dataclass(frozen=True)
@@ -158,9 +102,9 @@ class Fleet:
     since: int = 0
     knows: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
-    def witnesses(self, life: Life) -> tuple[Watcher, ...]:
+    def witnesses(self, event: Life) -> tuple[Watcher, ...]:
         """Return the exporters whose document has the event."""
-        return tuple(each for each in self.watchers if each.number in self.knows[life.event_id])
+        return tuple(each for each in self.watchers if each.number in self.knows[event.event_id])
 
 
 def _in(spans: tuple[Span, ...], now: int) -> bool:
@@ -176,10 +120,11 @@ def fleet(seed: int) -> Fleet:
         home = places[chance.randrange(len(places))]
         peers = tuple(n for n, place in enumerate(places) if place == home or _together(place, home))
         peers = peers or (places.index(home),)
-        life = _life(chance, f"E{seed}-{number}", peers)
-        lives.append(life)
-        knows[life.event_id] = peers
-    watchers = tuple(_watcher(chance, number, place, tuple(lives)) for number, place in enumerate(places))
+        event = life(chance, f"E{seed}-{number}", peers)
+        lives.append(event)
+        knows[event.event_id] = peers
+    old = chance.choice((0.0, 0.0, 0.0, 0.5, 1.0))
+    watchers = tuple(_watcher(chance, number, place, tuple(lives), old) for number, place in enumerate(places))
     return Fleet(seed, watchers, tuple(lives), knows=knows)
 
 
@@ -208,78 +153,77 @@ def _places(chance: random.Random) -> list[Place]:
     return first + second
 
 
-def _life(chance: random.Random, event_id: str, peers: tuple[int, ...]) -> Life:
-    event_type, source = chance.choice(TYPES)
-    announced = chance.randrange(30, 300, STEP)
-    notice = chance.randrange(30, 600, STEP)
-    way = chance.choice(WAYS)
-    warned = True
-    if chance.random() < 0.15 and event_type in {"Reboot", "Redeploy"} and source == "Platform":
-        way, notice, warned = "no notice", 0, False
-    plans, started = _plans(way, announced, notice)
-    gone = (started or announced) + chance.randrange(60, 400, STEP)
-    if started is None:
-        gone = max(plans[-1][0] + STEP, announced + notice // 2 // STEP * STEP)
-    if way == "near then far":
-        gone += 300
-    vms = tuple(chance.sample(peers, min(len(peers), chance.choice((1, 1, 2, 4)))))
-    dropped = (
-        (vms[0], chance.randrange(announced + STEP, gone + STEP, STEP))
-        if len(vms) > 1 and chance.random() < 0.3
-        else None
-    )
-    durations: tuple[tuple[int, int | None], ...] = ()
-    if event_type == "Freeze":
-        known = chance.choice((None, 5, 5, 30))
-        durations = ((0, known),) if chance.random() < 0.7 else ((0, known), (announced + notice // 2, None))
-    return Life(event_id, event_type, source, vms, plans, started, gone, dropped, durations, warned)
+@dataclass
+class _Absences:
+    """When one VM is away, and what its exporter does when it is back."""
+
+    down: list[Span] = field(default_factory=list)
+    fresh: list[Span] = field(default_factory=list)
+    faulty: list[Span] = field(default_factory=list)
+    deleted: int = NEVER
+
+    def go(self, chance: random.Random, begin: int, end: int) -> None:
+        """Go away, and be back without events for a while: before the first poll, or because IMDS shows none yet."""
+        polled = end + chance.choice((0, 5, 15, 60))
+        self.down.append((begin, end))
+        self.fresh.append((end, polled))
+        if chance.random() < 0.2:
+            self.faulty.append((polled, polled + chance.choice((10, 30, 120))))
+
+    def stay_away(self, begin: int, delete: int) -> None:
+        """Go away for good; discovery drops the target after ``delete`` seconds."""
+        self.down.append((begin, NEVER))
+        self.deleted = min(self.deleted, begin + delete)
 
 
-def _plans(way: str, announced: int, notice: int) -> tuple[tuple[Span, ...], int | None]:
-    """Return when which NotBefore is announced, and when the event starts."""
-    half, usual = announced + max(STEP, notice // 2 // STEP * STEP), announced + notice
-    first, later = (announced, usual), usual + 300
-    ways: dict[str, tuple[tuple[Span, ...], int | None]] = {
-        "early": ((first,), half),
-        "approved at once": ((first,), announced),
-        "called off": ((first,), None),
-        "moved": ((first, (half, later)), later),
-        "far then near": (((announced, FAR), (half, later)), later),
-        "near then far": ((first, (half, FAR)), None),
-    }
-    return ways.get(way, ((first,), usual))
+def _absences(chance: random.Random, number: int, lives: tuple[Life, ...]) -> _Absences:
+    """A VM goes away with an event of its own as often as not.
 
-
-def _watcher(chance: random.Random, number: int, place: Place, lives: tuple[Life, ...]) -> Watcher:
-    """A VM goes away with an event of its own as often as not; evicted or deleted, it does not return."""
-    down = [(begin, begin + chance.choice((5, 5, 10, 60))) for begin in _moments(chance, 1)]
-    fresh = [(end, end + chance.choice((5, 15))) for _, end in down if chance.random() < 0.3]
-    deleted = HORIZON + 1
-    for life in lives:
-        if number not in life.vms or life.started is None or life.event_type == "Freeze" or chance.random() < 0.4:
+    Evicted or deleted, it does not return, and after another event it may not. It may also fail by itself.
+    """
+    found = _Absences()
+    for begin in _moments(chance, 1):
+        end = begin + chance.choice((5, 5, 10, 60))
+        found.down.append((begin, end))
+        if chance.random() < 0.3:
+            found.fresh.append((end, end + chance.choice((5, 15))))
+    for event in lives:
+        begins = event.started
+        if begins is None and event.gone > event.plans[-1][1] and chance.random() < 0.6:
+            begins = chance.randrange(event.plans[-1][1], min(event.gone, HORIZON), STEP)  # it begins unseen
+        if number not in event.vms or begins is None or event.event_type == "Freeze" or chance.random() < 0.4:
             continue
-        begin = life.started + STEP
-        if life.event_type in {"Preempt", "Terminate"}:
-            down.append((begin, HORIZON + 1))
-            deleted = min(deleted, begin + chance.choice((30, 300, HORIZON)))
+        if event.deletes:
+            found.stay_away(begins + STEP, chance.choice((30, 300, HORIZON)))
+        elif chance.random() < 0.2:
+            found.stay_away(begins + STEP, chance.choice((700, HORIZON, HORIZON)))
         else:
-            end = begin + STEP * chance.randint(4, 120)
-            down.append((begin, end))
-            fresh.append((end, end + chance.choice((0, 5, 15))))
+            found.go(chance, begins + STEP, begins + STEP + STEP * chance.randint(4, 120))
+    if chance.random() < 0.06:
+        begin = chance.randrange(0, 1000, STEP)
+        found.go(chance, begin, begin + chance.choice((400, 600, HORIZON)))
+    return found
+
+
+def _watcher(chance: random.Random, number: int, place: Place, lives: tuple[Life, ...], old: float) -> Watcher:
+    absences = _absences(chance, number, lives)
     blind = [(begin, begin + chance.choice((5, 60, 300, HORIZON))) for begin in _moments(chance, 1)]
+    faulty = _misses(chance) if chance.random() < 0.2 else ()
     return Watcher(
         number,
         place,
         lag=chance.choice((0, 0, 5, 10)),
-        down=tuple(down),
+        down=tuple(absences.down),
         missed=_misses(chance),
-        fresh=tuple(fresh),
+        fresh=tuple(absences.fresh),
         blind=tuple(blind),
-        faulty=_misses(chance) if chance.random() < 0.2 else (),
+        faulty=(*faulty, *absences.faulty),
         nameless=chance.choice((0, 0, 0, 60, 400)),
         replaced=next(iter(_moments(chance, 1)), None) if chance.random() < 0.3 else None,
-        deleted=deleted,
+        deleted=absences.deleted,
         jobs=(JOB, f"{JOB}-again") if chance.random() < 0.2 else (JOB,),
+        journal=chance.random() < 0.5,
+        old_api=chance.random() < old,
     )
 
 

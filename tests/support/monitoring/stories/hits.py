@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TypeVar
 
-from support.monitoring.alert_scenarios import REDEPLOY, Exporter, Seen, Story
+from support.monitoring.alert_scenarios import REBOOT, REDEPLOY, Exporter, Seen, Story, one
 from support.monitoring.stories.expected_alerts import SCALE_SET_HIT, ZONE_HIT
 from support.monitoring.stories.fleets import DAY, blind
 
@@ -203,6 +203,11 @@ ANY_ORDER = (
         "the VM of an event days ahead is away until the event is forgotten",
         (Exporter(events=(Seen("Redeploy", not_before=3 * DAY),), down=((200, 100_000),)), *_OTHERS),
         quiet={REDEPLOY: tuple(range(30, 1500, 10))},
+    ),
+    Story(
+        "a VM is back from its reboot, and its exporter, which has no journal, has not polled yet",
+        one(Seen(not_before=100, started=100), vm_id="7d3e", down=((105, 420),), fresh=((420, 480),)),
+        steady={REBOOT: (60, 600)},
     ),
 )
 """Stories that hold whatever the order of groups."""

@@ -1,0 +1,67 @@
+"""The oracle of events that are late: overdue ones, and those that started long ago and have not ended.
+
+It reads what exporters show, and knows no rule.
+"""
+
+from collections.abc import Iterator
+
+from support.monitoring.random_fleets.knowledge import Knowledge, Scrapes
+from support.monitoring.random_fleets.limits import Limits
+from support.monitoring.random_fleets.lives import Life
+from support.monitoring.random_fleets.pages import RESOLVED_WITHIN, Page, Truth, lasting
+
+SLACK = 60  # seconds that scrapes, and recordings of recordings, may take from a period or add to it
+
+
+def overdue_pages(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> dict[int, Page]:
+    """Return whether the event must be reported as overdue, for each evaluation."""
+    return dict(lasting(_overdue(scrapes, life, limits, evaluation)))
+
+
+def _overdue(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> Iterator[tuple[int, bool, bool]]:
+    """Only an exporter with IMDS access can tell that an event has still not started."""
+    known, has_started, may_be_late = Knowledge(scrapes, life, limits, evaluation), False, False
+    for now in scrapes.moments:
+        current, _ = known.read(now)
+        shows = scrapes.of(life, now)
+        starts = any(found.started for _, found in shows)
+        has_started |= starts
+        seen = [found.not_before for each, found in shows if each.sees(now)]
+        late = now - min(seen) - limits.overdue if seen else -1
+        may_be_late |= late > 0  # rules look back at scrapes between evaluations
+        if now % evaluation == 0:
+            yield now, current and not has_started and late >= evaluation, not starts and may_be_late
+            may_be_late = False
+
+
+def endless_pages(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> dict[int, Page]:
+    """Return whether the event must be reported as Started for too long, for each evaluation."""
+    return dict(lasting(_endless(scrapes, life, limits, evaluation)))
+
+
+def _endless(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> Iterator[tuple[int, bool, bool]]:
+    known = Knowledge(scrapes, life, limits, evaluation)
+    recorded = shown = False
+    since: int | None = None
+    since_perhaps: int | None = None
+    last_perhaps: int | None = None
+    for now in scrapes.moments:
+        current, perhaps = known.read(now)
+        starts = any(found.started for _, found in scrapes.of(life, now))
+        shown |= starts
+        recorded |= starts and current and now % evaluation == 0
+        since = (now if since is None else since) if current and recorded else None
+        if perhaps and shown:
+            last_perhaps = now
+            since_perhaps = now if since_perhaps is None else since_perhaps
+        elif last_perhaps is None or now - last_perhaps >= RESOLVED_WITHIN:
+            since_perhaps = None
+        if now % evaluation == 0:
+            yield now, *_long(now, since, since_perhaps, limits.started)
+
+
+def _long(now: int, since: int | None, since_perhaps: int | None, limit: float) -> Truth:
+    return (
+        since is not None and now - since >= limit + SLACK,
+        since_perhaps is not None and now - since_perhaps >= limit - SLACK,
+    )
