@@ -10,12 +10,12 @@ from .series import (
     SCALE_SET,
     SCALE_SET_LABELS,
     SCALE_SET_VMS,
+    UP,
     VM,
     VM_EVENT,
     VM_EVENT_OVER,
     VM_HIT,
     VM_TARGET,
-    WITHOUT_IMDS,
     ZONE,
     ZONE_LABELS,
     ZONE_VMS,
@@ -35,8 +35,11 @@ _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id, compu
 _SEVERE = 'event_type!="Freeze"'
 _OWN = 'scope="self"'
 _OWN_EVENTS = with_imds(f"{INFO}{{{_OWN},{_SEVERE}}}")
-_UNLESS_NOT_HIT = answering(f"({WITHOUT_IMDS} or {INFO}{{{_OWN},{_SEVERE}}})")
-"""Removes from a set the VMs whose own exporter has IMDS access and shows no event of its VM."""
+_UNLESS_NOT_HIT = answering(f"({UP} == 0 or {INFO}{{{_OWN},{_SEVERE}}})")
+"""Removes from a set the VMs whose own exporter has IMDS access and shows no event of its VM.
+
+Whether it has access is read as scraped: a recording may be older than the exporter's return from the event.
+"""
 
 
 def impact_groups(settings: Settings) -> tuple[Group, ...]:

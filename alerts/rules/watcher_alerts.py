@@ -72,6 +72,7 @@ def _exporter_down(settings: Settings) -> Alert:
             )
             unless on (job, instance) ({started} and on (event_id) {EVENT})
             unless on (job, instance) {away}
+            unless on (job, instance) {VM_MAINTENANCE}{{event_type=~"{DELETING}"}}
             unless on (job, instance)
             (
               {deleted}

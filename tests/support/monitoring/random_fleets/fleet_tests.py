@@ -40,13 +40,13 @@ class Expected:
     Attributes:
         name: its name without the prefix, a regular expression.
         labels: what else selects it.
-        once: it fires once while it may, without a break.
+        times: how often it may begin to fire while it may; 0 for any number.
         several: it may be several series, such as those of two jobs.
     """
 
     name: str
     labels: str
-    once: bool = False
+    times: int = 0
     several: bool = False
 
     def __str__(self) -> str:
@@ -122,7 +122,10 @@ def expected(fleet: Fleet, limits: Limits, evaluation: int) -> Iterator[tuple[Ex
         yield Expected(name, where), place_pages(scrapes, watchers, limits, evaluation)
     outages = Outages(scrapes, limits, evaluation)
     for life in fleet.lives:
-        yield Expected("VmNotBack", f'event_id="{life.event_id}"', once=True), outages.not_back[life.event_id]
+        yield (
+            Expected("VmNotBack", f'event_id="{life.event_id}"', times=outages.times(life)),
+            outages.not_back[life.event_id],
+        )
     for watcher in fleet.watchers:
         vm = f'vm_id="{vm_id(fleet, watcher.number)}"'
         yield Expected("Maintenance", vm, several=True), outages.maintained[watcher.number]
@@ -157,17 +160,17 @@ def follow(alert: Expected, pages: dict[int, Page], evaluation: int) -> Iterator
             yield _never(str(alert), span[0], span[-1])
     if not alert.several:
         yield _is(f"count(count_over_time({alert}[{HORIZON}s])) > 1", HORIZON, None)
-    if alert.once:
+    if alert.times:
         yield from _without_break(alert, pages, evaluation)
 
 
 def _without_break(alert: Expected, pages: dict[int, Page], evaluation: int) -> Iterator[dict[str, object]]:
-    """Yield that it begins no more than once wherever it may fire."""
+    """Yield that it begins to fire no more often than it may."""
     for is_allowed, moments in groupby(pages, lambda now: pages[now] is not Page.NOT):
         span = list(moments)
         if is_allowed:
             begins = f"({alert} unless {alert} offset {evaluation}s)[{_period(span[0], span[-1])}s:{evaluation}s]"
-            yield _is(f"sum(count_over_time({begins})) > 1", span[-1], None)
+            yield _is(f"sum(count_over_time({begins})) > {alert.times}", span[-1], None)
 
 
 def never_others(life: Life, judged: Iterable[str]) -> dict[str, object]:

@@ -57,11 +57,11 @@ class Watcher:
 
     def answers(self, now: int) -> bool:
         """Whether a scrape is answered."""
-        return now < self.deleted and not _in((*self.down, *self.missed), now)
+        return now < self.deleted and not _in(self.down, now) and not _in(self.missed, now)
 
     def sees(self, now: int) -> bool:
         """Whether its last poll was answered."""
-        return not _in((*self.blind, *self.fresh), now)
+        return not _in(self.blind, now) and not _in(self.fresh, now)
 
     def named(self, now: int) -> bool:
         """Whether it knows its VM."""
@@ -108,7 +108,10 @@ class Fleet:
 
 
 def _in(spans: tuple[Span, ...], now: int) -> bool:
-    return any(begin <= now < end for begin, end in spans)
+    for begin, end in spans:  # noqa: SIM110  # asked a million times: a generator takes three times as long
+        if begin <= now < end:
+            return True
+    return False
 
 
 def fleet(seed: int) -> Fleet:

@@ -120,8 +120,9 @@ class Impact:
 
     def _end(self, now: int, lists: list[Shown], *, is_current: bool) -> None:
         answers = self.vm.answers(now) and self.vm.named(now)
+        from_journal = any(not found.confirmed for found in lists)
         left = not lists and self.vm.sees(now) and self._own
-        if answers and (left or not is_current):
+        if answers and not from_journal and (left or not is_current):
             self._quiet_since = now if self._quiet_since is None else self._quiet_since
             self.ended |= now - self._quiet_since >= self.limits.after + SLACK
         else:

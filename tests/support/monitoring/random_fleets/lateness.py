@@ -19,19 +19,20 @@ def overdue_pages(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int)
 
 
 def _overdue(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> Iterator[tuple[int, bool, bool]]:
-    """Only an exporter with IMDS access can tell that an event has still not started."""
-    known, has_started, may_be_late = Knowledge(scrapes, life, limits, evaluation), False, False
+    """Only an exporter with IMDS access can tell that an event has still not started; what it told lasts a minute."""
+    known, has_started = Knowledge(scrapes, life, limits, evaluation), False
+    last: dict[int, int] = {}
     for now in scrapes.moments:
         current, _ = known.read(now)
         shows = scrapes.of(life, now)
         starts = any(found.started for _, found in shows)
         has_started |= starts
         seen = [found.not_before for each, found in shows if each.sees(now)]
-        late = now - min(seen) - limits.overdue if seen else -1
-        may_be_late |= late > 0  # rules look back at scrapes between evaluations
+        last |= {now: min(seen)} if seen else {}
         if now % evaluation == 0:
-            yield now, current and not has_started and late >= evaluation, not starts and may_be_late
-            may_be_late = False
+            late = [now - planned - limits.overdue for at, planned in last.items() if now - at <= SLACK]
+            certain = bool(seen) and current and not has_started and now - min(seen) - limits.overdue >= evaluation
+            yield now, certain, not starts and any(each > 0 for each in late)
 
 
 def endless_pages(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> dict[int, Page]:

@@ -87,7 +87,8 @@ class _Vm:
 def _place_truths(
     scrapes: Scrapes, watchers: tuple[Watcher, ...], limits: Limits, evaluation: int
 ) -> Iterator[tuple[int, bool, bool]]:
-    severe = [life for life in scrapes.fleet.lives if life.event_type != "Freeze"]
+    here = {each.number for each in watchers}
+    severe = [life for life in scrapes.fleet.lives if life.event_type != "Freeze" and here & {*life.vms}]
     known = {life.event_id: Knowledge(scrapes, life, limits, evaluation) for life in severe}
     sources = {life.event_id: Source(scrapes, life) for life in severe}
     vms = [_Vm(each) for each in watchers]

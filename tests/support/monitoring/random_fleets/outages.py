@@ -12,6 +12,7 @@ from support.monitoring.random_fleets.generator import Watcher
 from support.monitoring.random_fleets.impacts import SLACK, Impact
 from support.monitoring.random_fleets.knowledge import Knowledge, Scrapes
 from support.monitoring.random_fleets.limits import Limits
+from support.monitoring.random_fleets.lives import Life
 from support.monitoring.random_fleets.pages import Page, Truth, page
 
 AWAY, WINDOW = 120, 300  # a VM is away that does not answer for so many seconds of the last five minutes
@@ -79,6 +80,8 @@ class Outages:
     not_back: dict[str, dict[int, Page]] = field(default_factory=lambda: defaultdict(dict))
     down: dict[int, dict[int, Page]] = field(default_factory=lambda: defaultdict(dict))
 
+    _away: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+
     def __post_init__(self) -> None:
         """Read every scrape."""
         fleet, lives = self.scrapes.fleet, self.scrapes.fleet.lives
@@ -106,9 +109,17 @@ class Outages:
             for each in some:
                 others = [truth for event, truth in truths.items() if event != each.life.event_id]
                 rest = [other for other in some if other is not each]
-                not_back[each.life.event_id].append(self._is_not_back(now, each, silences[vm], _any(others), rest))
+                truth = self._is_not_back(now, each, silences[vm], _any(others), rest)
+                not_back[each.life.event_id].append(truth)
+                if truth[1]:
+                    self._away[each.life.event_id].add(vm)
         for event, found in not_back.items():
             self.not_back[event][now] = page(_any(found))
+
+    def times(self, life: Life) -> int:
+        """Return how often the event may report VMs: once for each, and once more if it starts when overdue."""
+        starts_late = life.started is not None and life.started > life.plans[-1][1]
+        return len(self._away[life.event_id]) + starts_late
 
     def _is_not_back(
         self, now: int, impact: Impact, silence: _Silence, maintained: Truth, others: list[Impact]

@@ -209,5 +209,12 @@ ANY_ORDER = (
         one(Seen(not_before=100, started=100), vm_id="7d3e", down=((105, 420),), fresh=((420, 480),)),
         steady={REBOOT: (60, 600)},
     ),
+    _both_hit(
+        "two VMs are back from their Redeploy, and their exporters, which have no journal, have not polled yet",
+        replace(_STARTED, gone=100_000),
+        (60, 600),
+        down=((105, 420),),
+        fresh=((420, 480),),
+    ),
 )
 """Stories that hold whatever the order of groups."""

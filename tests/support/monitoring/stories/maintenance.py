@@ -390,4 +390,10 @@ MAINTAINED = (
         quiet={MAINTENANCE: (20, 610, 1300, 2000), NOT_BACK: MANY},
         steady={MAINTENANCE: (30, 510), DOWN: (1530, 2010)},
     ),
+    Story(
+        "a VM is evicted before its own exporter shows the event: another one does",
+        (Exporter(down=((65, 100_000),)), Exporter("vmss_1", (Seen("Preempt", started=60, scope="peer"),))),
+        quiet={DOWN: tuple(range(0, 1200, 30))},
+        steady={MAINTENANCE: (80, 1190)},
+    ),
 )
