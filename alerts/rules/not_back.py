@@ -13,10 +13,8 @@ from .series import (
     EVENT,
     NOT_BEFORE,
     UNANSWERED,
-    UP,
     VM_MAINTENANCE,
     answering,
-    at_last_scrapes,
     kept,
     slow_interval,
     with_imds,
@@ -100,23 +98,21 @@ def _vms_not_back(settings: Settings) -> Away:
 def _expired(settings: Settings) -> str:
     """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
 
-    An event that is only due may start late, so what counts is how long its VM has not answered. The VM has to be away
-    for half of the time allowed: it may have been back, and fail for another reason.
+    An event that is only due may start late, so what counts is how long its VM has not answered: all of the time
+    allowed, within that time and as long as the alert stays when the VM is back. The VM of an event that has started
+    has to be away for half of the time allowed: it may have been back, and fail for another reason.
     """
     last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
+    step, stays = parse_duration(slow_interval(settings)), (1 - _SHARE_AWAY) * _window(settings)
     late = f"<= on (job, instance) group_left () {last} -"
     return "\nor\n".join(
         expression(f"""
             (
-              (
-                {rows_of(matcher, settings, "started")} {late} {longest}
-                or
-                (
-                  {rows_of(matcher, settings, "due")} {late} {longest}
-                  unless on (job, instance) {at_last_scrapes(UP, settings, format_duration(float(longest)))}
-                )
-              )
+              {rows_of(matcher, settings, "started")} {late} {longest}
               and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
+              or
+              {rows_of(matcher, settings, "due")} {late} {longest}
+              and on (job, instance) {_unanswered_for(float(longest) + step, float(longest) + stays, settings)}
             ) * 0 + {longest}
         """)
         for matcher, longest in longest_of(settings, *(each for each in EventType if not each.facts.deletes)).items()

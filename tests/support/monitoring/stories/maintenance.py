@@ -357,6 +357,19 @@ MAINTAINED = (
         exact=True,
     ),
     Story(
+        "an overdue reboot begins, and takes twelve and a half minutes",
+        one(Seen(not_before=300), down=((1500, 2250),)),
+        quiet={NOT_BACK: tuple(range(1490, 3000, 10))},
+        exact=True,
+    ),
+    Story(
+        "an overdue reboot begins, and takes a minute longer than it may",
+        one(Seen(not_before=300), down=((1500, 2460),)),
+        quiet={NOT_BACK: (2380, 2700)},
+        steady={NOT_BACK: (2430, 2610)},
+        exact=True,
+    ),
+    Story(
         "an overdue reboot begins, and the VM does not come back",
         one(Seen(not_before=300), down=((1500, 100_000),)),
         quiet={NOT_BACK: (1510, 2390)},
