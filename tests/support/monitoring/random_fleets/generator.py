@@ -198,7 +198,7 @@ def _absences(chance: random.Random, number: int, lives: tuple[Life, ...]) -> _A
             continue
         if event.deletes:
             found.stay_away(begins + STEP, chance.choice((30, 300, HORIZON)))
-        elif chance.random() < 0.2:
+        elif chance.random() < 0.35:
             found.stay_away(begins + STEP, chance.choice((700, HORIZON, HORIZON)))
         else:
             found.go(chance, begins + STEP, begins + STEP + STEP * chance.randint(4, 120))

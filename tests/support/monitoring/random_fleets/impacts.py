@@ -25,7 +25,7 @@ class Impact:
             if NotBefore is moved.
         due_perhaps, started_perhaps: the first scrape that may have shown it.
         noted: whether the row is there for certain: it stays while the VM does not answer.
-        noted_at: when it last was.
+        noted_at, noted_first: when it last was, and when for the first time.
         pod, by_own: of which pod the first row was, and whether its own exporter showed the event then.
         ended: whether the VM has answered without the event for so long that the row is gone.
     """
@@ -40,6 +40,7 @@ class Impact:
     started_perhaps: int | None = None
     noted: bool = False
     noted_at: int | None = None
+    noted_first: int | None = None
     pod: int | None = None
     by_own: bool = False
     ended: bool = False
@@ -55,6 +56,11 @@ class Impact:
     def longest(self) -> float:
         """The longest maintenance."""
         return self.limits.outages[self.life.event_type]
+
+    @property
+    def may_have_begun(self) -> bool:
+        """Whether the event may have been due on the VM, or have started there."""
+        return self.due_perhaps is not None or self.started_perhaps is not None
 
     def read(self, now: int, shows: _Shows, current: Truth) -> None:
         """Take the scrapes of ``now`` that show the event; ``current``: whether it is, for certain and perhaps."""
@@ -104,7 +110,9 @@ class Impact:
         if not self.noted:
             self.noted = True
         if self.pod is None:
-            self.pod, self.by_own = self.vm.pod(now), any(each is self.vm for each, _ in shows)
+            self.noted_first = now
+            self.by_own = any(each is self.vm for each, _ in shows)
+            self.pod = self.vm.pod(now if self.by_own or self._named_at is None else self._named_at)
 
     def _is_reported(self, now: int, shows: _Shows) -> bool:
         """Return whether the VM's own exporter shows the event, or all others do and know where the VM is."""

@@ -48,9 +48,10 @@ def _endless(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> I
     last_perhaps: int | None = None
     for now in scrapes.moments:
         current, perhaps = known.read(now)
-        starts = any(found.started for _, found in scrapes.of(life, now))
-        shown |= starts
-        recorded |= starts and current and now % evaluation == 0
+        starts = [each for each, found in scrapes.of(life, now) if found.started]
+        shown |= bool(starts)
+        known_place = any(each.named(now) for each in starts)
+        recorded |= known_place and current and now % evaluation == 0
         since = (now if since is None else since) if current and recorded else None
         if perhaps and shown:
             last_perhaps = now

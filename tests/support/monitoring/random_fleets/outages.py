@@ -131,7 +131,7 @@ class Outages:
         away = silence.seconds(now, WINDOW + self.evaluation) >= AWAY - self.evaluation
         half = silence.seconds(now, longest + SLACK) >= longest / 2 - SLACK
         is_away = away and half and self._may_have_expired(now, impact, silence)
-        certain = not any(other.listed for other in others) and self._has_expired(now, impact, silence)
+        certain = not any(other.may_have_begun for other in others) and self._has_expired(now, impact, silence)
         return certain, is_away and not maintained[0]
 
     def _may_have_expired(self, now: int, impact: Impact, silence: _Silence) -> bool:
@@ -165,6 +165,8 @@ class Outages:
     def _explains(self, now: int, impact: Impact) -> bool:
         """Return whether the exporter is away because of the event, or is back from it and restarts."""
         if impact.noted_at is None or impact.pod != impact.vm.pod(now):
+            return False
+        if impact.noted_first is None or now - impact.noted_first < SLACK:
             return False
         if len(impact.vm.jobs) > 1 and not impact.by_own:
             return False  # others know one target of the VM only
