@@ -147,15 +147,20 @@ class Knowledge:
         return in_all and at_evaluation, in_one or at_evaluation
 
     def _end(self, now: int, witnesses: tuple[Watcher, ...]) -> None:
-        """Whether an exporter that showed the event answers without it, or a new pod of a VM of the event does."""
+        """Whether an exporter that showed the event answers without it, or a new pod of a VM of the event does.
+
+        One that has just regained access may still be wrong, so the end is only possible.
+        """
         without = [each for each in witnesses if each.answers(now) and each.sees(now)]
+        steady = [each for each in without if all(each.sees(now - before) for before in (STEP, 2 * STEP))]
         since = now - (self._seen if self._seen is not None else 0)
         if any((each.number, each.pod(now)) in self._knew for each in without):
             self._doubt = True
-            self._over = now % self.evaluation == 0 and since > HIDDEN
+            known = any((each.number, each.pod(now)) in self._knew for each in steady)
+            self._over = known and now % self.evaluation == 0 and since > HIDDEN
         elif any((each.number, 0) in self._knew for each in without):
             self._doubt = True
-            own = any(each.number in self._own and each.named(now) for each in without)
+            own = any(each.number in self._own and each.named(now) for each in steady)
             self._over = own and not self._shows and now % self.evaluation == 0 and since > HIDDEN_FROM_NEW
 
     def _verdict(self, now: int, *, seeing: bool) -> Truth:

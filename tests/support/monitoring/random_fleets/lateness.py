@@ -28,7 +28,9 @@ def _overdue(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> I
         starts = any(found.started for _, found in shows)
         has_started |= starts
         seen = [found.not_before for each, found in shows if each.sees(now)]
-        last |= {now: min(seen)} if seen else {}
+        # Rules learn at evaluations which exporters have access, and look back at what these showed between two.
+        may_be_seen = [found.not_before for each, found in shows if each.sees(now) or now % evaluation]
+        last |= {now: min(may_be_seen)} if may_be_seen else {}
         if now % evaluation == 0:
             late = [now - planned - limits.overdue for at, planned in last.items() if now - at <= SLACK]
             certain = bool(seen) and current and not has_started and now - min(seen) - limits.overdue >= evaluation
