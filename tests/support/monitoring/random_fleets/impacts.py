@@ -51,6 +51,7 @@ class Impact:
     _far_since: int | None = None
     _current_at: int = 0
     _own: bool = False
+    _ended_pod: int = 0
 
     @property
     def longest(self) -> float:
@@ -95,7 +96,8 @@ class Impact:
         if now % self.evaluation == 0 and reported:
             self._begin(now, shows)
         self.noted = self.noted and (reported or not answers)
-        if self.life.deletes and now >= self.vm.deleted:
+        left = now >= self.vm.deleted or self.pod != self.vm.pod(now)  # the target that is known has gone
+        if self.life.deletes and left:
             self.noted = False
         if self.noted:
             self.noted_at = now
@@ -132,7 +134,8 @@ class Impact:
         left = not lists and self.vm.sees(now) and self._own
         if answers and not from_journal and (left or not is_current):
             self._quiet_since = now if self._quiet_since is None else self._quiet_since
-            self.ended |= now - self._quiet_since >= self.limits.after + SLACK
+            if not self.ended and now - self._quiet_since >= self.limits.after + SLACK:
+                self.ended, self._ended_pod = True, self.vm.pod(self._quiet_since)
         else:
             self._quiet_since = None
             self.ended = self.ended and not (lists and is_current)
@@ -146,7 +149,8 @@ class Impact:
             and self.started_perhaps is not None
             and self.started + self.evaluation <= now <= self.started_perhaps + self.longest - SLACK
         )
-        return certain, self._may_last(now) and not self.ended
+        has_ended = self.ended and self._ended_pod == self.vm.pod(now)  # a new target may bring the row back
+        return certain, self._may_last(now) and not has_ended
 
     def _may_last(self, now: int) -> bool:
         if self.life.deletes and now > max(self.vm.deleted, self._current_at) + self.limits.after + SLACK:
