@@ -228,10 +228,10 @@ def _over(settings: Settings) -> Recording:
     An answer without the event counts after the time of two evaluations, so that an event that a faulty answer hid for
     a moment does not page twice. An exporter that was not scraped meanwhile, since Prometheus restarts, has no answer,
     and what one said that could not reach IMDS meanwhile counts neither for the end nor against it. While an exporter
-    that cannot reach IMDS still shows the event, the end is kept.
+    that cannot reach IMDS still shows the event, the end is kept, unless another one has seen the event since.
     """
     memory, pause = settings.duration("memory"), two_scrapes(settings)
-    shown = at_last_scrapes(INFO, settings)
+    shown, end = at_last_scrapes(INFO, settings), f"max by (event_id) (last_over_time({OVER}[{memory}]))"
     return Recording(
         OVER,
         expression(f"""
@@ -241,7 +241,10 @@ def _over(settings: Settings) -> Recording:
                   last_over_time({INFO}[{memory}]) and on (job, instance) min_over_time({UP}[{pause}]) == 1
                 )
                 or on (event_id)
-                max by (event_id) (last_over_time({OVER}[{memory}]) and on (event_id) {shown})
+                (
+                  {end} and on (event_id) {shown}
+                  unless on (event_id) (max by (event_id) (last_over_time({SEEN}[{memory}])) > on (event_id) {end})
+                )
               )
               unless on (event_id) {with_imds(shown, f"min_over_time({UP}[{pause}]) == 0")}
             ) * 0 + time()

@@ -52,6 +52,14 @@ BLIND = (
         steady={REBOOT: (30, 390)},
     ),
     Story(
+        "a faulty answer hides an event for a moment, then its VM goes down, and a blind peer still shows it",
+        (
+            Exporter(events=(Seen(gone=300), Seen(announced=340)), down=((500, 100_000),)),
+            _blind_peer(Seen(), since=100),
+        ),
+        steady={REBOOT: (360, 1300)},
+    ),
+    Story(
         "nobody but a blind exporter knows of an event",
         one(Seen(), more=blind(100)),
         quiet=only(REBOOT, UNREACHABLE, OVERDUE),
