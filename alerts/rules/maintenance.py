@@ -170,10 +170,12 @@ def _begin(settings: Settings) -> str:
     """A row goes on while its event does, unless the event has left the VM, and while its VM does not answer.
 
     It keeps the time that it began with. Prometheus may have been away for up to ``memory``, if the VM's own exporter
-    has shown the event and not answered without it since. A row also ends when its target answers: if the VM was
-    replaced, it is another VM that does.
+    has shown the event and not answered without it since, and the VM has not answered since the row was last recorded:
+    a row that has ended does not return. A row also ends when its target answers: if the VM was replaced, it is another
+    VM that does.
     """
     memory, after = settings.duration("memory"), time_back(settings)
+    step, late = settings.duration("evaluation.interval"), settings.number("evaluation.watcher-interval")
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     impacts, moved = _recorded(settings), _moved(settings)
     begun = f"(last_over_time({VM_MAINTENANCE}[{memory}]) unless {moved})"
@@ -191,6 +193,11 @@ def _begin(settings: Settings) -> str:
               last_over_time({VM_MAINTENANCE}[{memory}])
               and on (event_id, vm_id) last_over_time({VM_EVENT}[{settings.duration("longest")}])
               unless on (event_id, vm_id) last_over_time({VM_EVENT_OVER}[{memory}])
+              unless on (event_id, vm_id)
+              (
+                max by (event_id, vm_id) (last_over_time(timestamp({VM_MAINTENANCE})[{memory}:{step}]))
+                < on (vm_id) group_left () (max by (vm_id) (last_over_time({VM_TARGET}[{memory}])) - {late})
+              )
             )
           )
           > time() - 86400

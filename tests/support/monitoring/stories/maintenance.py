@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from support.monitoring.alert_scenarios import DOWN, MAINTENANCE, MANY, Exporter, Firing, Seen, Story, one
 from support.monitoring.stories.expected_alerts import NOT_BACK, row
+from support.monitoring.stories.fleets import blind
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)
 _FREEZE = Seen("Freeze", not_before=300, started=300, gone=1020, duration=5)
@@ -139,6 +140,15 @@ MAINTAINED = (
         "an exporter fails again after its VM has been back for a while",
         one(_REBOOT, down=((305, 600), (1020, 2400))),
         quiet={MAINTENANCE: (1010, 1030, 1100, 2300), NOT_BACK: (*MANY, 2300)},
+        exact=True,
+    ),
+    Story(
+        "a VM fails by itself after an event whose end its exporter, without IMDS access, has not seen",
+        (
+            Exporter(events=(replace(_REBOOT, gone=100_000),), down=((1100, 100_000),), more=blind(400)),
+            Exporter("vmss_1", (replace(_REBOOT, scope="peer", gone=500),)),
+        ),
+        quiet={MAINTENANCE: (900, 1110, 1200, 1500, 1700), NOT_BACK: (*MANY, 1560, 1600, 1650, 1700)},
         exact=True,
     ),
     Story(
