@@ -413,7 +413,7 @@ class TestSchema:
                 ("Reboot", "started"): 1,
             }
             assert before.statistics.phases["Freeze", "started"].total == 660
-            assert before.statistics.approval_latency["Freeze", "deadline"].counts == (0, 0, 0, 0, 2, 0, 0)
+            assert before.statistics.approval_latency["Freeze", "deadline"].counts == (0, 0, 0, 2, 0, 0)
             assert not before.statistics.pauses
             done = replace(started, outcome=Transition.COMPLETED, ended_at=Timestamp(1.8e9), observed_pause=42.0)
             change = Change(Transition.COMPLETED, done, Timestamp(1.8e9))
