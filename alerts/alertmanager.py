@@ -63,6 +63,7 @@ def _route(settings: Settings) -> dict[str, Any]:
     }
     at_once = {"group_wait": "0s"}
     by_event = {"group_by": ["event_id"]}
+    alone = {"matchers": [f'alertname="{NOT_BACK}"'], "group_by": ["alertname", "event_id"]}
     by_place = {"group_by": ["alertname", "subscription_id", "resource_group", "scale_set", "location", "zone"]}
     ours = {
         "matchers": [_OURS],
@@ -75,10 +76,11 @@ def _route(settings: Settings) -> dict[str, Any]:
                 **at_once,
                 **by_place,
                 "routes": [
-                    {"matchers": [f'alertname="{NOT_BACK}"'], "group_by": ["alertname", "event_id"]},
+                    alone,
                     {"matchers": [_EVENT], **by_event},
                 ],
             },
+            {**alone, **at_once},
             {"matchers": [_EVENT, 'event_type="Preempt"'], **at_once, **by_event},
             {"matchers": [_EVENT, 'event_status="Started"'], **at_once, **by_event},
             {"matchers": [_EVENT], **by_event},

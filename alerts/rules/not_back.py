@@ -28,8 +28,8 @@ _LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for
 def not_back_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the group: when exporters did not answer, the alert about VMs that stay away, and the VMs in maintenance.
 
-    The order matters. At the same moment, VmNotBack begins and the maintenance of its VM ends, which inhibits the
-    team's own alerts. Alertmanager gets VmNotBack first, so that those come after it.
+    The order matters. When an event that has started should be over, VmNotBack begins, and the maintenance of its VM
+    ends, which inhibits the team's own alerts. Alertmanager gets VmNotBack first, so that those come after it.
     """
     unanswered = Recording(
         UNANSWERED,
@@ -98,25 +98,32 @@ def _vms_not_back(settings: Settings) -> Away:
 def _expired(settings: Settings) -> str:
     """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
 
-    An event that is only due may start late, so what counts is how long its VM has not answered: all of the time
-    allowed, within that time and as long as the alert stays when the VM is back. The VM of an event that has started
-    has to be away for half of the time allowed: it may have been back, and fail for another reason.
+    An event that is only due may start late, so what counts is how long its VM has not answered: the first and the last
+    failed scrape have to be as far apart as the time allowed. The VM has to be away for half of that time: it may have
+    been back, and fail for another reason.
     """
     last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
-    step, stays = parse_duration(slow_interval(settings)), (1 - _SHARE_AWAY) * _window(settings)
     late = f"<= on (job, instance) group_left () {last} -"
     return "\nor\n".join(
         expression(f"""
             (
-              {rows_of(matcher, settings, "started")} {late} {longest}
+              (
+                {rows_of(matcher, settings, "started")} {late} {longest}
+                or
+                {rows_of(matcher, settings, "due")} {late} {longest}
+                and on (job, instance) ({last} - on (job, instance) {_first(float(longest), settings)} >= {longest})
+              )
               and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
-              or
-              {rows_of(matcher, settings, "due")} {late} {longest}
-              and on (job, instance) {_unanswered_for(float(longest) + step, float(longest) + stays, settings)}
             ) * 0 + {longest}
         """)
         for matcher, longest in longest_of(settings, *(each for each in EventType if not each.facts.deletes)).items()
     )
+
+
+def _first(longest: float, settings: Settings) -> str:
+    """Return when exporters did not answer for the first time lately; Prometheus may have been away since."""
+    lately = format_duration(longest + settings.seconds("memory"))
+    return f"max by (job, instance) (min_over_time({UNANSWERED}[{lately}]))"
 
 
 def _away(settings: Settings) -> str:

@@ -172,7 +172,9 @@ def identified(filtered: str = "", shown: Callable[[str], str] = str) -> str:
 
 
 def with_computer_name(targets: str, shown: Callable[[str], str] = str) -> str:
-    """Return the targets of ``targets``, with ``computer_name`` where their exporter shows it; the value is 1.
+    """Return the targets of ``targets``, with ``computer_name`` where their exporter or a target's label has it.
+
+    The value is 1.
 
     ``shown`` returns the values of a series.
     """
@@ -180,7 +182,7 @@ def with_computer_name(targets: str, shown: Callable[[str], str] = str) -> str:
         (
           topk by (job, instance) (1, {shown(HOST)} and on (job, instance) {targets})
           or on (job, instance)
-          group by (job, instance) ({targets})
+          topk by (job, instance) (1, group by (job, instance, computer_name) ({targets}))
         )
     """)
 

@@ -72,10 +72,9 @@ def _exporter_down(settings: Settings) -> Alert:
             )
             unless on (job, instance) ({started} and on (event_id) {EVENT})
             unless on (job, instance) {away}
-            unless on (job, instance) {VM_MAINTENANCE}{{event_type=~"{DELETING}"}}
             unless on (job, instance)
             (
-              {deleted}
+              ({deleted} or on (job, instance) {VM_MAINTENANCE}{{event_type=~"{DELETING}"}})
               unless on (job, instance)
               max by (job, instance) (last_over_time({VM_SURVIVED}[1d])) > on (job, instance) {deleted}
             )
@@ -95,7 +94,7 @@ def _no_exporters(settings: Settings) -> tuple[Recording, Alert]:
         expression(f"""
             absent({jobs})
             or on ()
-            (last_over_time({JOB_TARGETS}[1h]) unless on (job) {jobs})
+            (last_over_time({JOB_TARGETS}{{job=~"{settings.text("job")}"}}[1h]) unless on (job) {jobs})
         """),
         "No exporter is scraped.",
         "Prometheus has no targets{{ with $labels.job }} in job {{ . }}{{ end }}: "

@@ -156,16 +156,23 @@ def test_labels(tmp_path: Path) -> None:
 
 
 def test_computer_name(tmp_path: Path) -> None:
-    """The alert knows the VM by the name that its operating system has, also while it is down; a VM without one too."""
+    """The alert knows the VM by the name that its operating system has, also while it is down; so does a target's label."""
     down = ((305, 600),)
     named = Exporter("pool_35", (replace(_REBOOT, resources="pool_35"),), down=down, computer_name="pool00000Z")
     other = Exporter("vm", (replace(_REBOOT, event_id="E2", resources="vm"),), down=down)
+    labelled = Exporter(
+        "vm_2",
+        (replace(_REBOOT, event_id="E3", resources="vm_2"),),
+        down=down,
+        target={"computer_name": "of-target"},
+    )
     firing = (
+        working("vm_2", computer_name="of-target", host="of-target.example.org"),
         working("pool_35", computer_name="pool00000Z", host="pool00000Z.example.org"),
         working("vm"),
     )
     away = tuple(replace(each, description=each.description.replace("00:04:00", "00:05:00")) for each in firing)
-    story = Story("names", (named, other), fires={(MAINTENANCE, 240): firing, (MAINTENANCE, 450): away})
+    story = Story("names", (named, other, labelled), fires={(MAINTENANCE, 240): firing, (MAINTENANCE, 450): away})
     play(tmp_path, story, maintenance__equal="instance,host=computer_name.example.org")
 
 

@@ -152,13 +152,19 @@ def _placeholders(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]
     return ok("receivers", "No receiver of our alerts has a placeholder that Alertmanager shows.")
 
 
+_MAY_SPLIT = {"AzureScheduledEventVmNotBack": {"alertname"}}
+"""Labels that the groups of an alert may have besides ``event_id``: VmNotBack is a page of its own."""
+
+
 def _grouping(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
     split = sorted(
         name
         for name, labels in alerts.items()
         if "event_id" in labels
         for route in routes(tree, labels)
-        if route.receiver and labels.get("severity") == _PAGES and route.group_by != ("event_id",)
+        if route.receiver
+        and labels.get("severity") == _PAGES
+        and {*route.group_by} - _MAY_SPLIT.get(name, set()) != {"event_id"}
     )
     if split:
         return warning(

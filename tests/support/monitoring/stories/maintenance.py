@@ -143,6 +143,28 @@ MAINTAINED = (
         exact=True,
     ),
     Story(
+        "a VM boots in a loop after a reboot that nobody saw Started",
+        (Exporter(events=(Seen(not_before=300, gone=400),), down=_BOOT_LOOP), Exporter("vmss_1")),
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (1230, 2400)},
+        exact=True,
+    ),
+    Story(
+        "Prometheus is away while a VM does not come back from a reboot that nobody saw Started",
+        one(Seen(not_before=300), down=((305, 100_000),)),
+        blank=((400, 1000),),
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (1230, 2400)},
+        exact=True,
+    ),
+    Story(
+        "an exporter fails just after the Terminate of its VM was called off",
+        (Exporter(events=(Seen("Terminate", not_before=300, gone=330),), down=((400, 100_000),)), Exporter("vmss_1")),
+        quiet={DOWN: (690,), NOT_BACK: MANY},
+        steady={DOWN: (720, 2000)},
+        exact=True,
+    ),
+    Story(
         "a VM fails by itself after an event whose end its exporter, without IMDS access, has not seen",
         (
             Exporter(events=(replace(_REBOOT, gone=100_000),), down=((1100, 100_000),), more=blind(400)),
