@@ -156,7 +156,7 @@ def test_labels(tmp_path: Path) -> None:
 
 
 def test_computer_name(tmp_path: Path) -> None:
-    """The alert knows the VM by the name that its operating system has, also while it is down; so does a target's label."""
+    """The alert knows the VM by the computer name that its exporter or its target shows, also while it is down."""
     down = ((305, 600),)
     named = Exporter("pool_35", (replace(_REBOOT, resources="pool_35"),), down=down, computer_name="pool00000Z")
     other = Exporter("vm", (replace(_REBOOT, event_id="E2", resources="vm"),), down=down)

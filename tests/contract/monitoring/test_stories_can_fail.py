@@ -243,7 +243,7 @@ CHANGES = (
     Change(
         "all targets of one of two jobs are gone from discovery",
         NO_EXPORTERS,
-        ((NO_EXPORTERS, f"or on () (last_over_time({JOB_TARGETS}[1h]) unless on (job) {JOBS})", ""),),
+        ((NO_EXPORTERS, f"or on () (last_over_time({JOBS.replace('up', JOB_TARGETS)}[1h]) unless on (job) {JOBS})", ""),),
     ),
     # What a VM showed before it was deleted counts for long.
     Change(
