@@ -58,6 +58,7 @@ from support.monitoring.stories.reports import REPORTS
 from support.monitoring.stories.twins import TWINS
 
 STORIES = {story.name: story for story in (*BLIND, *LIVES, *EXPORTERS, *HITS, *PLACES, *REPORTS, *TWINS)}
+WERE_JOBS = f'{JOB_TARGETS}{{job=~"{Settings().text("job")}"}}'
 JOBS = f'up{{job=~"{Settings().text("job")}"}}'
 
 
@@ -243,7 +244,7 @@ CHANGES = (
     Change(
         "all targets of one of two jobs are gone from discovery",
         NO_EXPORTERS,
-        ((NO_EXPORTERS, f"or on () (last_over_time({JOBS.replace('up', JOB_TARGETS)}[1h]) unless on (job) {JOBS})", ""),),
+        ((NO_EXPORTERS, f"or on () (last_over_time({WERE_JOBS}[1h]) unless on (job) {JOBS})", ""),),
     ),
     # What a VM showed before it was deleted counts for long.
     Change(
