@@ -52,7 +52,7 @@ class Source:
 
     def severe(self, now: int) -> Truth:
         """Return whether it counts for places, where an event without a source does at once."""
-        certain, perhaps = self.platform(now)
+        certain, perhaps = self.platform(now, self._first)
         if self.life.source != "User" or self._first is None or self._known is None:
             return certain, True
         return certain, perhaps or self._known > max(now, self._first + 2 * STEP)
@@ -62,14 +62,18 @@ class Source:
         known = self.life.source == "User" and self._known is not None and now >= self._known
         return known, known
 
-    def platform(self, now: int) -> Truth:
-        """Return whether it counts as an event that nobody asked for."""
+    def platform(self, now: int, since: int | None) -> Truth:
+        """Return whether it counts as an event that nobody asked for.
+
+        ``since``: when it became certain that the event is current, None if it is not. Rules wait for its source again
+        if it is shown after its end.
+        """
         if self.life.event_type not in BY_SOURCE:
             return True, True
         if self._first is None:
             return False, False
         if self._known is None or now < self._known:
-            return now > self._first + 2 * STEP, now >= self._first + 2 * STEP
+            return since is not None and now > since + 2 * STEP, now >= self._first + 2 * STEP
         return (self.life.source != "User",) * 2
 
 

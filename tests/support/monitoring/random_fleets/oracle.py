@@ -58,10 +58,12 @@ def _event_truths(
     scrapes: Scrapes, life: Life, limits: Limits, evaluation: int, *, is_requested: bool
 ) -> Iterator[tuple[int, bool, bool]]:
     known, source = Knowledge(scrapes, life, limits, evaluation), Source(scrapes, life)
+    since: int | None = None
     for now in scrapes.moments:
         current = known.read(now)
+        since = (now if since is None else since) if current[0] else None
         near = known.near(now, DAY) if life.warned else (True, True)
-        asked = source.user(now) if is_requested else source.platform(now)
+        asked = source.user(now) if is_requested else source.platform(now, since)
         if now % evaluation == 0:
             yield now, *both(current, near, asked)
 
