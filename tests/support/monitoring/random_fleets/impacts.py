@@ -27,6 +27,7 @@ class Impact:
         noted: whether the row is there for certain: it stays while the VM does not answer.
         noted_at, noted_first: when it last was, and when for the first time.
         pod, by_own: of which pod the first row was, and whether its own exporter showed the event then.
+        by_others: whether the row may have begun with what other exporters showed, who know one target of the VM only.
         ended: whether the VM has answered without the event for so long that the row is gone.
     """
 
@@ -43,10 +44,12 @@ class Impact:
     noted_first: int | None = None
     pod: int | None = None
     by_own: bool = False
+    by_others: bool = False
     ended: bool = False
     listed: bool = False
     _named_since: int | None = None
     _named_at: int | None = None
+    _target_at: int | None = None
     _quiet_since: int | None = None
     _far_since: int | None = None
     _current_at: int = 0
@@ -75,6 +78,8 @@ class Impact:
         if lists and self._named_since is not None:
             self._may_begin(now, shows)
         self._note(now, shows, is_current=current[0])
+        if now % self.evaluation == 0 and self._named_at == now:
+            self._target_at = now
         self._end(now, lists, is_current=current[1])
 
     def _may_begin(self, now: int, shows: _Shows) -> None:
@@ -93,8 +98,11 @@ class Impact:
         """A row begins with what an evaluation sees, goes on with the event, and stays while its VM is away."""
         reported = is_current and self._is_reported(now, shows)
         answers = self.vm.answers(now)
-        if now % self.evaluation == 0 and reported:
-            self._begin(now, shows)
+        if now % self.evaluation == 0:
+            is_own = any(each is self.vm for each, _ in shows)
+            self.by_others |= self.pod is None and not is_own and bool(shows) and self.may_have_begun
+            if reported and (self.noted or self._has_target(now, is_own=is_own)):
+                self._begin(now, shows)
         self.noted = self.noted and (reported or not answers)
         left = now >= self.vm.deleted or self.pod != self.vm.pod(now)  # the target that is known has gone
         if self.life.deletes and left:
@@ -114,7 +122,15 @@ class Impact:
         if self.pod is None:
             self.noted_first = now
             self.by_own = any(each is self.vm for each, _ in shows)
-            self.pod = self.vm.pod(now if self.by_own or self._named_at is None else self._named_at)
+            self.pod = self.vm.pod(now if self.by_own or self._target_at is None else self._target_at)
+
+    def _has_target(self, now: int, *, is_own: bool) -> bool:
+        """Return whether rules know which target is the VM's: only if it told its name at an earlier evaluation.
+
+        They record targets at evaluations, and may do that after they look for them.
+        """
+        known = self._target_at is not None
+        return known and (not is_own or self.vm.pod(self._target_at or 0) == self.vm.pod(now))
 
     def _is_reported(self, now: int, shows: _Shows) -> bool:
         """Return whether the VM's own exporter shows the event, or all others do and know where the VM is."""
