@@ -51,11 +51,11 @@ class Source:
         self._known = next((now for now, each in shown if not each.old_api), None)
 
     def severe(self, now: int) -> Truth:
-        """Return whether it counts for places, where an event without a source does at once."""
+        """Return whether it counts for places, where an event without a source does at once, until it is known."""
         certain, perhaps = self.platform(now, self._first)
         if self.life.source != "User" or self._first is None or self._known is None:
             return certain, True
-        return certain, perhaps or self._known > max(now, self._first + 2 * STEP)
+        return certain, perhaps or self._known > now
 
     def user(self, now: int) -> Truth:
         """Return whether a user is known to have asked for it."""
