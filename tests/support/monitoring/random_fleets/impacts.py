@@ -95,7 +95,10 @@ class Impact:
             self.due_perhaps = None
 
     def _note(self, now: int, shows: _Shows, *, is_current: bool) -> None:
-        """A row begins with what an evaluation sees, goes on with the event, and stays while its VM is away."""
+        """A row begins with what an evaluation sees, goes on with the event, and stays while its VM is away.
+
+        It ends if NotBefore is moved away before the event has started.
+        """
         reported = is_current and self._is_reported(now, shows)
         answers = self.vm.answers(now)
         if now % self.evaluation == 0:
@@ -103,7 +106,8 @@ class Impact:
             self.by_others |= self.pod is None and not is_own and bool(shows) and self.may_have_begun
             if reported and (self.noted or self._has_target(now, is_own=is_own)):
                 self._begin(now, shows)
-        self.noted = self.noted and (reported or not answers)
+        moved = self.started is None and any(found.not_before > now + self.limits.before for _, found in shows)
+        self.noted = self.noted and not moved and (reported or not answers)
         left = now >= self.vm.deleted or self.pod != self.vm.pod(now)  # the target that is known has gone
         if self.life.deletes and left:
             self.noted = False

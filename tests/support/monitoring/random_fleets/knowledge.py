@@ -187,6 +187,8 @@ class Knowledge:
             return True, True
         seen = [found.not_before for each, found in self._shows if each.sees(now)]
         if seen:
-            return min(seen) - now <= within, min(seen) - now <= within
+            # Rules may learn an evaluation late that an exporter has lost access.
+            lately = [found.not_before for each, found in self._shows if each.sees(now - self.evaluation)]
+            return min(seen) - now <= within, min(seen + lately) - now <= within
         known = {planned - now <= within for planned in self._plans}
         return known == {True}, True in known or self._started is not None
