@@ -101,10 +101,11 @@ def findings(
 def one_late(pages: dict[int, Page]) -> dict[int, Page]:
     """Return ``pages`` of which each may begin and end an evaluation later: what an alert reads may be that old.
 
-    At the first evaluation it may be missing, such as which exporters have no IMDS access.
+    At the first evaluation it may be missing, such as which exporters have no IMDS access. At the second one, a
+    recording that the alert reads may have been made without it.
     """
     late = {now: pages[now] if pages[now] is pages[before] else Page.MAY for before, now in pairwise(pages)}
-    return dict.fromkeys(list(pages)[:1], Page.MAY) | late
+    return late | dict.fromkeys(list(pages)[:2], Page.MAY)
 
 
 def expected(fleet: Fleet, limits: Limits, evaluation: int) -> Iterator[tuple[Expected, dict[int, Page]]]:
