@@ -211,7 +211,7 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
         count by ({place}) (
           group by (vm_id, {place}) ({_hit_now(settings)})
           or
-          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT})
+          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT} unless on (event_id) {OVER})
         )
     """)
     return expression(f"""

@@ -200,6 +200,16 @@ ANY_ORDER = (
         "events hit two VMs one after the other, and the first returns as the second is hit", down=((62, 303),)
     ),
     Story(
+        "a VM does not return from its Redeploy, and an event hits another VM 27 seconds after its end",
+        (
+            Exporter(events=(Seen("Redeploy", started=60),), down=((62, 100_000),)),
+            Exporter("vmss_1", (Seen("Redeploy", announced=330, not_before=360, event_id="E2", resources="vmss_1"),)),
+            Exporter("vmss_2", (Seen("Redeploy", started=60, gone=303, scope="peer"),)),
+            *_OTHERS[1:],
+        ),
+        quiet=_both(tuple(range(20, 600, 5))),
+    ),
+    Story(
         "the VM of an event days ahead is away until the event is forgotten",
         (Exporter(events=(Seen("Redeploy", not_before=3 * DAY),), down=((200, 100_000),)), *_OTHERS),
         quiet={REDEPLOY: tuple(range(30, 1500, 10))},
