@@ -52,7 +52,9 @@ def memory_groups(settings: Settings) -> tuple[Group, ...]:
     """Return groups that record which exporters cannot reach IMDS, and when each event was last seen and ended."""
     interval = slow_interval(settings)
     blind = Recording(
-        WITHOUT_IMDS, f"({_NO_ACCESS}) ^ 0", "1 for each exporter that answers and whose last poll failed"
+        WITHOUT_IMDS,
+        f"({at_last_scrapes(UP, settings)} == 0) ^ 0",  # one that misses a scrape has not regained access
+        "1 for each exporter that answers and whose last poll failed",
     )
     seen = Recording(
         SEEN,
@@ -228,10 +230,11 @@ def _over(settings: Settings) -> Recording:
     An answer without the event counts after the time of two evaluations, so that an event that a faulty answer hid for
     a moment does not page twice. An exporter that was not scraped meanwhile, since Prometheus restarts, has no answer,
     and what one said that could not reach IMDS meanwhile counts neither for the end nor against it. While an exporter
-    that cannot reach IMDS still shows the event, the end is kept, unless another one has seen the event since.
+    that cannot reach IMDS still shows the event, the end is kept, unless another one has shown the event since: then
+    the last evaluation found no end.
     """
     memory, pause = settings.duration("memory"), two_scrapes(settings)
-    shown, end = at_last_scrapes(INFO, settings), f"max by (event_id) (last_over_time({OVER}[{memory}]))"
+    shown = at_last_scrapes(INFO, settings)
     return Recording(
         OVER,
         expression(f"""
@@ -241,10 +244,7 @@ def _over(settings: Settings) -> Recording:
                   last_over_time({INFO}[{memory}]) and on (job, instance) min_over_time({UP}[{pause}]) == 1
                 )
                 or on (event_id)
-                (
-                  {end} and on (event_id) {shown}
-                  unless on (event_id) (max by (event_id) (last_over_time({SEEN}[{memory}])) > on (event_id) {end})
-                )
+                ({OVER} and on (event_id) {shown})
               )
               unless on (event_id) {with_imds(shown, f"min_over_time({UP}[{pause}]) == 0")}
             ) * 0 + time()
