@@ -18,6 +18,7 @@ from .series import (
     DELETING,
     EVENT_APPROVED,
     EVENT_PLACE,
+    HOST,
     INFO,
     INSTANCE,
     NOT_BEFORE,
@@ -125,7 +126,7 @@ def _own(settings: Settings) -> str:
           * on (job, instance) group_left ({labels})
           topk by (job, instance) (1, {identity})
           * on (job, instance) group_left (computer_name)
-          {with_computer_name(_OWN, shown)}
+          {with_computer_name(_OWN, f"{shown(HOST)} and on (job, instance) {_OWN}")}
           * on (event_id) group_left (phase)
           {_impacts(settings, 'scope="self"')}
           unless on (event_id) {OVER}
@@ -170,8 +171,8 @@ def _begin(settings: Settings) -> str:
     """A row goes on while its event does, unless the event has left the VM, and while its VM does not answer.
 
     It keeps the time that it began with. Prometheus may have been away for up to ``memory``, if the VM's own exporter
-    has shown the event and not answered without it since, and the VM has not answered since the row was last recorded:
-    a row that has ended does not return. A row also ends when its target answers: if the VM was replaced, it is another
+    has shown the event and not answered without it since, nor shown it since the row was last recorded: a row that has
+    ended does not return. A row also ends when its target answers: if the VM was replaced, it is another
     VM that does.
     """
     memory, after = settings.duration("memory"), time_back(settings)
@@ -196,7 +197,7 @@ def _begin(settings: Settings) -> str:
               unless on (event_id, vm_id)
               (
                 max by (event_id, vm_id) (last_over_time(timestamp({VM_MAINTENANCE})[{memory}:{step}]))
-                < on (vm_id) group_left () (max by (vm_id) (last_over_time({VM_TARGET}[{memory}])) - {late})
+                < on (event_id, vm_id) (max by (event_id, vm_id) (last_over_time({VM_EVENT}[{memory}])) - {late})
               )
             )
           )

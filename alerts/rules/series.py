@@ -171,20 +171,9 @@ def identified(filtered: str = "", shown: Callable[[str], str] = str) -> str:
     """)
 
 
-def with_computer_name(targets: str, shown: Callable[[str], str] = str) -> str:
-    """Return the targets of ``targets``, with ``computer_name`` where their exporter or a target's label has it.
-
-    The value is 1.
-
-    ``shown`` returns the values of a series.
-    """
-    return expression(f"""
-        (
-          topk by (job, instance) (1, {shown(HOST)} and on (job, instance) {targets})
-          or on (job, instance)
-          topk by (job, instance) (1, group by (job, instance, computer_name) ({targets}))
-        )
-    """)
+def with_computer_name(targets: str, hosts: str = HOST) -> str:
+    """Return ``targets`` with ``computer_name`` from ``hosts``, or their own if no exporter shows one; values are 1."""
+    return f"topk by (job, instance) (1, {hosts} or on (job, instance) {targets})"
 
 
 def named(rows: Callable[[str], str]) -> str:
