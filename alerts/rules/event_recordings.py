@@ -148,6 +148,7 @@ def _started(settings: Settings) -> Recording:
 
 
 def _shown(settings: Settings) -> str:
+    """What an exporter shows that does not know its VM counts without a scale set, if no other exporter shows it."""
     labels, info = "event_id, event_type, event_source, event_status, resources", lately(INFO, settings)
     return expression(f"""
         count by ({labels}, scale_set) (
@@ -155,7 +156,7 @@ def _shown(settings: Settings) -> str:
           * on (job, instance) group_left (scale_set)
           topk by (job, instance) (1, {lately(INSTANCE, settings)})
         )
-        or on (event_id)
+        or on ({labels})
         count by ({labels}) ({info})
     """)
 

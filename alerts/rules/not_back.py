@@ -23,6 +23,7 @@ from .series import (
 NOT_BACK = f"{PREFIX}VmNotBack"
 
 _LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
+_SHARE_LOOP = 0.7  # the share of the time that a VM does not answer that boots in a loop
 
 
 def not_back_groups(settings: Settings) -> tuple[Group, ...]:
@@ -99,21 +100,21 @@ def _expired(settings: Settings) -> str:
     """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
 
     An event that is only due may start late, so what counts is how long its VM has not answered: the first and the last
-    failed scrape have to be as far apart as the time allowed. The VM has to be away for half of that time: it may have
-    been back, and fail for another reason.
+    failed scrape have to be as far apart as the time allowed, and between them the VM may answer as often as one that
+    boots in a loop. The VM of an event that has started has to be away for half of the time allowed: it may have been
+    back, and fail for another reason.
     """
     last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
-    late = f"<= on (job, instance) group_left () {last} -"
+    late, stays = f"<= on (job, instance) group_left () {last} -", (1 - _SHARE_AWAY) * _window(settings)
     return "\nor\n".join(
         expression(f"""
             (
-              (
-                {rows_of(matcher, settings, "started")} {late} {longest}
-                or
-                {rows_of(matcher, settings, "due")} {late} {longest}
-                and on (job, instance) ({last} - on (job, instance) {_first(float(longest), settings)} >= {longest})
-              )
+              {rows_of(matcher, settings, "started")} {late} {longest}
               and on (job, instance) {_unanswered_for(float(longest) / 2, float(longest), settings)}
+              or
+              {rows_of(matcher, settings, "due")} {late} {longest}
+              and on (job, instance) ({last} - on (job, instance) {_first(float(longest), settings)} >= {longest})
+              and on (job, instance) {_unanswered_for(_SHARE_LOOP * float(longest), float(longest) + stays, settings)}
             ) * 0 + {longest}
         """)
         for matcher, longest in longest_of(settings, *(each for each in EventType if not each.facts.deletes)).items()
