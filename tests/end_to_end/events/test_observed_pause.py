@@ -115,7 +115,7 @@ def test_a_stopped_process(imds: Simulator, start_exporter: Start, tmp_path: Pat
             assert attributes["azure.scheduled_event.observed_pause_seconds"] == pause
             assert attributes["azure.scheduled_event.duration_seconds"] == 5
         (line,) = exporter.lines('"event completed"')
-        assert f"observed_pause_seconds={pause}" in line
+        assert f"observed_pause_seconds={pause:g}" in line
         assert [life["observed_pause_seconds"] for life in history(journal)] == [pause]
         exporter.kill()
         again = seen(start_exporter(imds.url, *flags), "completed")
