@@ -148,7 +148,7 @@ def _started(settings: Settings) -> Recording:
 
 
 def _shown(settings: Settings) -> str:
-    """What an exporter shows that does not know its VM counts without a scale set, if no other exporter shows it."""
+    """Exporters that do not know their VM yet are counted without a scale set, for what no other exporter shows."""
     labels, info = "event_id, event_type, event_source, event_status, resources", lately(INFO, settings)
     return expression(f"""
         count by ({labels}, scale_set) (

@@ -38,7 +38,7 @@ _OWN_EVENTS = with_imds(f"{INFO}{{{_OWN},{_SEVERE}}}")
 _UNLESS_NOT_HIT = answering(f"({UP} == 0 or {INFO}{{{_OWN},{_SEVERE}}})")
 """Removes from a set the VMs whose own exporter has IMDS access and shows no event of its VM.
 
-Whether it has access is read as scraped: a recording may be older than the exporter's return from the event.
+IMDS access is read from the scraped series: the recording of it may date from before the exporter came back.
 """
 
 

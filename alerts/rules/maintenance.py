@@ -48,7 +48,7 @@ _REPORTERS = 3  # of one event: one of them may not know its place yet
 
 
 def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the groups of recordings: VMs of events that hit soon or now, and since when they are in maintenance."""
+    """Return the groups of two recordings: the VMs of events that are due or have started, and since when they are."""
     interval = slow_interval(settings)
     place = Recording(
         EVENT_PLACE, _places(settings), "1 for each event that is due or has started, with its VMs and their place"

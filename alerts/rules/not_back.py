@@ -23,11 +23,11 @@ from .series import (
 NOT_BACK = f"{PREFIX}VmNotBack"
 
 _LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
-_SHARE_LOOP = 0.7  # the share of the time that a VM does not answer that boots in a loop
+_SHARE_LOOP = 0.7  # a VM that boots in a loop does not answer for such a share of the time allowed, or more
 
 
 def not_back_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the group: when exporters did not answer, the alert about VMs that stay away, and the VMs in maintenance.
+    """Return the group of three rules: which exporters do not answer, VmNotBack, and Maintenance.
 
     The order matters. When an event that has started should be over, VmNotBack begins, and the maintenance of its VM
     ends, which inhibits the team's own alerts. Alertmanager gets VmNotBack first, so that those come after it.
@@ -122,7 +122,10 @@ def _expired(settings: Settings) -> str:
 
 
 def _first(longest: float, settings: Settings) -> str:
-    """Return when exporters did not answer for the first time lately; Prometheus may have been away since."""
+    """Return the time of the first failed scrape of each exporter within the last ``longest`` plus ``memory`` seconds.
+
+    Prometheus may have been away for up to ``memory`` of that time.
+    """
     lately = format_duration(longest + settings.seconds("memory"))
     return f"max by (job, instance) (min_over_time({UNANSWERED}[{lately}]))"
 

@@ -172,7 +172,10 @@ def identified(filtered: str = "", shown: Callable[[str], str] = str) -> str:
 
 
 def with_computer_name(targets: str, hosts: str = HOST) -> str:
-    """Return ``targets`` with ``computer_name`` from ``hosts``, or their own if no exporter shows one; values are 1."""
+    """Return one row with the value 1 for each target, with the label ``computer_name`` that ``hosts`` have for it.
+
+    A target that is not in ``hosts`` keeps its own label of this name, if it has one.
+    """
     return f"topk by (job, instance) (1, {hosts} or on (job, instance) {targets})"
 
 

@@ -87,7 +87,7 @@ def _exporter_down(settings: Settings) -> Alert:
 
 
 def _no_exporters(settings: Settings) -> tuple[Recording, Alert]:
-    """Past targets are recorded, one series a job, so that a job that was there for minutes only is missed, too."""
+    """The targets of each job are counted in a recording, so that a job is missed that had targets for minutes only."""
     jobs = f'up{{job=~"{settings.text("job")}"}}'
     alert = _alert(
         "NoExporters",

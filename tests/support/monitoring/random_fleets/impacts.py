@@ -29,6 +29,7 @@ class Impact:
         pod, by_own: of which pod the first row was, and whether its own exporter showed the event then.
         by_others: whether the row may have begun with what other exporters showed, who know one target of the VM only.
         ended: whether the VM has answered without the event for so long that the row is gone.
+        listed: whether any exporter has named the VM in Resources so far.
     """
 
     vm: Watcher
