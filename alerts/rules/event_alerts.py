@@ -8,7 +8,6 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.times import parse_duration
 
 from ..settings import Settings
 from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
@@ -16,6 +15,7 @@ from .series import (
     DURATION,
     LENGTH,
     announced,
+    as_long_as_alerts,
     current,
     current_of_platform,
     current_requested,
@@ -132,13 +132,12 @@ def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]
 
 def _freezes(settings: Settings) -> tuple[Alert, Alert]:
     matcher = _only(EventType.FREEZE)
-    longest = max((settings.duration(each) for each in ("longest", "memory")), key=parse_duration)
     freeze = _soon(current(matcher, settings), matcher, settings)
     short = expression(f"""
         (
           max by (event_id) ({lately(f"{DURATION}{{{matcher}}}", settings)})
           or on (event_id)
-          max by (event_id) (last_over_time({LENGTH}{{{matcher}}}[{longest}]))
+          max by (event_id) (last_over_time({LENGTH}{{{matcher}}}[{as_long_as_alerts(settings)}]))
         ) < {settings.number("freeze.short")}
     """)
     kept = EventType.FREEZE.facts.loss

@@ -24,6 +24,7 @@ from .series import (
     NOT_BEFORE,
     OVER,
     PLANNED,
+    UNCONFIRMED,
     UP,
     VM_EVENT,
     VM_EVENT_OVER,
@@ -65,9 +66,10 @@ def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
 def _places(settings: Settings) -> str:
     """A few exporters that report the event are enough to know its VMs and their resource group.
 
-    Those with IMDS access come first: others may still name VMs that have left Resources.
+    Those with IMDS access come first: others may still name VMs that have left Resources. What an exporter has from its
+    journal only begins no maintenance.
     """
-    shown, identity = at_last_scrapes(INFO, settings), at_last_scrapes(INSTANCE, settings)
+    shown, identity = _confirmed(at_last_scrapes, INFO, settings), at_last_scrapes(INSTANCE, settings)
     sighted = with_imds(shown, f"{at_last_scrapes(UP, settings)} == 0")
     return expression(f"""
         group by (event_id, event_type, phase, resources, subscription_id, resource_group) (
@@ -78,6 +80,12 @@ def _places(settings: Settings) -> str:
           topk by (job, instance) (1, {identity})
         )
     """)
+
+
+def _confirmed(values: Callable[[str, Settings], str], selector: str, settings: Settings) -> str:
+    """Return ``selector`` without events that an exporter has from its journal only; ``values``: which values count."""
+    journal = values(UNCONFIRMED, settings)
+    return f"({values(selector, settings)} unless on (event_id, job, instance) {journal})"
 
 
 def _labels(settings: Settings, *but: str) -> str:
@@ -122,7 +130,9 @@ def _own(settings: Settings) -> str:
     labels = _labels(settings, "computer_name")
     return expression(f"""
         (
-          max by (event_id, event_type, job, instance) ({_OWN})
+          max by (event_id, event_type, job, instance) (
+            {_OWN} unless on (event_id, job, instance) {shown(UNCONFIRMED)}
+          )
           * on (job, instance) group_left ({labels})
           topk by (job, instance) (1, {identity})
           * on (job, instance) group_left (computer_name)
@@ -139,7 +149,8 @@ def _recorded(settings: Settings) -> str:
 
     An exporter may stop answering before a recording sees what it showed of its own VM.
     """
-    own = since_recorded(_OWN, settings)
+    own = _confirmed(since_recorded, _OWN, settings)
+    now = f"{_OWN} unless on (event_id, job, instance) {at_last_scrapes(UNCONFIRMED, settings)}"
     silent = f"({own} unless on (job, instance) {at_last_scrapes(UP, settings)})"
     impacts = _impacts(settings, 'scope="self"', lambda series: since_recorded(series, settings))
     targets = f"last_over_time({VM_TARGET}[{settings.several('evaluation.watcher-interval', 2)}])"
@@ -148,7 +159,7 @@ def _recorded(settings: Settings) -> str:
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     return expression(f"""
         (group by ({row}) (
-          group by (event_id, event_type, job, instance) ({_OWN} or {silent})
+          group by (event_id, event_type, job, instance) ({now} or {silent})
           * on (event_id) group_left (phase)
           (
             {impacts}
@@ -211,7 +222,26 @@ def _begin(settings: Settings) -> str:
           {answering(settings=settings)}
           unless on (job, instance) {at_last_scrapes(UP, settings)}
           or
-          ({impacts} unless {_IMPACT} {begun}) * 0 + time()
+          {_unless_known(impacts, begun, settings)} * 0 + time()
+        )
+    """)
+
+
+def _unless_known(impacts: str, begun: str, settings: Settings) -> str:
+    """Return the ``impacts`` that are new: of which no row has ``begun``.
+
+    An event that has started, or should have long ago, does not become due any more, whatever exporters without IMDS
+    access show.
+    """
+    memory = settings.duration("memory")
+    started = f'last_over_time({VM_MAINTENANCE}{{phase="started"}}[{memory}])'
+    late = f"max by (event_id) (last_over_time({PLANNED}[{memory}])) < time() - {settings.number('memory')}"
+    return expression(f"""
+        (
+          {impacts}
+          unless {_IMPACT} {begun}
+          unless {_IMPACT} label_replace({started}, "phase", "due", "", "")
+          unless on (event_id, phase) label_replace({late}, "phase", "due", "", "")
         )
     """)
 
@@ -277,7 +307,7 @@ def maintenance(settings: Settings) -> Alert:
         (
           {within_longest(settings)}
           or
-          ({_own(settings)} unless {_IMPACT} {recorded}) * 0 + time()
+          {_unless_known(_own(settings), recorded, settings)} * 0 + time()
         )
     """)
     return Alert(

@@ -12,6 +12,7 @@ from .rule import AWAY, PREFIX, VMS, Alert, Away, Dashboard, Group, Recording, e
 from .series import (
     EVENT,
     NOT_BEFORE,
+    RECOVERED,
     UNANSWERED,
     VM_MAINTENANCE,
     answering,
@@ -22,12 +23,14 @@ from .series import (
 
 NOT_BACK = f"{PREFIX}VmNotBack"
 
+_RETURNING = tuple(each for each in EventType if not each.facts.deletes)
+
 _LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
-_SHARE_LOOP = 0.7  # a VM that boots in a loop does not answer for such a share of the time allowed, or more
+_BACK_WINDOW, _SHARE_BACK = 120, 0.8  # a VM is back that answers such a share of the scrapes of so many seconds
 
 
 def not_back_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the group of three rules: which exporters do not answer, VmNotBack, and Maintenance.
+    """Return the group of four rules: which exporters do not answer, which do again, VmNotBack, and Maintenance.
 
     The order matters. When an event that has started should be over, VmNotBack begins, and the maintenance of its VM
     ends, which inhibits the team's own alerts. Alertmanager gets VmNotBack first, so that those come after it.
@@ -37,8 +40,26 @@ def not_back_groups(settings: Settings) -> tuple[Group, ...]:
         f'max by (job, instance) (up{{job=~"{settings.text("job")}"}} == 0) + time()',
         "when a scrape of an exporter failed, while the last one has",
     )
-    rules = (unanswered, _vm_not_back(settings), maintenance(settings))
+    rules = (unanswered, _recovered(settings), _vm_not_back(settings), maintenance(settings))
     return (Group("azure-scheduled-events-not-back", slow_interval(settings), rules),)
+
+
+def _recovered(settings: Settings) -> Recording:
+    """A VM that boots in a loop answers now and then, and has not recovered."""
+    period = max(_BACK_WINDOW, 5 * settings.seconds("scrape.interval"))
+    window, least = format_duration(period), _SHARE_BACK * period / settings.seconds("scrape.interval")
+    scrapes = f'up{{job=~"{settings.text("job")}"}}'
+    longest = max(float(each) for each in longest_of(settings, *_RETURNING).values())
+    return Recording(
+        RECOVERED,
+        expression(f"""
+            max by (job, instance) (
+              (avg_over_time({scrapes}[{window}]) >= {_SHARE_BACK} and sum_over_time({scrapes}[{window}]) >= {least:g})
+              and on (job, instance) last_over_time({UNANSWERED}[{_since_away(longest, settings)}])
+            ) * 0 + time()
+        """),
+        f"when an exporter that had failed last answered nearly all scrapes of {window}",
+    )
 
 
 def _vm_not_back(settings: Settings) -> Alert:
@@ -99,13 +120,12 @@ def _vms_not_back(settings: Settings) -> Away:
 def _expired(settings: Settings) -> str:
     """Return the rows of VMs that should have been back when they last did not answer; the value is the time allowed.
 
-    An event that is only due may start late, so what counts is how long its VM has not answered: the first and the last
-    failed scrape have to be as far apart as the time allowed, and between them the VM may answer as often as one that
-    boots in a loop. The VM of an event that has started has to be away for half of the time allowed: it may have been
-    back, and fail for another reason.
+    The VM of an event that has started has to be away for half of the time allowed: it may have been back, and fail
+    for another reason. An event that is only due may start late, so its VM has to be away for all of that time: from
+    the first scrape that failed to the last one, without having been back in between.
     """
     last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
-    late, stays = f"<= on (job, instance) group_left () {last} -", (1 - _SHARE_AWAY) * _window(settings)
+    late = f"<= on (job, instance) group_left () {last} -"
     return "\nor\n".join(
         expression(f"""
             (
@@ -114,20 +134,29 @@ def _expired(settings: Settings) -> str:
               or
               {rows_of(matcher, settings, "due")} {late} {longest}
               and on (job, instance) ({last} - on (job, instance) {_first(float(longest), settings)} >= {longest})
-              and on (job, instance) {_unanswered_for(_SHARE_LOOP * float(longest), float(longest) + stays, settings)}
+              unless on (job, instance) ({_back(float(longest), settings)} > on (job, instance) {last} - {longest})
             ) * 0 + {longest}
         """)
-        for matcher, longest in longest_of(settings, *(each for each in EventType if not each.facts.deletes)).items()
+        for matcher, longest in longest_of(settings, *_RETURNING).items()
     )
 
 
 def _first(longest: float, settings: Settings) -> str:
-    """Return the time of the first failed scrape of each exporter within the last ``longest`` plus ``memory`` seconds.
+    """Return the time of the first failed scrape of each exporter."""
+    return f"max by (job, instance) (min_over_time({UNANSWERED}[{_since_away(longest, settings)}]))"
+
+
+def _back(longest: float, settings: Settings) -> str:
+    """Return when each exporter was last back, of those that had failed before."""
+    return f"max by (job, instance) (last_over_time({RECOVERED}[{_since_away(longest, settings)}]))"
+
+
+def _since_away(longest: float, settings: Settings) -> str:
+    """Return how long ago a VM may have failed that is away for ``longest`` seconds.
 
     Prometheus may have been away for up to ``memory`` of that time.
     """
-    lately = format_duration(longest + settings.seconds("memory"))
-    return f"max by (job, instance) (min_over_time({UNANSWERED}[{lately}]))"
+    return format_duration(longest + settings.seconds("memory"))
 
 
 def _away(settings: Settings) -> str:

@@ -61,6 +61,7 @@ EVENT_PLACE = f"{RECORDED}event_place"
 WITHOUT_IMDS = f"{RECORDED}exporter_without_imds"
 VM_MAINTENANCE = f"{RECORDED}vm_maintenance_begin_timestamp_seconds"
 UNANSWERED = f"{RECORDED}exporter_unanswered"
+RECOVERED = f"{RECORDED}exporter_recovered"
 JOB_TARGETS = f"{RECORDED}job_targets"
 SCALE_SET_LABELS = f"{RECORDED}scale_set_labels"
 ZONE_LABELS = f"{RECORDED}zone_labels"
@@ -379,10 +380,10 @@ def requested(event_type: str, settings: Settings) -> str:
 
 
 def _recorded_request(by_user: str, settings: Settings) -> str:
-    return f"last_over_time({SHOWN}{{{by_user}}}[{_as_long_as_alerts(settings)}])"
+    return f"last_over_time({SHOWN}{{{by_user}}}[{as_long_as_alerts(settings)}])"
 
 
-def _as_long_as_alerts(settings: Settings) -> str:
+def as_long_as_alerts(settings: Settings) -> str:
     """Return how long the kind of an event is known: longer than its alert lasts after an exporter last showed it."""
     return format_duration(2 * max(settings.seconds("longest"), settings.seconds("memory")))
 
@@ -404,6 +405,6 @@ def announced(event_type: str, settings: Settings) -> str:
         (
           {warned(settings, event_type)}
           or on (event_id)
-          last_over_time({WARNED}{{{event_type}}}[{_as_long_as_alerts(settings)}])
+          last_over_time({WARNED}{{{event_type}}}[{as_long_as_alerts(settings)}])
         )
     """)

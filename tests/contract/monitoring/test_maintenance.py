@@ -14,7 +14,6 @@ from azure_scheduled_events_exporter.doctor.monitoring.routing import inhibits
 from azure_scheduled_events_exporter.errors import UsageError
 from support.monitoring.alert_scenarios import MAINTENANCE, Exporter, Seen, Story, one
 from support.monitoring.promtool import promtool
-from support.monitoring.stories.expected_alerts import NOT_BACK
 from support.monitoring.stories.maintenance import MAINTAINED, working
 from support.paths import ROOT
 
@@ -77,54 +76,6 @@ def test_a_phase_of_before_a_restart(tmp_path: Path) -> None:
     story = Restarted("restarted", started, steady={MAINTENANCE: (300, 585)}, every=15, recorded=place)
     done = promtool(tmp_path, story)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-@dataclass(frozen=True)
-class InTurn(Story):
-    """A story in which one of two alerts fires at every evaluation of ``span``, and never both."""
-
-    span: tuple[int, int] = (0, 0)
-
-    @property
-    def end(self) -> int:
-        """The end of the span."""
-        return self.span[1]
-
-    @property
-    def checked(self) -> frozenset[str]:
-        """Both alerts."""
-        return frozenset({MAINTENANCE, NOT_BACK})
-
-    def to_test(self) -> dict[str, object]:
-        """Return the test as promtool reads it, with the check of both alerts together."""
-        begin, end = self.span
-        firing = f'count(ALERTS{{alertname=~"{MAINTENANCE}|{NOT_BACK}",alertstate="firing"}})'
-        held = f"({firing})[{end - begin}s:{self.evaluation}s]"
-        return {
-            **super().to_test(),
-            "promql_expr_test": [
-                _is(f"{how}_over_time({held})", end, value)
-                for how, value in (("min", 1), ("max", 1), ("count", (end - begin) // self.evaluation + 1))
-            ],
-        }
-
-
-def _is(query: str, at: int, value: int) -> dict[str, object]:
-    return {"expr": query, "eval_time": f"{at}s", "exp_samples": [{"labels": "{}", "value": value}]}
-
-
-def test_not_back_begins_when_maintenance_ends(tmp_path: Path) -> None:
-    """The moment at which a team's own alerts are inhibited no more is the one at which VmNotBack fires."""
-    away = one(replace(_REBOOT, gone=100_000), down=((305, 100_000),))
-    done = promtool(tmp_path, InTurn("in turn", away, every=15, span=(300, 2400)))
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_not_back_is_sent_first() -> None:
-    """Prometheus sends the alerts of a group in their order: VmNotBack, then the end of the maintenance."""
-    rules = yaml.safe_load(rendered("prometheus/prometheus-rules.yml"))
-    (group,) = [each for each in rules["groups"] if NOT_BACK in str(each)]
-    assert [rule["alert"] for rule in group["rules"] if "alert" in rule] == [NOT_BACK, MAINTENANCE]
 
 
 def test_times(tmp_path: Path) -> None:

@@ -24,11 +24,21 @@ from support.monitoring.stories.event_lives import FIRING_LIVES, LIVES
 from support.monitoring.stories.events import FIRING_EVENTS
 from support.monitoring.stories.exporters import EXPORTERS, FIRING_EXPORTERS
 from support.monitoring.stories.maintenance import MAINTAINED
+from support.monitoring.stories.not_back import NOT_BACK_STORIES
 from support.monitoring.stories.places import FIRING_PLACES
 from support.paths import ROOT
 from support.programs import debian
 
-STORIES = (*FIRING_EVENTS, *FIRING_LIVES, *LIVES, *FIRING_PLACES, *FIRING_EXPORTERS, *EXPORTERS, *MAINTAINED)
+STORIES = (
+    *FIRING_EVENTS,
+    *FIRING_LIVES,
+    *LIVES,
+    *FIRING_PLACES,
+    *FIRING_EXPORTERS,
+    *EXPORTERS,
+    *MAINTAINED,
+    *NOT_BACK_STORIES,
+)
 OF_EVENT = {"event_id": "E1", "event_type": "Reboot"}
 SHIPPED = yaml.safe_load((ROOT / "alerts/generated/alertmanager/alertmanager.yml").read_text())
 FOREIGN = yaml.safe_load("""

@@ -2,7 +2,18 @@
 
 from dataclasses import replace
 
-from support.monitoring.alert_scenarios import MANY, REBOOT, REDEPLOY, UNREACHABLE, Exporter, Seen, Story, one
+from support.monitoring.alert_scenarios import (
+    FREEZE,
+    MANY,
+    REBOOT,
+    REDEPLOY,
+    SHORT_FREEZE,
+    UNREACHABLE,
+    Exporter,
+    Seen,
+    Story,
+    one,
+)
 from support.monitoring.stories.expected_alerts import DEGRADED, OVERDUE, SHORT_NOTICE, only
 from support.monitoring.stories.fleets import DAY, blind
 
@@ -64,6 +75,16 @@ BLIND = (
         one(Seen(), more=blind(100)),
         quiet=only(REBOOT, UNREACHABLE, OVERDUE),
         steady={REBOOT: (30, 2400)},
+    ),
+    Story(
+        "how short a freeze is, only an exporter has shown that has been down for hours",
+        (
+            Exporter(events=(Seen("Freeze", duration=5),), down=((400, 100_000),)),
+            _blind_peer(Seen("Freeze"), since=100),
+        ),
+        quiet={FREEZE: tuple(range(30, 9000, 300))},
+        steady={SHORT_FREEZE: (60, 9000)},
+        every=30,
     ),
     Story(
         "the exporter that saw the end goes away soon after it",
