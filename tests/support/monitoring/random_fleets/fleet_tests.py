@@ -42,12 +42,14 @@ class Expected:
         labels: what else selects it.
         times: how often it may begin to fire while it may; 0 for any number.
         several: it may be several series, such as those of two jobs.
+        recordings: how many recordings that read each other it needs at most.
     """
 
     name: str
     labels: str
     times: int = 0
     several: bool = False
+    recordings: int = 1
 
     def __str__(self) -> str:
         """Return the selector of the alert while it fires."""
@@ -75,10 +77,10 @@ class Fleets:
         }
 
     def _checks(self, fleet: Fleet) -> Iterator[dict[str, object]]:
-        allowed = one_late if self.shuffled else lambda pages: pages
-        told = dict(expected(fleet, self.limits, self.evaluation))
+        told = dict(expected(fleet, self.limits, self.evaluation, late=self.evaluation if self.shuffled else 0))
         for alert, pages in told.items():
-            yield from follow(alert, allowed(pages), self.evaluation)
+            allowed = late(pages, alert.recordings) if self.shuffled else pages
+            yield from follow(alert, allowed, self.evaluation)
         for life in fleet.lives:
             yield never_others(life, [alert.name for alert in told if life.event_id in alert.labels.split('"')])
 
@@ -98,18 +100,20 @@ def findings(
     return "".join(run.stdout + run.stderr for run in runs if run.returncode)
 
 
-def one_late(pages: dict[int, Page]) -> dict[int, Page]:
-    """Return ``pages`` of which each may begin and end an evaluation later: what an alert reads may be that old.
+def late(pages: dict[int, Page], evaluations: int) -> dict[int, Page]:
+    """Return ``pages`` of which each may begin and end so many evaluations later: what an alert reads may be that old.
 
     At the first evaluation it may be missing, such as which exporters have no IMDS access. At the second one, a
     recording that the alert reads may have been made without it.
     """
-    late = {now: pages[now] if pages[now] is pages[before] else Page.MAY for before, now in pairwise(pages)}
-    return late | dict.fromkeys(list(pages)[:2], Page.MAY)
+    for _ in range(evaluations):
+        changing = {now: Page.MAY for before, now in pairwise(pages) if pages[now] is not pages[before]}
+        pages = {**pages, **changing}
+    return pages | dict.fromkeys(list(pages)[: evaluations + 1], Page.MAY)
 
 
-def expected(fleet: Fleet, limits: Limits, evaluation: int) -> Iterator[tuple[Expected, dict[int, Page]]]:
-    """Yield each alert, and when it must fire."""
+def expected(fleet: Fleet, limits: Limits, evaluation: int, *, late: int) -> Iterator[tuple[Expected, dict[int, Page]]]:
+    """Yield each alert, and when it must fire. ``late``: how old a recording may be that another one reads."""
     scrapes = Scrapes(fleet)
     for life in fleet.lives:
         event = f'event_id="{life.event_id}"'
@@ -120,7 +124,7 @@ def expected(fleet: Fleet, limits: Limits, evaluation: int) -> Iterator[tuple[Ex
     for name, labels, watchers in _places(fleet):
         where = ",".join(f'{label}="{value}"' for label, value in labels.items())
         where = f'subscription_id="sub-{fleet.seed}",{where}'
-        yield Expected(name, where), place_pages(scrapes, watchers, limits, evaluation)
+        yield Expected(name, where, recordings=2), place_pages(scrapes, watchers, limits, evaluation, late=late)
     outages = Outages(scrapes, limits, evaluation)
     for life in fleet.lives:
         yield (

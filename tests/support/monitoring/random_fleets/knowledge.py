@@ -79,7 +79,11 @@ class Source:
 
 @dataclass
 class Knowledge:
-    """What all exporters together show of one event, scrape by scrape."""
+    """What all exporters together show of one event, scrape by scrape.
+
+    An event that is shown again after its end is current for certain from the next evaluation that shows it: rules
+    learn at evaluations that an end was wrong, and need not see what was shown only between two.
+    """
 
     scrapes: Scrapes
     life: Life
@@ -88,6 +92,7 @@ class Knowledge:
     _knew: set[tuple[int, int]] = field(default_factory=set)
     _over: bool = False
     _doubt: bool = False
+    _back: bool = False
     _seen: int | None = None
     _last: int | None = None
     _shown: int | None = None
@@ -109,6 +114,7 @@ class Knowledge:
         if self._shows:
             self._remember(now)
         if seeing:
+            self._back = (self._back or self._over) and now % self.evaluation != 0
             self._seen, self._over, self._doubt = now, False, False
             self._list(now)
         elif self._knew and not self._over:
@@ -170,14 +176,13 @@ class Knowledge:
     def _verdict(self, now: int, *, seeing: bool) -> Truth:
         if self._last is None or self._over:
             return False, False
-        if seeing:
-            return True, True
-        if self._shows:
-            return not self._doubt, True
+        sure = not self._doubt and not self._back
+        if seeing or self._shows:
+            return sure, True
         remembered = self._shown is not None and now - self._shown <= self.limits.memory - SLACK
         away = self._away and not self.life.deletes
         longest = self.limits.longest if away else self.limits.memory
-        return remembered and not self._doubt, now - self._last <= max(longest, self.limits.memory) + SLACK
+        return remembered and sure, now - self._last <= max(longest, self.limits.memory) + SLACK
 
     def near(self, now: int, within: int) -> Truth:
         """Return whether the event has started or is due ``within`` so many seconds, for certain and perhaps."""

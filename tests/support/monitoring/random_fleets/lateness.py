@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from support.monitoring.random_fleets.knowledge import Knowledge, Scrapes
 from support.monitoring.random_fleets.limits import Limits
 from support.monitoring.random_fleets.lives import Life
-from support.monitoring.random_fleets.pages import RESOLVED_WITHIN, Page, Truth, lasting
+from support.monitoring.random_fleets.pages import RESOLVED_WITHIN, Page, lasting
 
 SLACK = 60  # seconds that scrapes, and recordings of recordings, may take from a period or add to it
 
@@ -43,15 +43,18 @@ def endless_pages(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int)
 
 
 def _endless(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> Iterator[tuple[int, bool, bool]]:
+    """That an event has started is known for certain for ``longest`` after an exporter last showed it as Started."""
     known = Knowledge(scrapes, life, limits, evaluation)
     recorded = shown = False
     since: int | None = None
     since_perhaps: int | None = None
     last_perhaps: int | None = None
+    started_at = 0
     for now in scrapes.moments:
         current, perhaps = known.read(now)
         starts = [each for each, found in scrapes.of(life, now) if found.started]
         shown |= bool(starts)
+        started_at = now if starts else started_at
         known_place = any(each.named(now) for each in starts)
         recorded |= known_place and current and now % evaluation == 0
         since = (now if since is None else since) if current and recorded else None
@@ -61,11 +64,6 @@ def _endless(scrapes: Scrapes, life: Life, limits: Limits, evaluation: int) -> I
         elif last_perhaps is None or now - last_perhaps >= RESOLVED_WITHIN:
             since_perhaps = None
         if now % evaluation == 0:
-            yield now, *_long(now, since, since_perhaps, limits.started)
-
-
-def _long(now: int, since: int | None, since_perhaps: int | None, limit: float) -> Truth:
-    return (
-        since is not None and now - since >= limit + SLACK,
-        since_perhaps is not None and now - since_perhaps >= limit - SLACK,
-    )
+            known_started = now - started_at <= limits.longest - SLACK
+            certain = since is not None and known_started and now - since >= limits.started + SLACK
+            yield now, certain, since_perhaps is not None and now - since_perhaps >= limits.started - SLACK

@@ -68,26 +68,33 @@ def _event_truths(
             yield now, *both(current, near, asked)
 
 
-def place_pages(scrapes: Scrapes, watchers: tuple[Watcher, ...], limits: Limits, evaluation: int) -> dict[int, Page]:
-    """Return whether there is a page for the place of ``watchers``, for each evaluation."""
-    return dict(lasting(_place_truths(scrapes, watchers, limits, evaluation)))
+def place_pages(
+    scrapes: Scrapes, watchers: tuple[Watcher, ...], limits: Limits, evaluation: int, *, late: int = 0
+) -> dict[int, Page]:
+    """Return whether there is a page for the place of ``watchers``, for each evaluation.
+
+    ``late``: for how many seconds a VM may still count that an event hits no more, if recordings are that old.
+    """
+    return dict(lasting(_place_truths(scrapes, watchers, limits, evaluation, late)))
 
 
 @dataclass
 class _Vm:
     """What is known of one VM: when it last showed which event of its own, at an evaluation and in any scrape.
 
-    Rules look back at scrapes between evaluations, but need not reach all of them.
+    Rules look back at scrapes between evaluations, but need not reach all of them. ``perhaps_at`` is when an event may
+    have hit it last.
     """
 
     watcher: Watcher
     hit: dict[str, int] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
+    perhaps_at: int = -DAY
 
 
 def _place_truths(
-    scrapes: Scrapes, watchers: tuple[Watcher, ...], limits: Limits, evaluation: int
+    scrapes: Scrapes, watchers: tuple[Watcher, ...], limits: Limits, evaluation: int, late: int
 ) -> Iterator[tuple[int, bool, bool]]:
     here = {each.number for each in watchers}
     severe = [life for life in scrapes.fleet.lives if life.event_type != "Freeze" and here & {*life.vms}]
@@ -122,7 +129,8 @@ def _place_truths(
                 for life in severe
             ]
             certain += any(each for each, _ in found)
-            possible += any(each for _, each in found)
+            vm.perhaps_at = now if any(each for _, each in found) else vm.perhaps_at
+            possible += now - vm.perhaps_at <= late
         least = max((size for _, size in sizes), default=0)
         if now % evaluation == 0:
             yield (

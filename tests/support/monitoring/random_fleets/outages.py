@@ -16,18 +16,21 @@ from support.monitoring.random_fleets.lives import Life
 from support.monitoring.random_fleets.pages import Page, Truth, page
 
 AWAY, WINDOW = 120, 300  # a VM is away that does not answer for so many seconds of the last five minutes
+RECOVERED = 120  # a VM that was away is back when it has answered for so many seconds
 LATE = 120  # seconds that a page may take
 
 
 @dataclass
 class _Silence:
-    """When a VM does not answer: at which evaluations, and since which scrape without a break."""
+    """When a VM does not answer: at which evaluations, since when without a break, and since it was last back."""
 
     vm: Watcher
     evaluation: int
     at: list[int] = field(default_factory=list)
     failed: list[tuple[int, bool]] = field(default_factory=list)
     since: int | None = None
+    away_since: int | None = None
+    answers_since: int | None = None
     lengths: list[tuple[int, int]] = field(default_factory=list)
     failing_since: int | None = None
 
@@ -37,9 +40,14 @@ class _Silence:
         is_target = now < self.vm.deleted
         if answers or not is_target:
             self.since = None
+            self.answers_since = now if self.answers_since is None else self.answers_since
+            if now - self.answers_since >= RECOVERED + self.evaluation:
+                self.away_since = None
         else:
+            self.answers_since = None
             self.since = now if self.since is None else self.since
-            self.lengths.append((now, now - self.since))
+            self.away_since = now if self.away_since is None else self.away_since
+            self.lengths.append((now, now - self.away_since))
         if is_target:
             self.failed.append((now, not answers))
         if now % self.evaluation:
@@ -55,7 +63,7 @@ class _Silence:
         return self.evaluation * sum(at > now - period for at in self.at)
 
     def longest_of_late(self, now: int) -> int:
-        """Return the longest time without an answer that ended no longer ago than a VM counts as away."""
+        """Return the longest time without being back that ended no longer ago than a VM counts as away."""
         return max((length for at, length in self.lengths if at > now - WINDOW), default=0)
 
     def lasts(self, now: int) -> int:
