@@ -12,9 +12,9 @@ from azure_scheduled_events_exporter.times import parse_duration
 
 from .prometheus import dashboard_url, runbook_url, status_url
 from .rules.event_alerts import event_groups
+from .rules.fragments import kept, slow_interval
 from .rules.life_alerts import life_groups
 from .rules.rule import FIRST_VM, PREFIX, VMS, Alert
-from .rules.series import kept, slow_interval
 from .settings import Settings
 
 DEGRADED_HOST = f"{PREFIX}DegradedHost"

@@ -9,8 +9,9 @@ from types import MappingProxyType
 from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
 
 from ..settings import Settings
+from .fragments import slow_interval
 from .rule import Group, Recording, expression
-from .series import EVENT_APPROVED, slow_interval
+from .series import EVENT_APPROVED
 
 STATE = "azure_scheduled_events:event_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"

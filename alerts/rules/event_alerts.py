@@ -10,20 +10,10 @@ from types import MappingProxyType
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 from ..settings import Settings
+from .event_sets import announced, as_long_as_alerts, current, current_of_platform, current_requested, not_before
+from .fragments import lately, slow_interval, with_kept_labels
 from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
-from .series import (
-    DURATION,
-    LENGTH,
-    announced,
-    as_long_as_alerts,
-    current,
-    current_of_platform,
-    current_requested,
-    lately,
-    not_before,
-    slow_interval,
-    with_kept_labels,
-)
+from .series import DURATION, LENGTH
 
 _EVENT = "Event {{ $labels.event_id }}."
 _BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)

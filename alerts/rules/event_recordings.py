@@ -6,6 +6,19 @@ recording reads scraped series, its own past, and at most one other level of rec
 """
 
 from ..settings import Settings
+from .event_sets import over
+from .fragments import (
+    at_last_scrapes,
+    identified,
+    kept,
+    known_vms,
+    lately,
+    lately_at,
+    since_recorded,
+    slow_interval,
+    two_scrapes,
+    with_imds,
+)
 from .rule import Group, Recording, expression
 from .series import (
     ANNOUNCED,
@@ -31,17 +44,6 @@ from .series import (
     VM_SURVIVED,
     WARNED,
     WITHOUT_IMDS,
-    at_last_scrapes,
-    identified,
-    kept,
-    known_vms,
-    lately,
-    lately_at,
-    over,
-    since_recorded,
-    slow_interval,
-    two_scrapes,
-    with_imds,
 )
 
 _OWN = f'{INFO}{{scope="self"}}'

@@ -1,6 +1,8 @@
 """How much of a scale set or a zone events hit at the same time. VMs are counted, not scrape targets."""
 
 from ..settings import Settings
+from .event_sets import not_before, over, requested
+from .fragments import answering, identified, kept, left_resources, slow_interval, with_computer_name, with_imds
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     DELETING,
@@ -19,16 +21,6 @@ from .series import (
     ZONE,
     ZONE_LABELS,
     ZONE_VMS,
-    answering,
-    identified,
-    kept,
-    left_resources,
-    not_before,
-    over,
-    requested,
-    slow_interval,
-    with_computer_name,
-    with_imds,
 )
 
 _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id, computer_name, node"

@@ -10,20 +10,10 @@ from azure_scheduled_events_exporter.times import format_duration
 
 from ..settings import Settings
 from .event_alerts import carrying, far
+from .event_sets import over
+from .fragments import seen_lately
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
-from .series import (
-    APPROVAL_DUE,
-    APPROVED,
-    EVENT,
-    FIRST_SEEN,
-    INFO,
-    NOT_BEFORE,
-    NOTICE,
-    SHOWN,
-    UP,
-    over,
-    seen_lately,
-)
+from .series import APPROVAL_DUE, APPROVED, EVENT, FIRST_SEEN, INFO, NOT_BEFORE, NOTICE, SHOWN, UP
 
 _EVENT = "Event {{ $labels.event_id }}."
 _THE = "The {{ $labels.event_type }} of"

@@ -12,6 +12,17 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import EQUAL_SOURCE, Settings
+from .fragments import (
+    answering,
+    at_last_scrapes,
+    identified,
+    kept,
+    named,
+    since_recorded,
+    slow_interval,
+    with_computer_name,
+    with_imds,
+)
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     APPROVED,
@@ -30,15 +41,6 @@ from .series import (
     VM_EVENT_OVER,
     VM_MAINTENANCE,
     VM_TARGET,
-    answering,
-    at_last_scrapes,
-    identified,
-    kept,
-    named,
-    since_recorded,
-    slow_interval,
-    with_computer_name,
-    with_imds,
 )
 
 MAINTENANCE = f"{PREFIX}Maintenance"

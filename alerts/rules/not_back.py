@@ -7,19 +7,10 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings
+from .fragments import answering, kept, slow_interval, with_imds
 from .maintenance import longest_of, maintenance, rows_of, seconds_back, time_back, within_longest
 from .rule import AWAY, PREFIX, VMS, Alert, Away, Dashboard, Group, Recording, expression
-from .series import (
-    EVENT,
-    NOT_BEFORE,
-    RECOVERED,
-    UNANSWERED,
-    VM_MAINTENANCE,
-    answering,
-    kept,
-    slow_interval,
-    with_imds,
-)
+from .series import EVENT, NOT_BEFORE, RECOVERED, UNANSWERED, VM_MAINTENANCE
 
 NOT_BACK = f"{PREFIX}VmNotBack"
 

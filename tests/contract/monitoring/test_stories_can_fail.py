@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from alerts import Settings
+from alerts.rules.event_sets import requested
+from alerts.rules.fragments import left_resources
 from alerts.rules.series import (
     ANNOUNCED,
     DELETING,
@@ -35,8 +37,6 @@ from alerts.rules.series import (
     WITHOUT_IMDS,
     ZONE,
     ZONE_VMS,
-    left_resources,
-    requested,
 )
 from support.monitoring.alert_scenarios import DOWN, REBOOT, REDEPLOY, WITHOUT_NOTICE, Story
 from support.monitoring.promtool import RULES, promtool
