@@ -64,7 +64,7 @@ def _vm_not_back(settings: Settings) -> Alert:
                   (
                     {_expired(settings)}
                   )
-                  and on (event_id, phase, job, instance, vm_id) topk by (job, instance, vm_id) (1, {rows})
+                  and on (event_id, phase, vm_id) topk by (vm_id) (1, {rows})
                   unless on (vm_id)
                   (
                     {within_longest(settings)}
@@ -99,8 +99,7 @@ def _vms_not_back(settings: Settings) -> Away:
     several = expression(f"""
         max by (vm_name) (
           {rows}
-          and on (event_id, phase, job, instance, vm_id)
-          topk by (job, instance, vm_id) (1, {rows_of(those, settings)})
+          and on (event_id, phase, vm_id) topk by (vm_id) (1, {rows_of(those, settings)})
           and on (job, instance) {away}
           and on (job, instance) (count_over_time({UNANSWERED}{{{those}}}[%.0[2]fs:{interval}]) * {2 * step:g} >= %[2]f)
         )

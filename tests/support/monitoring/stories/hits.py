@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from support.monitoring.alert_scenarios import REBOOT, REDEPLOY, Exporter, Seen, Story, one
-from support.monitoring.stories.expected_alerts import SCALE_SET_HIT, ZONE_HIT
+from support.monitoring.stories.expected_alerts import SCALE_SET_HIT, TOO_LONG, ZONE_HIT
 from support.monitoring.stories.fleets import DAY, blind
 
 _Times = TypeVar("_Times", bound=tuple[int, ...])
@@ -218,6 +218,12 @@ ANY_ORDER = (
         "a VM is back from its reboot, and its exporter, which has no journal, has not polled yet",
         one(Seen(not_before=100, started=100), vm_id="7d3e", down=((105, 420),), fresh=((420, 480),)),
         steady={REBOOT: (60, 600)},
+    ),
+    Story(
+        "a VM is back from its reboot, and the event stays Started",
+        one(Seen(not_before=300, started=300), vm_id="7d3e", down=((305, 600),)),
+        quiet={TOO_LONG: (600, 2000)},
+        steady={TOO_LONG: (2190, 3000)},
     ),
     _both_hit(
         "two VMs are back from their Redeploy, and their exporters, which have no journal, have not polled yet",

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from support.monitoring.alert_scenarios import DOWN, MAINTENANCE, MANY, Exporter, Firing, Seen, Story, one
-from support.monitoring.stories.expected_alerts import NOT_BACK, row
+from support.monitoring.alert_scenarios import DOWN, JOB, MAINTENANCE, MANY, Exporter, Firing, Seen, Story, one
+from support.monitoring.stories.expected_alerts import AGAIN, NOT_BACK, row
 from support.monitoring.stories.fleets import blind
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)
@@ -17,12 +17,13 @@ _OF_TWELVE = replace(_REBOOT, resources=",".join(f"vmss_{number}" for number in 
 _EARLY = Seen(not_before=900)
 
 
-def not_back(vms: str, away: str) -> Firing:
+def not_back(vms: str, away: str, event_id: str = "E1") -> Firing:
     """Return the alert that VMs have not come back from a reboot of ``vms``; ``away`` begins what it says of them."""
     return Firing(
-        row("Reboot", "critical", event_status="Started"),
+        row("Reboot", "critical", event_status="Started", event_id=event_id),
         "A VM has not come back from an event.",
-        f"The Reboot of {vms} (scale set vmss) should be over, and {away} not come back within 15m 0s. Event E1.",
+        f"The Reboot of {vms} (scale set vmss) should be over, and {away} not come back within 15m 0s. "
+        f"Event {event_id}.",
         vms=f"{vms if away.startswith('a VM') else away.partition(' do')[0]} (scale set vmss)",
     )
 
@@ -256,5 +257,24 @@ NOT_BACK_STORIES = (
         quiet={NOT_BACK: (1170,), MAINTENANCE: (1230, 1500, 1800)},
         steady={NOT_BACK: (1230, 2400)},
         exact=True,
+    ),
+    Story(
+        "a VM that two jobs scrape does not come back from a freeze, nor from a reboot that only another VM shows",
+        (
+            *(
+                Exporter(events=(Seen("Freeze", not_before=60, started=60),), down=((65, 100_000),), job=job)
+                for job in (JOB, AGAIN)
+            ),
+            Exporter(
+                "vmss_1",
+                (
+                    Seen("Freeze", not_before=60, started=60, scope="peer"),
+                    Seen(announced=900, not_before=960, started=960, scope="peer", event_id="E2"),
+                ),
+            ),
+        ),
+        fires={(NOT_BACK, 1950): (not_back("vmss_0", "vmss_0 does not answer: it has", "E2"),)},
+        quiet={NOT_BACK: (930, 1000, 1500, 1800)},
+        steady={NOT_BACK: (690, 870)},
     ),
 )
