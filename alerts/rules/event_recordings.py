@@ -125,14 +125,8 @@ def _announcements(settings: Settings) -> dict[str, Recording]:
         ),
         "lengths": Recording(
             LENGTH,
-            expression(f"""
-                max by (event_id, event_type) (
-                  {lately(DURATION, settings)}
-                  or on (event_id)
-                  (last_over_time({LENGTH}[{settings.duration("memory")}]) and on (event_id) {SHOWN})
-                )
-            """),
-            "the announced length of the impact, also when it is no longer shown; absent when it never was",
+            f"max by (event_id, event_type) ({lately(DURATION, settings)})",
+            "the announced length of the impact; absent when unknown",
         ),
     }
 

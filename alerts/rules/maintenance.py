@@ -35,6 +35,7 @@ from .series import (
     NOT_BEFORE,
     OVER,
     PLANNED,
+    SEEN,
     UNCONFIRMED,
     UP,
     VM_EVENT,
@@ -68,10 +69,9 @@ def maintenance_groups(settings: Settings) -> tuple[Group, ...]:
 def _places(settings: Settings) -> str:
     """A few exporters that report the event are enough to know its VMs and their resource group.
 
-    Those with IMDS access come first: others may still name VMs that have left Resources. What an exporter has from its
-    journal only begins no maintenance.
+    Those with IMDS access come first: others may still name VMs that have left Resources.
     """
-    shown, identity = _confirmed(at_last_scrapes, INFO, settings), at_last_scrapes(INSTANCE, settings)
+    shown, identity = at_last_scrapes(INFO, settings), at_last_scrapes(INSTANCE, settings)
     sighted = with_imds(shown, f"{at_last_scrapes(UP, settings)} == 0")
     return expression(f"""
         group by (event_id, event_type, phase, resources, subscription_id, resource_group) (
@@ -82,12 +82,6 @@ def _places(settings: Settings) -> str:
           topk by (job, instance) (1, {identity})
         )
     """)
-
-
-def _confirmed(values: Callable[[str, Settings], str], selector: str, settings: Settings) -> str:
-    """Return ``selector`` without events that an exporter has from its journal only; ``values``: which values count."""
-    journal = values(UNCONFIRMED, settings)
-    return f"({values(selector, settings)} unless on (event_id, job, instance) {journal})"
 
 
 def _labels(settings: Settings, *but: str) -> str:
@@ -132,9 +126,7 @@ def _own(settings: Settings) -> str:
     labels = _labels(settings, "computer_name")
     return expression(f"""
         (
-          max by (event_id, event_type, job, instance) (
-            {_OWN} unless on (event_id, job, instance) {shown(UNCONFIRMED)}
-          )
+          max by (event_id, event_type, job, instance) ({_OWN})
           * on (job, instance) group_left ({labels})
           topk by (job, instance) (1, {identity})
           * on (job, instance) group_left (computer_name)
@@ -151,8 +143,7 @@ def _recorded(settings: Settings) -> str:
 
     An exporter may stop answering before a recording sees what it showed of its own VM.
     """
-    own = _confirmed(since_recorded, _OWN, settings)
-    now = f"{_OWN} unless on (event_id, job, instance) {at_last_scrapes(UNCONFIRMED, settings)}"
+    own = since_recorded(_OWN, settings)
     silent = f"({own} unless on (job, instance) {at_last_scrapes(UP, settings)})"
     impacts = _impacts(settings, 'scope="self"', lambda series: since_recorded(series, settings))
     targets = f"last_over_time({VM_TARGET}[{settings.several('evaluation.watcher-interval', 2)}])"
@@ -161,7 +152,7 @@ def _recorded(settings: Settings) -> str:
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     return expression(f"""
         (group by ({row}) (
-          group by (event_id, event_type, job, instance) ({now} or {silent})
+          group by (event_id, event_type, job, instance) ({_OWN} or {silent})
           * on (event_id) group_left (phase)
           (
             {impacts}
@@ -232,8 +223,9 @@ def _begin(settings: Settings) -> str:
 def _unless_known(impacts: str, begun: str, settings: Settings) -> str:
     """Return the ``impacts`` that are new: of which no row has ``begun``.
 
-    An event that has started, or should have long ago, does not become due any more, whatever exporters without IMDS
-    access show.
+    An event that has started does not become due any more, nor does one that should have long ago, if only exporters
+    without IMDS access show it. An event that an exporter has from its journal begins no maintenance either, unless
+    another exporter has shown it lately: it may be over for long.
     """
     memory = settings.duration("memory")
     started = f'last_over_time({VM_MAINTENANCE}{{phase="started"}}[{memory}])'
@@ -243,7 +235,9 @@ def _unless_known(impacts: str, begun: str, settings: Settings) -> str:
           {impacts}
           unless {_IMPACT} {begun}
           unless {_IMPACT} label_replace({started}, "phase", "due", "", "")
-          unless on (event_id, phase) label_replace({late}, "phase", "due", "", "")
+          unless on (event_id, phase) label_replace({late} unless on (event_id) {SEEN}, "phase", "due", "", "")
+          unless on (event_id)
+          ({since_recorded(UNCONFIRMED, settings)} unless on (event_id) last_over_time({SEEN}[{memory}]))
         )
     """)
 

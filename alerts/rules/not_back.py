@@ -10,7 +10,7 @@ from ..settings import Settings
 from .fragments import answering, kept, slow_interval, with_imds
 from .maintenance import longest_of, maintenance, rows_of, seconds_back, time_back, within_longest
 from .rule import AWAY, PREFIX, VMS, Alert, Away, Dashboard, Group, Recording, expression
-from .series import EVENT, NOT_BEFORE, RECOVERED, UNANSWERED, VM_MAINTENANCE
+from .series import EVENT, JOB_TARGETS, NOT_BEFORE, RECOVERED, UNANSWERED, VM_MAINTENANCE
 
 NOT_BACK = f"{PREFIX}VmNotBack"
 
@@ -18,34 +18,40 @@ _RETURNING = tuple(each for each in EventType if not each.facts.deletes)
 
 _LONGEST_WINDOW, _SHARE_AWAY = 300, 0.4  # a VM is away that does not answer for such a share of so many seconds
 _BACK_WINDOW, _SHARE_BACK = 120, 0.8  # a VM is back that answers such a share of the scrapes of so many seconds
+_SHARE_UNSEEN = 0.6  # a VM whose event nobody saw Started does not answer for such a share of the time allowed
 
 
 def not_back_groups(settings: Settings) -> tuple[Group, ...]:
-    """Return the group of four rules: which exporters do not answer, which do again, VmNotBack, and Maintenance.
+    """Return the group of VMs that are away: which exporters do not answer, which do again, VmNotBack, and Maintenance.
 
     The order matters. When an event that has started should be over, VmNotBack begins, and the maintenance of its VM
     ends, which inhibits the team's own alerts. Alertmanager gets VmNotBack first, so that those come after it.
     """
-    unanswered = Recording(
-        UNANSWERED,
-        f'max by (job, instance) (up{{job=~"{settings.text("job")}"}} == 0) + time()',
-        "when a scrape of an exporter failed, while the last one has",
+    targets = f'up{{job=~"{settings.text("job")}"}}'
+    rules = (
+        Recording(JOB_TARGETS, f"count by (job) ({targets})", "the targets of each job that scrapes exporters"),
+        Recording(
+            UNANSWERED,
+            f"max by (job, instance) ({targets} == 0) + time()",
+            "when a scrape of an exporter failed, while the last one has",
+        ),
+        _recovered(targets, settings),
+        _vm_not_back(settings),
+        maintenance(settings),
     )
-    rules = (unanswered, _recovered(settings), _vm_not_back(settings), maintenance(settings))
     return (Group("azure-scheduled-events-not-back", slow_interval(settings), rules),)
 
 
-def _recovered(settings: Settings) -> Recording:
-    """A VM that boots in a loop answers now and then, and has not recovered."""
+def _recovered(targets: str, settings: Settings) -> Recording:
+    """A VM that boots in a loop answers for a moment now and then, and has not recovered."""
     period = max(_BACK_WINDOW, 5 * settings.seconds("scrape.interval"))
     window, least = format_duration(period), _SHARE_BACK * period / settings.seconds("scrape.interval")
-    scrapes = f'up{{job=~"{settings.text("job")}"}}'
     longest = max(float(each) for each in longest_of(settings, *_RETURNING).values())
     return Recording(
         RECOVERED,
         expression(f"""
             max by (job, instance) (
-              (avg_over_time({scrapes}[{window}]) >= {_SHARE_BACK} and sum_over_time({scrapes}[{window}]) >= {least:g})
+              (avg_over_time({targets}[{window}]) >= {_SHARE_BACK} and sum_over_time({targets}[{window}]) >= {least:g})
               and on (job, instance) last_over_time({UNANSWERED}[{_since_away(longest, settings)}])
             ) * 0 + time()
         """),
@@ -112,7 +118,8 @@ def _expired(settings: Settings) -> str:
 
     The VM of an event that has started has to be away for half of the time allowed: it may have been back, and fail
     for another reason. An event that is only due may start late, so its VM has to be away for all of that time: from
-    the first scrape that failed to the last one, without having been back in between.
+    the first scrape that failed to the last one, without having been back in between. One that boots in a loop may be
+    back for minutes, but is away most of twice that time.
     """
     last = f"max by (job, instance) (last_over_time({UNANSWERED}[{format_duration(_window(settings))}]))"
     late = f"<= on (job, instance) group_left () {last} -"
@@ -124,11 +131,27 @@ def _expired(settings: Settings) -> str:
               or
               {rows_of(matcher, settings, "due")} {late} {longest}
               and on (job, instance) ({last} - on (job, instance) {_first(float(longest), settings)} >= {longest})
-              unless on (job, instance) ({_back(float(longest), settings)} > on (job, instance) {last} - {longest})
+              and on (job, instance)
+              (
+                {_mostly_unanswered(float(longest), settings)}
+                unless on (job, instance) ({_back(float(longest), settings)} > on (job, instance) {last} - {longest})
+                or
+                {_mostly_unanswered(2 * float(longest), settings)}
+              )
             ) * 0 + {longest}
         """)
         for matcher, longest in longest_of(settings, *_RETURNING).items()
     )
+
+
+def _mostly_unanswered(window: float, settings: Settings) -> str:
+    """Return the exporters that have not answered for most of the last ``window`` seconds.
+
+    The time for which Prometheus itself was away does not count: a job has no targets then.
+    """
+    steps = f"[{format_duration(window)}:{slow_interval(settings)}]"
+    share = f"on (job) group_left () {_SHARE_UNSEEN} * count_over_time({JOB_TARGETS}{steps})"
+    return f"(count_over_time({UNANSWERED}{steps}) >= {share})"
 
 
 def _first(longest: float, settings: Settings) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..settings import Settings
-from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
+from .rule import PREFIX, Alert, Dashboard, Group, expression
 from .series import (
     DELETING,
     EVENT,
@@ -32,12 +32,12 @@ def watcher_groups(settings: Settings) -> tuple[Group, ...]:
     They are many, since a group is evaluated by one core, at once, and none of these needs another.
     """
     interval = settings.duration("evaluation.watcher-interval")
-    groups: dict[str, tuple[Recording | Alert, ...]] = {
+    groups: dict[str, tuple[Alert, ...]] = {
         "imds": (_imds_unreachable(settings), _never_ready(settings)),
         "documents": (_document_invalid(settings),),
         "throttling": (_throttled(settings),),
         "exporters": (_exporter_down(settings),),
-        "discovery": _no_exporters(settings),
+        "discovery": (_no_exporters(settings),),
         "refusals": (_approval_refused(),),
         "upkeep": (_journal(settings), _alertmanager(settings), _spans(settings)),
         "clock": (_clock(settings),),
@@ -86,10 +86,10 @@ def _exporter_down(settings: Settings) -> Alert:
     )
 
 
-def _no_exporters(settings: Settings) -> tuple[Recording, Alert]:
-    """The targets of each job are counted in a recording, so that a job is missed that had targets for minutes only."""
+def _no_exporters(settings: Settings) -> Alert:
+    """Jobs are known by a recording, so that one is missed that had targets for minutes only."""
     jobs = f'up{{job=~"{settings.text("job")}"}}'
-    alert = _alert(
+    return _alert(
         "NoExporters",
         expression(f"""
             absent({jobs})
@@ -101,7 +101,6 @@ def _no_exporters(settings: Settings) -> tuple[Recording, Alert]:
         "no event of {{ if $labels.job }}its VMs{{ else }}any VM{{ end }} is seen.",
         settings.duration("exporter-down.for"),
     )
-    return Recording(JOB_TARGETS, f"count by (job) ({jobs})", "the targets of each job that scrapes exporters"), alert
 
 
 def _imds_unreachable(settings: Settings) -> Alert:

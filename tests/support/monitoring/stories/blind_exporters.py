@@ -82,8 +82,8 @@ BLIND = (
             Exporter(events=(Seen("Freeze", duration=5),), down=((400, 100_000),)),
             _blind_peer(Seen("Freeze"), since=100),
         ),
-        quiet={FREEZE: tuple(range(30, 9000, 300))},
-        steady={SHORT_FREEZE: (60, 9000)},
+        quiet={FREEZE: tuple(range(30, 7200, 300))},
+        steady={SHORT_FREEZE: (60, 7200)},
         every=30,
     ),
     Story(

@@ -239,4 +239,21 @@ MAINTAINED = (
         quiet={DOWN: tuple(range(0, 1200, 30))},
         steady={MAINTENANCE: (80, 1190)},
     ),
+    Story(
+        "an approved event is first shown long after its NotBefore",
+        one(Seen(announced=2000, not_before=800, approved=1), born=1900, down=((2050, 2530),)),
+        quiet={MAINTENANCE: (1995,)},
+        steady={MAINTENANCE: (2010, 2520)},
+        every=15,
+    ),
+    Story(
+        "a VM that was off for an hour has an event in its journal, and gets no answer of IMDS",
+        one(
+            Seen(announced=30, not_before=300, started=300, unconfirmed=(4000, 100_000)),
+            down=((305, 4000),),
+            more=blind(4000),
+        ),
+        quiet={MAINTENANCE: (4200, 4215, 4500, 5000)},
+        every=15,
+    ),
 )

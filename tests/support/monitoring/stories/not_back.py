@@ -17,6 +17,16 @@ _OF_TWELVE = replace(_REBOOT, resources=",".join(f"vmss_{number}" for number in 
 _EARLY = Seen(not_before=900)
 
 
+def _loop(down: int, up: int) -> tuple[tuple[int, int], ...]:
+    """Return when a VM is away that is ``down`` and ``up`` for so many seconds in turn, from the 305th second."""
+    return tuple((begin, begin + down) for begin in range(305, 6000, down + up))
+
+
+def _missed(begin: int, end: int) -> tuple[tuple[int, int], ...]:
+    """Return every fourth scrape."""
+    return tuple((at, at + 5) for at in range(begin, end, 20))
+
+
 def not_back(vms: str, away: str, event_id: str = "E1") -> Firing:
     """Return the alert that VMs have not come back from a reboot of ``vms``; ``away`` begins what it says of them."""
     return Firing(
@@ -276,5 +286,56 @@ NOT_BACK_STORIES = (
         fires={(NOT_BACK, 1950): (not_back("vmss_0", "vmss_0 does not answer: it has", "E2"),)},
         quiet={NOT_BACK: (930, 1000, 1500, 1800)},
         steady={NOT_BACK: (690, 870)},
+    ),
+    Story(
+        "a VM boots in a loop after a reboot that nobody saw Started, and answers for two minutes each time",
+        one(Seen(not_before=300, gone=400), down=_loop(600, 130)),
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (1260, 4000)},
+        every=15,
+    ),
+    Story(
+        "a VM boots in a loop after a reboot that nobody saw Started, and answers a third of the time",
+        one(Seen(not_before=300, gone=400), down=_loop(240, 120)),
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (2130, 4000)},
+        every=15,
+    ),
+    Story(
+        "a quarter of the scrapes fail, and an overdue reboot takes two and a half minutes",
+        one(Seen(not_before=300), down=(*_missed(600, 1700), (1700, 1850), *_missed(1855, 3000))),
+        quiet={NOT_BACK: tuple(range(600, 3000, 15))},
+        every=15,
+    ),
+    Story(
+        "half of the scrapes of a VM fail whose event is overdue",
+        one(Seen(not_before=300), down=tuple((begin, begin + 10) for begin in range(600, 3000, 20))),
+        quiet={NOT_BACK: tuple(range(600, 3000, 15))},
+        every=15,
+    ),
+    Story(
+        "a VM is back from its reboot for six minutes without IMDS access, with its journal, and goes down for good",
+        one(
+            Seen(not_before=300, started=300, unconfirmed=(600, 100_000)),
+            down=((305, 600), (960, 100_000)),
+            more=blind(600),
+        ),
+        quiet={NOT_BACK: (1170,)},
+        steady={NOT_BACK: (1230, 2400)},
+        every=15,
+    ),
+    Story(
+        "an exporter restarts with its journal while its event is due, gets no answer of IMDS, and does not come back",
+        one(Seen(not_before=900, unconfirmed=(1000, 100_000)), down=((990, 1000), (1420, 100_000)), more=blind(1000)),
+        quiet={NOT_BACK: (2310,)},
+        steady={NOT_BACK: (2370, 3600)},
+        every=15,
+    ),
+    Story(
+        "an event that is overdue when it is first shown begins at last, and its VM does not come back",
+        one(Seen(announced=2000, not_before=800), born=1900, down=((3000, 100_000),)),
+        quiet={NOT_BACK: (3870,)},
+        steady={NOT_BACK: (3930, 4800)},
+        every=15,
     ),
 )
