@@ -93,11 +93,11 @@ def seen_lately(series: str, settings: Settings, late: float) -> str:
     ``late``: after how many seconds it is late; what was seen half as long ago does not show that.
 
     An exporter that lately had no IMDS access counts only with what it shows now, since the past values may be from
-    before it lost access.
+    before it lost access. What one shows from its journal, nobody has seen.
     """
     period = format_duration(min(lately_seconds(settings), late / 2))
     before = f"last_over_time({series}[{period}]) unless on (job, instance) {lately(WITHOUT_IMDS, settings)}"
-    return f"({with_imds(series)} or ({before}))"
+    return f"(({with_imds(series)} or ({before})) unless on (event_id, job, instance) {UNCONFIRMED})"
 
 
 def identified(filtered: str = "", shown: Callable[[str], str] = str) -> str:

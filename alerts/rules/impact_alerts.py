@@ -2,10 +2,11 @@
 
 from ..settings import Settings
 from .event_sets import not_before, over, requested
-from .fragments import answering, identified, kept, left_resources, slow_interval, with_computer_name, with_imds
+from .fragments import answering, identified, kept, lately, left_resources, slow_interval, with_computer_name, with_imds
 from .rule import PREFIX, Alert, Dashboard, Group, Recording, expression
 from .series import (
     DELETING,
+    EVENT,
     INFO,
     INSTANCE,
     OVER,
@@ -132,12 +133,16 @@ def _not_counted(settings: Settings, scope: str = "") -> str:
 
 
 def _hit_now(settings: Settings) -> str:
-    """Return the VMs whose own exporter has IMDS access and shows that an event hits the VM."""
+    """Return the VMs whose own exporter has IMDS access and shows that an event hits the VM.
+
+    As in ``_UNLESS_NOT_HIT``, access is read from the scraped series.
+    """
     return expression(f"""
         {identified(f"and on (job, instance) {_OWN_EVENTS}")}
         and on (job, instance)
         (
           {_OWN_EVENTS}
+          unless on (job, instance) {UP} == 0
           unless on (event_id) {OVER}
           unless on (event_id) {_not_counted(settings, _OWN)}
         )
@@ -198,12 +203,17 @@ def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> st
 
 
 def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
+    """VMs that do not answer count while their event is current; :func:`_hit_before` cannot read whether it is."""
     share, least = settings.number("hit.share"), settings.number("hit.least-vms")
     hit = expression(f"""
         count by ({place}) (
           group by (vm_id, {place}) ({_hit_now(settings)})
           or
-          group by (vm_id, {place}) ({VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT} unless on (event_id) {OVER})
+          group by (vm_id, {place}) (
+            {VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT}
+            unless on (event_id) {OVER}
+            and on (event_id) {lately(EVENT, settings)}
+          )
         )
     """)
     return expression(f"""

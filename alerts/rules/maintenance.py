@@ -189,7 +189,7 @@ def _begin(settings: Settings) -> str:
           {begun}
           and on (event_id, phase) {EVENT_PLACE}
           unless on (event_id) {OVER}
-          unless on (event_id, vm_id) {VM_EVENT_OVER}
+          unless on (event_id, vm_id) {_left(settings)}
           or
           (
             last_over_time({VM_MAINTENANCE}[{after}])
@@ -218,6 +218,13 @@ def _begin(settings: Settings) -> str:
           {_unless_known(impacts, begun, settings)} * 0 + time()
         )
     """)
+
+
+def _left(settings: Settings) -> str:
+    """Return the events that have left a VM: its exporter has answered without the event, and not shown it since."""
+    memory = settings.duration("memory")
+    left, seen = (f"max by (event_id, vm_id) (last_over_time({each}[{memory}]))" for each in (VM_EVENT_OVER, VM_EVENT))
+    return f"({left} unless {seen} >= {left})"
 
 
 def _unless_known(impacts: str, begun: str, settings: Settings) -> str:

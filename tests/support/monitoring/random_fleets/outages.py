@@ -17,6 +17,7 @@ from support.monitoring.random_fleets.pages import Page, Truth, page
 
 AWAY, WINDOW = 120, 300  # a VM is away that does not answer for so many seconds of the last five minutes
 RECOVERED = 120  # a VM that was away is back when it has answered for so many seconds
+MOSTLY = 0.6  # a VM that boots in a loop does not answer for such a share of twice the time allowed
 LATE = 120  # seconds that a page may take
 
 
@@ -66,6 +67,10 @@ class _Silence:
         """Return the longest time without being back that ended no longer ago than a VM counts as away."""
         return max((length for at, length in self.lengths if at > now - WINDOW), default=0)
 
+    def loops(self, now: int, longest: float) -> bool:
+        """Return whether it was away for most of twice the time that it may be, as if it booted in a loop."""
+        return self.seconds(now, 2 * longest + SLACK) >= MOSTLY * 2 * longest - SLACK
+
     def lasts(self, now: int) -> int:
         """Return for how many seconds it has not answered, with the same address."""
         return 0 if self.since is None or self.vm.pod(self.since) != self.vm.pod(now) else now - self.since
@@ -88,7 +93,7 @@ class Outages:
     not_back: dict[str, dict[int, Page]] = field(default_factory=lambda: defaultdict(dict))
     down: dict[int, dict[int, Page]] = field(default_factory=lambda: defaultdict(dict))
 
-    _away: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _away: dict[str, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
 
     def __post_init__(self) -> None:
         """Read every scrape."""
@@ -119,13 +124,13 @@ class Outages:
                 rest = [other for other in some if other is not each]
                 truth = self._is_not_back(now, each, silences[vm], _any(others), rest)
                 not_back[each.life.event_id].append(truth)
-                if truth[1]:
-                    self._away[each.life.event_id].add(vm)
+                if truth[1] and (since := silences[vm].away_since) is not None:
+                    self._away[each.life.event_id].add((vm, since))
         for event, found in not_back.items():
             self.not_back[event][now] = page(_any(found))
 
     def times(self, life: Life) -> int:
-        """Return how often the event may report VMs: once for each, and once more if it starts when overdue."""
+        """Return how often the event may report VMs: once for each outage, and once more if it starts when overdue."""
         starts_late = life.started is not None and life.started > life.plans[-1][1]
         return len(self._away[life.event_id]) + starts_late
 
@@ -147,7 +152,7 @@ class Outages:
         expired = silence.at[-1] - impact.longest + SLACK
         if impact.started_perhaps is not None and impact.started_perhaps <= expired:
             return True
-        long_away = silence.longest_of_late(now) >= impact.longest - SLACK
+        long_away = silence.longest_of_late(now) >= impact.longest - SLACK or silence.loops(now, impact.longest)
         return long_away and impact.due_perhaps is not None and impact.due_perhaps <= expired
 
     def _has_expired(self, now: int, impact: Impact, silence: _Silence) -> bool:
