@@ -293,7 +293,7 @@ def remembered(settings: Settings) -> str:
           (
             last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
             and on (vm_id) {with_imds(f'{INSTANCE}{{vm_id!=""}}', _NO_ACCESS)}
-            unless on (event_id) {at_last_scrapes(_OWN, settings)}
+            unless on (event_id) {with_imds(_OWN, _NO_ACCESS)}
             unless on (event_id) ({SHOWN} unless on (event_id) {lately(UNCONFIRMED, settings)})
             unless on (event_id) {lately(SEEN, settings)}
           )
