@@ -77,10 +77,11 @@ class Fleets:
         }
 
     def _checks(self, fleet: Fleet) -> Iterator[dict[str, object]]:
-        unknown = dict.fromkeys(access_unknown(fleet, self.evaluation), Page.MAY)
+        unknown = access_unknown(fleet, self.evaluation)
         told = dict(expected(fleet, self.limits, self.evaluation, late=self.evaluation if self.shuffled else 0))
         for alert, pages in told.items():
-            allowed = late(pages, alert.recordings) | unknown if self.shuffled else pages
+            allowed = late(pages, alert.recordings) if self.shuffled else pages
+            allowed = {now: Page.MAY if self.shuffled and now in unknown else allowed[now] for now in allowed}
             yield from follow(alert, allowed, self.evaluation)
         for life in fleet.lives:
             yield never_others(life, [alert.name for alert in told if life.event_id in alert.labels.split('"')])
@@ -111,6 +112,20 @@ def late(pages: dict[int, Page], evaluations: int) -> dict[int, Page]:
         changing = {now: Page.MAY for before, now in pairwise(pages) if pages[now] is not pages[before]}
         pages = {**pages, **changing}
     return pages | dict.fromkeys(list(pages)[: evaluations + 1], Page.MAY)
+
+
+def access_unknown(fleet: Fleet, evaluation: int) -> set[int]:
+    """Return the evaluations at which rules may not know yet that an exporter has no IMDS access.
+
+    It has just come back with an event, and what it shows counts until a recording tells that it has no access.
+    """
+    return {
+        now
+        for now in range(0, HORIZON + 1, evaluation)
+        for each in fleet.watchers
+        if not each.answers(now - evaluation) and not each.sees(now)
+        if any(found.confirmed for life in fleet.lives if (found := each.shows(life, now)))
+    }
 
 
 def expected(fleet: Fleet, limits: Limits, evaluation: int, *, late: int) -> Iterator[tuple[Expected, dict[int, Page]]]:
