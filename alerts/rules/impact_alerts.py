@@ -203,7 +203,8 @@ def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> st
 
 
 def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
-    """VMs that do not answer count while their event is current; :func:`_hit_before` cannot read whether it is."""
+    """VMs that do not answer count while their event is current, which :func:`_hit_before` cannot read, or is new."""
+    shown = f"{INFO}{{{_OWN},{_SEVERE}}}"
     share, least = settings.number("hit.share"), settings.number("hit.least-vms")
     hit = expression(f"""
         count by ({place}) (
@@ -212,7 +213,7 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
           group by (vm_id, {place}) (
             {VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT}
             unless on (event_id) {OVER}
-            and on (event_id) {lately(EVENT, settings)}
+            and on (event_id) ({lately(EVENT, settings)} or on (event_id) {lately(shown, settings)})
           )
         )
     """)
