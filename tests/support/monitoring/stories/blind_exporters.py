@@ -27,6 +27,7 @@ def _blind_peer(*events: Seen, since: int) -> Exporter:
     return Exporter("vmss_1", tuple(replace(each, scope="peer") for each in events), more=blind(since))
 
 
+_OF_TWO = Seen(not_before=360, started=360, resources="vmss_0,vmss_1")
 _FAR_AND_OFF = Exporter(
     events=(
         Seen("Redeploy", gone=200),
@@ -75,6 +76,21 @@ BLIND = (
         one(Seen(), more=blind(100)),
         quiet=only(REBOOT, UNREACHABLE, OVERDUE),
         steady={REBOOT: (30, 2400)},
+    ),
+    Story(
+        "an exporter is back with its journal, without IMDS access, after a replaced one has seen the end of its event",
+        (
+            Exporter(
+                events=(replace(_OF_TWO, unconfirmed=(905, 1150), gone=1150),),
+                down=((365, 905),),
+                more=blind(850, 1150),
+                vm_id="0",
+            ),
+            Exporter("vmss_1", (_OF_TWO,), vm_id="1", instance="10.0.0.2:10169", gone=565),
+            Exporter("vmss_1", vm_id="1", instance="10.0.0.3:10169", born=565),
+        ),
+        quiet={REBOOT: tuple(range(690, 1500, 10))},
+        steady={REBOOT: (30, 560)},
     ),
     Story(
         "how short a freeze is, only an exporter has shown that has been down for hours",

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from support.monitoring.alert_scenarios import REBOOT, REDEPLOY, Exporter, Seen, Story, one
-from support.monitoring.stories.expected_alerts import SCALE_SET_HIT, TOO_LONG, ZONE_HIT
+from support.monitoring.stories.expected_alerts import OVERDUE, SCALE_SET_HIT, TOO_LONG, ZONE_HIT
 from support.monitoring.stories.fleets import DAY, blind
 
 _Times = TypeVar("_Times", bound=tuple[int, ...])
@@ -15,6 +15,7 @@ _OTHERS = tuple(Exporter(f"vmss_{number}") for number in range(2, 6))
 _AWAY = ((200, 100_000),)
 _TEN = ",".join(f"vmss_{number}" for number in range(10))
 _STARTED = Seen("Redeploy", started=100, gone=300, resources="vmss_0,vmss_1")
+_OF_THREE = Seen("Redeploy", started=100, resources="vmss_0,vmss_1,vmss_2")
 _SUDDEN = Seen("Preempt", announced=92, not_before=122, resources="vmss_0,vmss_1")
 _EVICTED = Seen("Preempt", not_before=100, started=100, gone=300, resources="vmss_0,vmss_1")
 
@@ -218,6 +219,21 @@ ANY_ORDER = (
         "a VM is back from its reboot, and its exporter, which has no journal, has not polled yet",
         one(Seen(not_before=100, started=100), vm_id="7d3e", down=((105, 420),), fresh=((420, 480),)),
         steady={REBOOT: (60, 600)},
+    ),
+    Story(
+        "two of three VMs do not come back, and the replaced exporter of the third one sees that their event is over",
+        (
+            *(Exporter(vm, (_OF_THREE,), down=((105, 100_000),), vm_id=vm[-1]) for vm in ("vmss_0", "vmss_1")),
+            Exporter("vmss_2", (_OF_THREE,), vm_id="2", instance="10.0.0.2:10169", gone=400),
+            Exporter("vmss_2", vm_id="2", instance="10.0.0.3:10169", born=400),
+            *_OTHERS[1:],
+        ),
+        quiet=_both(tuple(range(530, 2000, 10))),
+    ),
+    Story(
+        "an exporter is back with an overdue event in its journal, which has ended meanwhile",
+        one(Seen(not_before=60, unconfirmed=(900, 960), gone=960), down=((400, 900),), more=blind(880, 960)),
+        quiet={OVERDUE: tuple(range(0, 1200, 10))},
     ),
     Story(
         "a VM is back from its reboot, and the event stays Started",

@@ -247,13 +247,37 @@ MAINTAINED = (
         every=15,
     ),
     Story(
-        "a VM that was off for an hour has an event in its journal, and gets no answer of IMDS",
+        "a VM that was off for an hour and a half has an event in its journal, and gets no answer of IMDS",
         one(
-            Seen(announced=30, not_before=300, started=300, unconfirmed=(4000, 100_000)),
-            down=((305, 4000),),
-            more=blind(4000),
+            Seen(announced=30, not_before=300, started=300, unconfirmed=(6000, 100_000)),
+            down=((305, 6000),),
+            more=blind(6000),
         ),
-        quiet={MAINTENANCE: (4200, 4215, 4500, 5000)},
+        quiet={MAINTENANCE: (5970, 6000, 6030, 6300, 7000)},
+        every=30,
+    ),
+    Story(
+        "a VM that answers has left Resources, and goes down by itself some minutes later",
+        (
+            Exporter(
+                events=(
+                    Seen(not_before=300, started=300, gone=330, resources="vmss_0,vmss_1"),
+                    Seen(announced=330, not_before=300, started=330, resources="vmss_1", scope="peer"),
+                ),
+                down=((900, 100_000),),
+            ),
+            Exporter(
+                "vmss_1",
+                (
+                    Seen(not_before=300, started=300, gone=330, resources="vmss_0,vmss_1"),
+                    Seen(announced=330, not_before=300, started=330, resources="vmss_1"),
+                ),
+            ),
+        ),
+        fires={
+            (MAINTENANCE, 600): (working(since="00:05:00"), working("vmss_1", since="00:05:00")),
+            (MAINTENANCE, 960): (working("vmss_1", since="00:05:00"),),
+        },
         every=15,
     ),
 )
