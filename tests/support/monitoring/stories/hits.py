@@ -228,7 +228,7 @@ ANY_ORDER = (
             Exporter("vmss_2", vm_id="2", instance="10.0.0.3:10169", born=400),
             *_OTHERS[1:],
         ),
-        quiet=_both(tuple(range(530, 2000, 10))),
+        quiet=_both(tuple(range(560, 2000, 10))),
     ),
     Story(
         "an exporter is back with an overdue event in its journal, which has ended meanwhile",
