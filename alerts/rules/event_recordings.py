@@ -5,6 +5,8 @@ reported its event do not answer, end it when one of them answers without the ev
 recording reads scraped series, its own past, and at most one other level of recordings.
 """
 
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+
 from ..settings import Settings
 from .event_sets import over
 from .fragments import (
@@ -29,6 +31,7 @@ from .series import (
     EVENT_APPROVED,
     INFO,
     INSTANCE,
+    JOB_TARGETS,
     LENGTH,
     NOT_BEFORE,
     OVER,
@@ -260,9 +263,13 @@ def remembered(settings: Settings) -> str:
     """Return the events that are shown, or were lately, and that nobody has seen the end of.
 
     In this order: seen later than its end was, if that was seen; shown by an exporter without IMDS access; started,
-    and the VM is away. An event that an exporter has from its journal only is no new one.
+    and the VM is away. An event that an exporter has from its journal only is no new one. Nor is one that the last
+    evaluation found to be over, if nobody shows it: only the replaced exporter of its VM may have seen the end.
     """
     memory, longest = settings.duration("memory"), settings.duration("longest")
+    interval = slow_interval(settings)
+    evaluated = f"last_over_time({JOB_TARGETS}[{format_duration(2 * parse_duration(interval))}] offset {interval})"
+    shown = f"({SHOWN} unless on (event_id) {lately(UNCONFIRMED, settings)})"
     started = f'{VM_EVENT}{{event_status="Started",event_type!~"{DELETING}"}}'
     return expression(f"""
         (
@@ -294,8 +301,15 @@ def remembered(settings: Settings) -> str:
             last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
             and on (vm_id) {with_imds(f'{INSTANCE}{{vm_id!=""}}', _NO_ACCESS)}
             unless on (event_id) {with_imds(_OWN, _NO_ACCESS)}
-            unless on (event_id) ({SHOWN} unless on (event_id) {lately(UNCONFIRMED, settings)})
+            unless on (event_id) {shown}
             unless on (event_id) {lately(SEEN, settings)}
+          )
+          unless on (event_id)
+          (
+            last_over_time({EVENT}[{longest}])
+            unless on (event_id) {lately(EVENT, settings)}
+            unless on (event_id) {shown}
+            and on () {evaluated}
           )
         )
     """)

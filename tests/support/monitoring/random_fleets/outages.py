@@ -181,7 +181,8 @@ class Outages:
             return False
         if impact.noted_first is None or now - impact.noted_first < SLACK:
             return False
-        if len(impact.vm.jobs) > 1 and (impact.by_others or not impact.by_own):
+        several = len(impact.vm.jobs) > 1 or impact.vm.replaced is not None
+        if several and (impact.by_others or not impact.by_own):
             return False  # others know one target of the VM only
         if impact.life.deletes:
             return impact.noted

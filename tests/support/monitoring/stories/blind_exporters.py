@@ -93,6 +93,16 @@ BLIND = (
         steady={REBOOT: (30, 560)},
     ),
     Story(
+        "the replaced exporter of a VM sees the end of its event, and does not answer for a minute some time later",
+        (
+            Exporter(events=(Seen(gone=400),), down=((365, 400),), vm_id="0", instance="10.0.0.1:10169", gone=400),
+            Exporter(vm_id="0", instance="10.0.0.2:10169", born=400, down=((600, 660),)),
+            Exporter("vmss_1"),
+        ),
+        quiet={REBOOT: tuple(range(540, 1500, 10))},
+        steady={REBOOT: (30, 390)},
+    ),
+    Story(
         "how short a freeze is, only an exporter has shown that has been down for hours",
         (
             Exporter(events=(Seen("Freeze", duration=5),), down=((400, 100_000),)),
