@@ -48,6 +48,7 @@ class Impact:
     by_others: bool = False
     ended: bool = False
     listed: bool = False
+    _listed_before: bool = False
     _named_since: int | None = None
     _named_at: int | None = None
     _target_at: int | None = None
@@ -76,8 +77,9 @@ class Impact:
         self._own |= any(each is self.vm and self.vm.number in found.resources for each, found in shows)
         lists = [found for _, found in shows if self.vm.number in found.resources]
         self.listed |= bool(lists)
-        if lists and self._named_since is not None:
+        if (lists or self._listed_before) and self._named_since is not None:
             self._may_begin(now, shows)
+        self._listed_before = bool(lists)  # rules look back at one scrape more
         self._note(now, shows, is_current=current[0])
         if now % self.evaluation == 0 and self._named_at == now:
             self._target_at = now
