@@ -4,9 +4,9 @@ from ..settings import Settings
 from .event_sets import not_before, over, requested
 from .fragments import (
     answering,
+    confirmed,
     identified,
     kept,
-    lately,
     left_resources,
     since_recorded,
     slow_interval,
@@ -223,7 +223,7 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
           group by (vm_id, {place}) (
             {VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT}
             unless on (event_id) {OVER}
-            and on (event_id) ({since_recorded(EVENT, settings)} or on (event_id) {lately(shown, settings)})
+            and on (event_id) ({since_recorded(EVENT, settings)} or on (event_id) {confirmed(shown, settings)})
           )
         )
     """)
