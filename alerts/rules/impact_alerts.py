@@ -213,7 +213,10 @@ def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> st
 
 
 def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
-    """VMs that do not answer count while their event is current, which :func:`_hit_before` cannot read, or is new."""
+    """A VM that does not answer counts while its event is current, or too new for a recording of that.
+
+    :func:`_hit_before` cannot check it: the chain of recordings would be too long.
+    """
     shown = f"{INFO}{{{_OWN},{_SEVERE}}}"
     share, least = settings.number("hit.share"), settings.number("hit.least-vms")
     hit = expression(f"""

@@ -147,7 +147,7 @@ def _expired(settings: Settings) -> str:
 def _mostly_unanswered(window: float, settings: Settings) -> str:
     """Return the exporters that have not answered for most of the last ``window`` seconds.
 
-    The time for which Prometheus itself was away does not count: a job has no targets then.
+    The time for which Prometheus itself was away does not count: nothing was recorded of the job then.
     """
     steps = f"[{format_duration(window)}:{slow_interval(settings)}]"
     share = f"on (job) group_left () {_SHARE_UNSEEN} * count_over_time({JOB_TARGETS}{steps})"

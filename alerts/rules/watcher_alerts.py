@@ -87,7 +87,7 @@ def _exporter_down(settings: Settings) -> Alert:
 
 
 def _no_exporters(settings: Settings) -> Alert:
-    """Jobs are known by a recording, so that one is missed that had targets for minutes only."""
+    """A recording knows the jobs, so that the alert also fires for one that had targets for a few minutes only."""
     jobs = f'up{{job=~"{settings.text("job")}"}}'
     return _alert(
         "NoExporters",
