@@ -86,7 +86,7 @@ def _groups(
     promtool evaluates every group at each step. Between two evaluations of a group, a recording keeps its last result,
     as it does in Prometheus. Alerts, and what is recorded together with them, are evaluated at each step.
     """
-    chosen = [group for group in yaml.safe_load(rules.read_text())["groups"] if group["name"] in names]
+    chosen = [group for group in json.loads(_as_json(rules))["groups"] if group["name"] in names]
     for rule in (rule for group in chosen for rule in group["rules"]):
         if read is not None and _name(rule) not in read:
             rule.pop("annotations", None)
@@ -104,6 +104,12 @@ def _groups(
     needed = _needed([rule for group in chosen for rule in group["rules"]], checked)
     kept = [{**group, "rules": [rule for rule in group["rules"] if _name(rule) in needed]} for group in chosen]
     return [group for group in kept if group["rules"]]
+
+
+@cache
+def _as_json(file: Path) -> str:
+    """Return the YAML of ``file`` as JSON, which a hundred stories read in no time."""
+    return json.dumps(yaml.safe_load(file.read_text()))
 
 
 def _needed(rules: Iterable[Mapping[str, Any]], checked: frozenset[str]) -> frozenset[str]:
