@@ -31,8 +31,8 @@ class Sums:
     refused: int
 
 
-def expected(life: Lifecycle) -> set[str]:
-    """Return the ids of the spans that a life has that is over."""
+def expected(life: Lifecycle) -> dict[str, str]:
+    """Return the spans that a life has that is over, each as what to say of it under its id."""
     names = {"detected", ROOT, "scheduled"}
     if life.started_at is not None:
         names.add("started")
@@ -40,7 +40,7 @@ def expected(life: Lifecycle) -> set[str]:
             names.discard("scheduled")
     if life.approved_by is not None and (life.approved_by is not Approver.DEADLINE or life.started_at is not None):
         names.add("approval")
-    return {span_id(life.event_id, _VM, name) for name in names}
+    return {span_id(life.event_id, _VM, name): f"{name} of {life}" for name in names}
 
 
 def sums(requests: Iterable[Received]) -> Sums:
@@ -129,7 +129,7 @@ def counts_right(trial: Trial) -> Exporter:
 def check(trial: Trial) -> tuple[int, int, int]:
     """Every span has arrived or was refused for good; return how many of each, and how many came twice."""
     with closing(read_only(trial.journal)) as store:
-        due = {one for life in store.history() for one in expected(life)}
+        due = {one: said for life in store.history() for one, said in expected(life).items()}
         assert not list(store.current())
     arrived: dict[str, Told] = {}
     refused: set[str] = set()
@@ -145,9 +145,9 @@ def check(trial: Trial) -> tuple[int, int, int]:
             )
             assert same, f"one id, two spans: {before} {span}"
             assert span.start <= span.end
-    missing = due - arrived.keys() - refused
-    assert not missing, f"{len(missing)} of {len(due)} spans never arrived"
-    assert arrived.keys() <= due, "spans that nobody made"
+    missing = due.keys() - arrived.keys() - refused
+    assert not missing, f"{len(missing)} of {len(due)} spans never arrived: {'; '.join(due[one] for one in missing)}"
+    assert arrived.keys() <= due.keys(), "spans that nobody made"
     return len(arrived), len(refused - arrived.keys()), again
 
 

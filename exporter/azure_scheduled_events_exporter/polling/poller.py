@@ -335,8 +335,10 @@ class Poller:
         before, self._document = self._document, document
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
         self._event_log.unexpected_content(document)
+        snapshot = self._with(known, changes, self._late_spans(known))
+        self._pauses.attend(known)  # before anyone is shown a start: the pause may follow at once
         self.snapshot = replace(
-            self._with(known, changes, self._late_spans(known)),
+            snapshot,
             vm_name=vm_name,
             identity=self._identity,
             unconfirmed=self._unshown & known.current.keys(),

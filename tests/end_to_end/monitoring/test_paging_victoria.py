@@ -75,19 +75,19 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         targets = [target for play in plays.values() for target in play.targets]
         chain = stack.enter_context(VictoriaStack(folder, {**VALUES, "memory": "25s", "started.limit": "2m"}, targets))
         ready = "count(azure_scheduled_events_last_success_timestamp_seconds > 0)"
-        eventually(lambda: chain.query(ready)[:1] == [({}, len(targets))], "every exporter is scraped", 60)
+        eventually(lambda: chain.query(ready)[:1] == [({}, len(targets))], "every exporter is scraped", 120)
         for play in plays.values():
             play.begin()
         for play in plays.values():
             if play.case.restart:
                 play.restart()
         down = _go_down(chain, [plays[case] for case in DOWN])
-        eventually(lambda: all(play.over for play in plays.values()), "all events are over", 60)
+        eventually(lambda: all(play.over for play in plays.values()), "all events are over", 120)
         eventually(lambda: time.monotonic() > down[BACK.name] + AWAY, "the VM has been away for long")
         back = time.monotonic()
         plays[BACK].restart()
         scene = Played(chain, down, back)
-        eventually(lambda: all(len(scene.told(case)) >= 2 for case in LOUD), "every alert has begun and ended", 90)
+        eventually(lambda: all(len(scene.told(case)) >= 2 for case in LOUD), "every alert has begun and ended", 180)
         quiet = time.monotonic() + 5
         eventually(lambda: time.monotonic() > quiet, "what should not come has had time to")
         yield scene

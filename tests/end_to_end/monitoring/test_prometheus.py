@@ -111,7 +111,10 @@ def test_live_migration_and_host_failure(
     assert prometheus.query(f"max_over_time({PREFIX}event_not_before_timestamp_seconds{REBOOT}{since})") == {}
     assert prometheus.one(f"max_over_time({PREFIX}event_duration_seconds{FREEZE}{since})") == 5
     assert prometheus.one(f"min_over_time({PREFIX}up{since})") == 1
-    assert prometheus.one(f"min_over_time(up{since})") == 1
+    # A scrape has 250 ms, which a busy machine may exceed now and then.
+    answered = prometheus.one(f"avg_over_time(up{since})")
+    assert answered is not None
+    assert answered > 0.8
     assert prometheus.query(f"{PREFIX}event_info") == {}
     assert exporter.terminate() == 0
 

@@ -89,7 +89,7 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     not_before = datetime.strptime(str(facts.pop("not_before")), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
     assert not_before == pytest.approx(truth[What.STARTED], abs=1.0), "HTTP's dates have whole seconds"
     assert facts.pop("notice_seconds") == pytest.approx(not_before - root.start / 1e9, abs=0.01)
-    assert 0 <= facts.pop("observed_pauses") <= 1
+    assert 0 <= facts.pop("observed_pauses") < 15.0, "the same"
     assert facts == {
         "id": event_id,
         "type": "Freeze",

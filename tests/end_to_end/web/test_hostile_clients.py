@@ -124,7 +124,8 @@ def test_tls_clients_that_send_and_never_read(
         clients.append(stack.enter_context(trusting.wrap_socket(plain, server_hostname="127.0.0.1")))
     for _ in range(25):  # one by one, so that answers fill the way back before the flood
         for client in clients:
-            client.send(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+            with suppress(OSError):  # on a busy machine, the exporter may have given it up
+                client.send(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         time.sleep(0.04)
     process = psutil.Process(exporter.process.pid)
     before = process.memory_info().rss

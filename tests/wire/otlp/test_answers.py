@@ -155,7 +155,10 @@ class TestAnswers:
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT)
             eventually(lambda: delivery.exported == 1, "exported")
-        assert [request.reply for request in collector.received] == [HANG, ACCEPT]
+        hung, *others = [request.reply for request in collector.received]
+        assert hung == HANG
+        assert others
+        assert all(reply == ACCEPT for reply in others), "once, or more often where an answer took half a second"
 
     def test_the_end_with_a_hang(self, collector: Collector) -> None:
         """A collector that hangs holds up the end no longer than it may."""
