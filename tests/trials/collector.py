@@ -96,10 +96,16 @@ class Trial:
         waiting = exporter.shows("spans that wait", lambda now: now.value("spans_queued"))
         self.collector.answer(ACCEPT)
         self.collector.start()
-        exporter.shows("none waits", lambda now: now.value("spans_queued") == 0)
+        all_sent(exporter)
         self.order.say(f"away for {seconds:.0f} s: {waiting:.0f} spans waited")
         exporter.kill()
         self.kills += 1
+
+
+def all_sent(exporter: Exporter) -> None:
+    """Wait until the collector has what the exporter shows to have happened: spans are counted at the end of a poll."""
+    polls = exporter.scrape().total("polls_total")
+    exporter.shows("none waits", lambda now: now.total("polls_total") > polls and now.value("spans_queued") == 0)
 
 
 def counts_right(trial: Trial) -> Exporter:
@@ -113,7 +119,7 @@ def counts_right(trial: Trial) -> Exporter:
         )
     trial.simulator.play("cancelled", 0.01)  # nothing happens any more
     exporter.shows("no event", lambda now: now.value("up") == 1 and not now.series("event_info"))
-    exporter.shows("none waits", lambda now: now.value("spans_queued") == 0)
+    all_sent(exporter)
     wanted = sums(trial.collector.received[begun:])
     assert wanted.refused > len(NEVER)
     exporter.shows(
