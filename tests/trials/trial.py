@@ -1,6 +1,7 @@
 """What all trials share: their parameters, their results, and the exporters under test."""
 
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -63,7 +64,10 @@ class Order:
 
 
 class Crew:
-    """Starts exporters that end with the trial, none of which may crash; a context manager."""
+    """Starts exporters that end with the trial, none of which may crash; a context manager.
+
+    If the trial fails, it prints the end of what they logged.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,9 +82,11 @@ class Crew:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stack.close()
-        if kind is None:
-            for path in self._logs:
-                log = path.read_text(errors="replace")
+        for path in self._logs:
+            log = path.read_text(errors="replace")
+            if kind is not None:
+                print(f"{path.name} ends with:\n{log[-4000:]}", file=sys.stderr)
+            else:
                 assert "Traceback" not in log, f"it failed in itself:\n{log[-4000:]}"
 
     def start(self, endpoint: str, *flags: str, **env: str) -> Exporter:
