@@ -109,7 +109,9 @@ def check_truth(rows: Sequence[Row], truths: Mapping[str, Truth], polls: Polls) 
 
 def check_event(event_id: str, known: set[str], truth: Truth, polls: Polls) -> None:
     """Check one event."""
-    what = (event_id, known, truth.moments)
+    begin, end = truth.shown
+    near = {name: [at for at in each if begin < at < end] for name, each in vars(polls).items()}
+    what = f"{event_id} is reported as {known}; it happened at {truth.moments}; polls while it was shown: {near}"
     if polled(polls.taken_in, *truth.shown, MARGIN):
         assert "detected" in known, what
     elif not polled(polls.all, *truth.shown, -MARGIN):
