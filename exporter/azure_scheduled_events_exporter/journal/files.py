@@ -68,6 +68,18 @@ def identity(path: Path | str) -> FileIdentity | None:
     return FileIdentity(found.st_dev, found.st_ino, found.st_nlink)
 
 
+def device(folder: Path) -> int:
+    """Return the device of the file system that ``folder`` is on, or would be on if it were made.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    for each in (folder, *folder.parents):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return each.stat().st_dev
+    raise FileNotFoundError(errno.ENOENT, "there is no such drive", str(folder))
+
+
 def identities(path: Path) -> Identities:
     """Return the identities of the journal at ``path`` and of its logs.
 

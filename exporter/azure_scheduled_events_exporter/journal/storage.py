@@ -8,13 +8,14 @@ Failures of the file, and their handling:
 
 - it is removed or replaced while it is open: a copy of the open file is put in its place; nothing is lost;
 - its content is damaged: it is set aside, and a new file continues with the same sums, current events and numbers;
-- the disk accepts no writes: entries are kept in memory and merged when it works again;
+- the disk accepts no writes, or is not mounted any more: entries are kept in memory and merged when it works again;
 - it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
 
 The exporter holds a lock on the journal, so that no second exporter can write it.
 """
 
 import contextlib
+import errno
 import logging
 import sqlite3
 from pathlib import Path
@@ -28,6 +29,7 @@ from azure_scheduled_events_exporter.logs import facts
 from .files import (
     Identities,
     WriterLock,
+    device,
     file_path,
     identities,
     in_memory,
@@ -72,6 +74,7 @@ class Storage:
         self._log = log
         self._writer_lock: WriterLock | None = None
         self._identities: Identities = ()
+        self._device: int | None = None  # of the folder, once the file has been open
         self._memory = in_memory()
         self._tried: float | None = None
         self._trouble_reported = False
@@ -239,8 +242,12 @@ class Storage:
     def _take_lock(self) -> Path:
         """Take the lock, also if its file was removed in the meantime; return the journal's path."""
         assert self.path is not None  # noqa: S101 - callers have looked
-        if not self.path.parent.exists():
-            self.path.parent.mkdir(parents=True, mode=0o700)
+        folder = self.path.parent
+        if self._device is not None and not self.path.exists() and device(folder) != self._device:
+            # A journal that is begun in the mount point would hide the history, and later be put in its place.
+            raise OSError(errno.ENODEV, "the file system that the journal was on is not mounted", str(self.path))
+        if not folder.exists():
+            folder.mkdir(parents=True, mode=0o700)
         if self._writer_lock is None or not self._writer_lock.holds():
             self._release()
             self._writer_lock = only_writer(self.path)
@@ -251,7 +258,7 @@ class Storage:
         assert self.path is not None  # noqa: S101 - there is a file
         self.disk = disk
         disk.spans_queued()  # opens the logs, so that they can be identified
-        self._identities = identities(self.path)
+        self._identities, self._device = identities(self.path), device(self.path.parent)
 
     def _use_memory(self, error: Exception) -> None:
         """Continue in memory; log why, once until the disk works again."""

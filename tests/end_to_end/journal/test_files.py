@@ -7,8 +7,8 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from support.events.follower import FAST, Follower, event, settled
 from support.events.gate import Nameless
 from support.events.journal_contents import counted, history, rows, vm
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch
+from trials.storage.image import Image
 from trials.trial import polls_on
 
 NOBODY = 65534
@@ -36,6 +37,17 @@ def refused(url: str, path: Path) -> bool:
         timeout=PATIENCE,
     )
     return done.returncode == 1 and "writes the journal" in done.stderr
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Image]:
+    """Return a mounted file system of its own."""
+    with ExitStack() as stack:
+        try:
+            image = stack.enter_context(Image(tmp_path / "disk"))
+        except OSError as error:
+            pytest.skip(f"mounts need root and a loop device: {error}")
+        yield image
 
 
 class TestDiskIsBack:
@@ -79,6 +91,35 @@ class TestDiskIsBack:
         assert scrape.transitions() == Counter(transition for _, transition in rows(state))
         exporter.kill()
         assert run().scrape().transitions() == scrape.transitions()
+
+    @pytest.mark.parametrize("ends", ["fails first", "is pulled out"])
+    def test_a_disk_that_is_mounted_again(
+        self, run: Callable[..., Exporter], simulator: Simulator, disk: Image, ends: str
+    ) -> None:
+        """While the disk is not mounted, no other journal is begun in its place, and the disk's history continues."""
+        journal = disk.place / "state" / "journal.sqlite"
+        exporter = run(path=journal)
+        simulator.set_document([event("E1")])
+        counted(exporter, detected=1)
+        if ends == "fails first":
+            disk.fails()
+            simulator.set_document([event("E1"), event("E2")])
+            exporter.shows("entries in memory", lambda now: now.value("journal_up") == 0)
+            disk.unmount()
+        else:
+            disk.pull_out()
+            exporter.shows("entries in memory", lambda now: now.value("journal_up") == 0)
+            simulator.set_document([event("E1"), event("E2")])
+        counted(exporter, detected=2)
+        failures = exporter.scrape().total("journal_errors_total")
+        exporter.shows("an attempt", lambda now: now.total("journal_errors_total") > failures)
+        assert list(disk.place.iterdir()) == []
+        disk.mount()
+        exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
+        assert exporter.scrape().transitions() == {"detected": 2}
+        exporter.kill()
+        assert sorted(rows(journal)) == [("E1", "detected"), ("E2", "detected")]
+        assert [path.name for path in journal.parent.iterdir() if "set-aside" in path.name] == []
 
     def test_while_imds_is_away(
         self,

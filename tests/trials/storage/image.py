@@ -70,6 +70,10 @@ class Image:
 
         eventually(unmounted, f"an unmounted {self.place}")
 
+    def pull_out(self) -> None:
+        """Take it from its place while it is in use: who has opened a file keeps it, and nobody finds it any more."""
+        _run("umount", "--lazy", self.place)
+
     def fill(self) -> None:
         """Leave no room."""
         with (self.place / "filler").open("wb", buffering=0) as file:
