@@ -66,7 +66,7 @@ class Order:
 class Crew:
     """Starts exporters that end with the trial, none of which may crash; a context manager.
 
-    If the trial fails, it prints the end of what they logged.
+    If the trial fails, it prints their warnings and errors, and the end of what they logged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -85,7 +85,8 @@ class Crew:
         for path in self._logs:
             log = path.read_text(errors="replace")
             if kind is not None:
-                print(f"{path.name} ends with:\n{log[-4000:]}", file=sys.stderr)
+                loud = [line for line in log.splitlines() if "level=error" in line or "level=warning" in line]
+                print(f"{path.name}:", *loud, "It ends with:", log[-4000:], sep="\n", file=sys.stderr)
             else:
                 assert "Traceback" not in log, f"it failed in itself:\n{log[-4000:]}"
 

@@ -65,7 +65,9 @@ class Cutter:
             before = len(self.said)
             self.exporter.shows("something new", lambda _: len(self.said) > before)
         delivered = {span.span_id for span in self.collector.accepted}
-        counted = self.exporter.scrape().transitions()
+        scrape = self.exporter.scrape()
+        assert scrape.value("journal_up") == 1, "the journal is in memory, which survives no power cut"
+        counted = scrape.transitions()
         said = self.said
         remains = self.power.cut()
         with remains:
