@@ -4,6 +4,7 @@ import itertools
 import socket
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from email.utils import formatdate
 from urllib.parse import urlsplit
 
@@ -101,20 +102,20 @@ def test_failure_in_mid_event(
     assert len(exporter.lines('msg="IMDS poll failed"')) == 1
     assert exporter.lines("IMDS answers again") == []
 
-    if fault == "dead port":
-        with Simulator(QUIET, address=address) as again:
+    with ExitStack() as until_all_is_read:
+        if fault == "dead port":
+            again = until_all_is_read.enter_context(Simulator(QUIET, address=address))
             again.set_document([reboot(not_before)])
-            assert_recovers(exporter, succeeded)
-    else:
-        simulator.heal()
+        else:
+            simulator.heal()
         assert_recovers(exporter, succeeded)
-    after = exporter.scrape()
+        after = exporter.scrape()
+        told = [line for line in exporter.log.splitlines() if "IMDS" in line]
     assert after.transitions(event_type="Reboot") == {"detected": 1}
     assert after.value("event_first_seen_timestamp_seconds", **KEY) == before.value(
         "event_first_seen_timestamp_seconds", **KEY
     )
     # One line when it began and one when it ended, however many polls failed.
-    told = [line for line in exporter.log.splitlines() if "IMDS" in line]
     assert len(told) == 2, told
     assert f"outcome={outcome}" in told[0]
     assert 'msg="IMDS answers again"' in told[1]

@@ -6,7 +6,7 @@ import socket
 import struct
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,8 @@ class TestTls:
         """Input that is not TLS, such as plain HTTP, is dropped without a log line above debug."""
         with encrypted(file, Limits(request_seconds=0.3)) as running:
             with running.connect() as client:
-                client.sendall(nonsense)
+                with suppress(ConnectionResetError):  # a busy machine may send it after its time is up
+                    client.sendall(nonsense)
                 assert PAGE not in read_all(client)
             assert ask(running, trusting(authority)) == 200
             assert {record.levelno for record in running.records} <= {logging.DEBUG, logging.INFO}
