@@ -213,7 +213,7 @@ def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> st
 
 
 def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
-    """A VM that does not answer counts while its event is current, or too new for a recording of that.
+    """A VM that does not answer counts while its event is current. So it does if the event is too new to be recorded.
 
     :func:`_hit_before` cannot check it: the chain of recordings would be too long.
     """

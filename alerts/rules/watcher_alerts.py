@@ -87,7 +87,7 @@ def _exporter_down(settings: Settings) -> Alert:
 
 
 def _no_exporters(settings: Settings) -> Alert:
-    """A recording knows the jobs, so that the alert also fires for one that had targets for a few minutes only."""
+    """The jobs come from a recording, so that a job is reported, too, that had targets for only a few minutes."""
     jobs = f'up{{job=~"{settings.text("job")}"}}'
     return _alert(
         "NoExporters",

@@ -77,7 +77,7 @@ def device(folder: Path) -> int:
     for each in (folder, *folder.parents):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return each.stat().st_dev
-    raise FileNotFoundError(errno.ENOENT, "there is no such drive", str(folder))
+    raise FileNotFoundError(errno.ENOENT, "neither the folder nor its drive exists", str(folder))
 
 
 def identities(path: Path) -> Identities:

@@ -68,7 +68,8 @@ class PauseTracker:
     def attend(self, known: Lifecycles) -> None:
         """Choose the sampling mode by this VM's events, and write heartbeats while one is Started.
 
-        Call once per poll. Without an event of this VM, it only samples the clocks twice.
+        Call at the end of each poll, and before a change of events is shown. Without an event of this VM, it
+        only samples the clocks twice.
         """
         if known is not self._known:
             self._known = known

@@ -260,17 +260,15 @@ class TestDemo:
                 scrape = Scrape(fetch(url).body.decode())
                 for metric, types in seen.items():
                     types |= {labels["event_type"] for labels, value in scrape.series(metric) if value}
-                detected = {
-                    labels["event_type"]
-                    for labels, value in scrape.series("transitions_total", transition="detected", scope="self")
-                    if value
-                }
-                return detected >= {"Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"}
+                counted: dict[str, set[str]] = {"detected": set(), "started": set()}
+                for transition, types in counted.items():
+                    series = scrape.series("transitions_total", transition=transition, scope="self")
+                    types |= {labels["event_type"] for labels, value in series if value}
+                announced = counted["detected"] >= {"Freeze", "Reboot", "Redeploy", "Preempt", "Terminate"}
+                # At this speed, many states pass between two scrapes of a busy machine; counters keep them.
+                return announced and len(counted["started"]) >= 3 and all(seen.values())
 
             eventually(look, f"all five event types; seen {seen}", 90)
-            # At this speed, most of them pass between two scrapes of a busy machine.
-            assert seen["pending"]
-            assert seen["started"]
             assert demo.terminate() == 0
         assert "Traceback" not in demo.log
 

@@ -108,7 +108,7 @@ def _groups(
 
 @cache
 def _as_json(file: Path) -> str:
-    """Return the YAML of ``file`` as JSON, which a hundred stories read in no time."""
+    """Return the YAML of ``file`` as JSON, which is parsed a hundred times as fast."""
     return json.dumps(yaml.safe_load(file.read_text()))
 
 

@@ -52,7 +52,7 @@ class Image:
         if kind is None:
             self.unmount()
         else:  # whoever uses it still is about to be ended
-            _run("umount", "--lazy", self.place)
+            self.pull_out()
 
     def mount(self) -> None:
         """Mount it (again)."""
