@@ -63,7 +63,7 @@ def event_alert(
     """
     was_announced = was_announced or life.announced or life.approved_here
     name = _name(life, catalog, now, was_announced=was_announced)
-    described = [label for label in catalog.kept if label in _DESCRIBED]
+    described = _described(catalog)
     if name is None or (described and instance is None):
         return None
     text = catalog.alerts[name]
@@ -80,6 +80,15 @@ def event_alert(
     labels = {label: value for label, value in labels.items() if value}
     annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now)
     return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog))
+
+
+def needs_instance(catalog: Catalog) -> bool:
+    """Return whether labels of the alerts need the instance metadata."""
+    return bool(_described(catalog))
+
+
+def _described(catalog: Catalog) -> list[str]:
+    return [label for label in catalog.kept if label in _DESCRIBED]
 
 
 def _name(life: Lifecycle, catalog: Catalog, now: float, *, was_announced: bool) -> str | None:

@@ -71,19 +71,16 @@ class Outbox:
 
     def __init__(self) -> None:
         self._entries: dict[Identity, Entry] = {}
-        self.has_begun = False
-        """Whether the alerts of the first document are in it."""
+        self.ended_ids: frozenset[str] | None = None
+        """The ended events whose alerts are over, here or before this run; None until the first have been added."""
 
     def fires(self, alert: EventAlert) -> bool:
         """Return whether ``alert`` is sent as firing."""
         entry = self._entries.get(alert.identity)
         return entry is not None and entry.ended_at is None
 
-    def refresh(self, holding: Iterable[Holding], ended: Iterable[Ended], now: float, wall: float) -> None:
-        """Set the alerts that fire now; an entry that is not among them is ended.
-
-        The first time, events that ended before a restart of the exporter are sent as over.
-        """
+    def refresh(self, holding: Iterable[Holding], now: float, wall: float) -> None:
+        """Set the alerts that fire now; an entry that is not among them is ended."""
         current = {each.alert.identity: each for each in holding}
         for identity, each in current.items():
             self._hold(identity, each, now)
@@ -93,10 +90,9 @@ class Outbox:
             if entry.confirmed:
                 entry.end(now, wall)
             else:
-                del self._entries[identity]  # it was another VM's, whose journal this VM's image contained
-        if not self.has_begun:
-            self.has_begun = True
-            self._add_ended(ended, now, wall)
+                # It was another VM's, whose journal this VM's image contained. Or no document of this run has shown it,
+                # and it is over: then it is among the ended ones.
+                del self._entries[identity]
 
     def _hold(self, identity: Identity, holding: Holding, now: float) -> None:
         alert, entry = holding.alert, self._entries.get(identity)
@@ -109,7 +105,8 @@ class Outbox:
         if is_new:
             entry.ended_at, entry.due_at, entry.is_reported = None, now, False
 
-    def _add_ended(self, ended: Iterable[Ended], now: float, wall: float) -> None:
+    def add_ended(self, ended: Iterable[Ended], now: float, wall: float) -> None:
+        """Send the alerts of events that ended before this run, or that none of its documents has shown, as over."""
         for each in ended:
             identity = each.alert.identity
             if each.seconds_ago < each.alert.hold and identity not in self._entries:

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.logs import facts
 
 from .catalog import Catalog
-from .event_alert import EventAlert, event_alert
+from .event_alert import EventAlert, event_alert, needs_instance
 from .outbox import Ended, Entry, Holding, Outbox
 from .pushes import Pushes, PushOutcome, no_alerts
 from .scrapes import Scrapes
@@ -111,7 +111,7 @@ class AlertPush:
         self._view = _View(
             current=tuple(life for life in current.values() if life.is_mine),
             ended=tuple(life for life in ended if life.is_mine),
-            confirmed=confirmed & current.keys(),
+            confirmed=confirmed & (current.keys() | {life.event_id for life in ended}),
         )
         for worker in self.workers:
             worker.wake()
@@ -143,15 +143,23 @@ class AlertPush:
             alerts = self._alerts(life, now.wall)
             if alerts:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
-        ended = [] if outbox.has_begun else list(self._ended(view, outbox, shows, now))
-        outbox.refresh(holding, ended, now.monotonic, now.wall)
-        return len(holding) == len(view.current)
+        outbox.refresh(holding, now.monotonic, now.wall)
+        if self._identity is not None or not needs_instance(self._catalog):
+            outbox.add_ended(list(self._ended(view, outbox, shows, now)), now.monotonic, now.wall)
+            outbox.ended_ids = frozenset(life.event_id for life in view.ended)
+        return len(holding) == len(view.current) and outbox.ended_ids is not None
 
     def _ended(
         self, view: _View, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp
     ) -> Iterator[Ended]:
+        """Yield the alerts of ended events whose end ``outbox`` does not know.
+
+        It is known if a document of this run has shown the event: the alert ended with it, or was never sent. The first
+        time, that does not count, because nothing of this run was in ``outbox`` before.
+        """
+        known = frozenset() if outbox.ended_ids is None else view.confirmed | outbox.ended_ids
         for life in view.ended:
-            if life.ended_at is None:
+            if life.ended_at is None or life.event_id in known:
                 continue
             seconds_ago = now.since(life.ended_at)
             alerts = [each for each in self._alerts(life, life.ended_at.wall) if seconds_ago < each.hold]

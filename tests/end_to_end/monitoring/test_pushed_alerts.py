@@ -71,11 +71,11 @@ class _Vm:
         self.simulator = stack.enter_context(Simulator(Scenario("waiting", "", (self._vm,), ()), speed=SPEED))
         self.exporter = self.start()
 
-    def start(self) -> Exporter:
-        """Start the exporter."""
+    def start(self, url: str = "") -> Exporter:
+        """Start the exporter, with the IMDS at ``url`` if not the simulator itself."""
         output = self._folder / f"{len(list(self._folder.glob('*.log')))}.log"
         flags = ("--poll.interval", "200ms", *self._flags)
-        self.exporter = self._stack.enter_context(Exporter(self.simulator.url, output, *flags))
+        self.exporter = self._stack.enter_context(Exporter(url or self.simulator.url, output, *flags))
         return self.exporter
 
     def announce(self, notice: float = 120, started_for: float = 120) -> None:
@@ -114,6 +114,20 @@ def test_killed_exporter(vm: _Vm, team: tuple[Alertmanager, Receiver]) -> None:
     eventually(lambda: vm.is_over, "the event is over")
     vm.start()
     assert _told(vm, team[1], 2) == ["firing", "resolved"]
+
+
+def test_name_is_known_after_the_end(vm: _Vm, team: tuple[Alertmanager, Receiver]) -> None:
+    """An event that ended while its VM was away resolves its page, though IMDS tells the VM's name only later."""
+    vm.announce()
+    assert _told(vm, team[1], 1) == ["firing"]
+    vm.exporter.kill()
+    eventually(lambda: vm.is_over, "the event is over")
+    with Nameless(vm.simulator.url) as gate:
+        exporter = vm.start(gate.url)
+        exporter.shows("a page that nothing ends yet", lambda now: now.value("alertmanager_up") == 1)
+        exporter.shows("the event, not confirmed", lambda now: now.total("event_unconfirmed") == 1)
+        gate.named = True
+        assert _told(vm, team[1], 2) == ["firing", "resolved"]
 
 
 def test_alertmanager_away(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ def sent(outbox: Outbox, now: float, settling: float = 0.0) -> list[float]:
 
 def holding(outbox: Outbox, now: float, *alerts: EventAlert, confirmed: bool = True) -> None:
     """Let ``alerts`` hold from ``now`` on."""
-    outbox.refresh([Holding(alert, confirmed) for alert in alerts], [], now, WALL + now)
+    outbox.refresh([Holding(alert, confirmed) for alert in alerts], now, WALL + now)
 
 
 def test_life_of_an_alert() -> None:
@@ -79,9 +79,9 @@ def test_ends_before_a_restart() -> None:
     """After a restart, events that ended lately are sent as over, and those that Alertmanager has forgotten are not."""
     outbox = Outbox()
     old = EventAlert({"alertname": "Reboot", "event_id": "0"}, {}, starts_at=0.0, hold=900.0)
-    outbox.refresh([], [Ended(REBOOT, 100.0), Ended(old, 901.0)], 0.0, WALL)
+    holding(outbox, 0.0)
+    outbox.add_ended([Ended(REBOOT, 100.0), Ended(old, 901.0)], 0.0, WALL)
     assert sent(outbox, 0.0) == [-103.0]
-    outbox.refresh([], [Ended(old, 1.0)], 1.0, WALL + 1)
     assert [entry.alert for entry in outbox.due(16.0, 0.0)] == [REBOOT]
 
 
