@@ -173,7 +173,7 @@ def on_disk(path: Path) -> Store:
         CodecError: the schema and the classes that are written differ.
     """
     # SQLite gives its other files the same mode. Other users must not read the events of this VM.
-    _create(path)
+    create(path)
     connection = sqlite3.connect(path, timeout=1, check_same_thread=False)
     with _closed_on_failure(connection):
         _check_ours(connection)
@@ -227,7 +227,7 @@ class WriterLock:
             JournalInUseError: another process holds it.
         """
         self._path = _lock_path(path)
-        _create(self._path)
+        create(self._path)
         # Waits a moment, because is_written() holds the lock briefly.
         self._connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
         try:
@@ -289,7 +289,7 @@ def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
 
 
-def _create(path: Path) -> None:
+def create(path: Path) -> None:
     """Create the file if missing, owned by the folder's owner: a service must be able to use what root created."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)

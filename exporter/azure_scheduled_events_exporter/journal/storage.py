@@ -7,6 +7,7 @@ which thread: ``journal.journal`` makes one call at a time.
 Failures of the file, and their handling:
 
 - it is removed or replaced while it is open: a copy of the open file is put in its place; nothing is lost;
+- a file system with a journal is mounted over its folder: the two are merged there;
 - its content is damaged: it is set aside, and a new file continues with the same sums, current events and numbers;
 - the disk accepts no writes, or is not mounted any more: entries are kept in memory and merged when it works again;
 - it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
@@ -29,6 +30,7 @@ from azure_scheduled_events_exporter.logs import facts
 from .files import (
     Identities,
     WriterLock,
+    create,
     device,
     file_path,
     identities,
@@ -108,7 +110,6 @@ class Storage:
             self._use_memory(error)
             return Restored()
         except FAILURES as error:
-            self._on_disk = Restored()
             self.handle(error)
             return Restored()
         return restored
@@ -160,7 +161,10 @@ class Storage:
             linked = now[0] is not None and now[0].links > 1
             if holds and now == self._identities and not linked:
                 return
-            self._put_back(linked=linked)
+            if now[0] is not None and now[0].device != self._device:
+                self._leave_mount_point()
+            else:
+                self._put_back(linked=linked)
         except (*FAILURES, JournalInUseError) as error:
             self._use_memory(error)
 
@@ -312,6 +316,16 @@ class Storage:
         """Return whether ``disk`` is the journal that was open here, with all entries written to it."""
         return disk.epoch() == self._epoch and disk.last_number() >= self._last_number
 
+    def _leave_mount_point(self) -> None:
+        """Take the open journal into memory, to be merged with the one that a mount has put in its place.
+
+        The exporter was started before the file system with its journal was mounted.
+        """
+        assert self.disk is not None  # noqa: S101 - callers have looked
+        self._memory.merge(self.disk)
+        self._on_disk, self._epoch, self._last_number = None, "", 0
+        self._use_memory(OSError(errno.ESTALE, "a file system with another journal was mounted over its folder"))
+
     def _put_back(self, *, linked: bool) -> None:
         """Copy the open file to the journal's path. A file that is there is renamed and kept."""
         assert self.disk is not None  # noqa: S101 - callers have looked
@@ -320,13 +334,13 @@ class Storage:
         copy.unlink(missing_ok=True)
         try:
             try:
+                create(copy)
                 self.disk.copy_to(str(copy))
             except sqlite3.Error as error:
                 if not is_damage(error):
                     raise
                 self.handle(error)
                 return
-            copy.chmod(0o600)
             aside = replace_with(path, copy)
         finally:
             copy.unlink(missing_ok=True)

@@ -121,6 +121,29 @@ class TestDiskIsBack:
         assert sorted(rows(journal)) == [("E1", "detected"), ("E2", "detected")]
         assert [path.name for path in journal.parent.iterdir() if "set-aside" in path.name] == []
 
+    def test_a_disk_that_is_mounted_after_the_start(
+        self, run: Callable[..., Exporter], simulator: Simulator, disk: Image
+    ) -> None:
+        """What was recorded in the mount point is added to the history on the disk, which stays in its place."""
+        journal = disk.place / "state" / "journal.sqlite"
+        exporter = run(path=journal)
+        simulator.set_document([event("OVER"), event("E1")])
+        counted(exporter, detected=2)
+        simulator.set_document([event("E1")])
+        counted(exporter, detected=2, cancelled=1)
+        exporter.kill()
+        disk.unmount()
+        exporter = run(path=journal)
+        simulator.set_document([event("E1"), event("E2")])
+        counted(exporter, detected=2)
+        disk.mount()
+        counted(exporter, detected=3, cancelled=1)
+        exporter.shows("the journal on disk", lambda now: now.value("journal_up") == 1)
+        exporter.kill()
+        expected = [("E1", "detected"), ("E2", "detected"), ("OVER", "cancelled"), ("OVER", "detected")]
+        assert sorted(rows(journal)) == expected
+        assert [path.name for path in journal.parent.iterdir() if "set-aside" in path.name] == []
+
     def test_while_imds_is_away(
         self,
         run: Callable[..., Exporter],
