@@ -112,7 +112,7 @@ class ApprovalScheduler:
     def due(
         self, known: Lifecycles, vm_name: str | None, requests: Sequence[ApprovalRequest], now: Timestamp
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what to approve in one request now, and results for operators' requests that are not sent to IMDS."""
+        """Return what to approve now, and results for operators' requests that are not sent to IMDS."""
         self._reload()
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
@@ -135,7 +135,7 @@ class ApprovalScheduler:
                 rule = self._rule(life, vm_name, now)
                 if rule is not None:
                     due[life.event_id] = Due(life, Approver.EXPORTER, rule)
-        return self._together(list(due.values())), results
+        return list(due.values()), results
 
     def accepted(self, approved: Sequence[Due]) -> None:
         """Count an accepted request, and forget the failures of its events."""
@@ -238,8 +238,8 @@ class ApprovalScheduler:
         retry = self._retries.get(life.event_id)
         return retry is None or not retry.throttled or now.monotonic >= retry.at - retry.pause + _FIRST_RETRY_SECONDS
 
-    def _together(self, due: list[Due]) -> list[Due]:
-        """Return all, or a single one that was refused before: IMDS may refuse a whole request for one bad id."""
+    def together(self, due: list[Due]) -> list[Due]:
+        """Return what to send in one request: all, or a single one that was refused before: IMDS may refuse a whole request for one bad id."""
         return [one for one in due if not self._is_sent_alone(one)] or due[:1]
 
     def _is_sent_alone(self, due: Due) -> bool:

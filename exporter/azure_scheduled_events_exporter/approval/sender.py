@@ -83,6 +83,7 @@ class ApprovalSender:
         if results:
             self._journal.set_request_results(results)
         due = [one for one in due if one.life.event_id in shown and (is_name_confirmed or not _is_by_name(one))]
+        due = self._scheduler.together(due)
         requests = _requests(due)
         standing = self._journal.mark_sent(requests, now.wall) if requests else set()
         return [one for one in due if one.request is None or one.request in standing]

@@ -243,7 +243,7 @@ def _chosen(current: Mapping[str, Lifecycle], event_ids: Sequence[str]) -> list[
             "this VM's name is unknown, because IMDS has not answered it yet, so --all-mine cannot select its events: "
             "try again, give EventIds, or set --instance.name"
         )
-    waiting = [life for life in mine if life.state is State.SCHEDULED and not life.approved_by]
+    waiting = [life for life in mine if life.state is State.SCHEDULED and life.is_open_to_approval]
     chosen = waiting or [life for life in mine if not life.is_open_to_approval]
     if not chosen:
         raise ExporterError("no event of this VM waits for an approval")

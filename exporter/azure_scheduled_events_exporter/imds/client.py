@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
-from urllib3.exceptions import NewConnectionError
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped, one_line
@@ -25,6 +25,7 @@ from .rate_limiter import RateLimiter
 LARGEST_BODY = 1 << 20
 INSTANCE_API_VERSION = "2021-02-01"
 _CHUNK = 1 << 16
+_CONNECT_SECONDS = 5.0  # IMDS is on the VM's own host; only its first answer takes long
 _HEADERS: Mapping[str, str] = {
     "Metadata": "true",
     "Accept": "application/json",
@@ -122,7 +123,8 @@ class ImdsClient:
             raise Stopped
         self._deadline.set(timeout)
         try:
-            with self._adapter.send(request, timeout=timeout, stream=True) as response:
+            limits = (min(timeout, _CONNECT_SECONDS), timeout)
+            with self._adapter.send(request, timeout=limits, stream=True) as response:
                 body = self._read(response)
                 self.headers = response.headers
         except (OSError, ValueError) as error:  # requests raises subclasses of both of them
@@ -153,9 +155,13 @@ class ImdsClient:
     def _failure(self, error: Exception, timeout: float) -> ImdsError | Stopped:
         if self._deadline.stopped:
             return Stopped()
-        if any(isinstance(cause, TimeoutError) for cause in causes_of(error)):
+        causes = list(causes_of(error))
+        connected = not any(isinstance(cause, NewConnectionError) for cause in causes)
+        if connected and any(isinstance(cause, ConnectTimeoutError) for cause in causes):
+            reason = f"no connection to {self._endpoint} within {min(timeout, _CONNECT_SECONDS):g} s"
+            return ImdsError(Outcome.TIMEOUT, reason, may_have_arrived=False)
+        if any(isinstance(cause, TimeoutError) for cause in causes):
             return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
-        connected = not any(isinstance(cause, NewConnectionError) for cause in causes_of(error))
         reason = f"cannot talk to {self._endpoint}"
         return ImdsError(Outcome.CONNECTION_ERROR, reason, failure_reason(error), may_have_arrived=connected)
 

@@ -43,7 +43,12 @@ if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
     from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
 
-_IDENTITY_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # seconds between attempts; the last one repeats
+_IDENTITY_PAUSES = (1.0, 2.0)  # seconds between attempts; the last one repeats
+"""Without its name, the exporter takes no event for this VM's, and an eviction leaves 30 s."""
+
+_LABEL_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""The same if the name was given: then only labels are missing."""
+
 _IDENTITY_HEAD_START = 1.0
 """How long the first poll waits for this VM's name, so that transitions are counted with the right scope."""
 
@@ -205,6 +210,7 @@ class Exporter:
         return ""
 
     def _learn_identity(self) -> None:
+        pauses = _LABEL_PAUSES if self._knows_name else _IDENTITY_PAUSES
         for tries in itertools.count():
             try:
                 failure = self.identify()
@@ -217,7 +223,7 @@ class Exporter:
                 if self._knows_name:
                     message = "VM identity unknown; labels such as location are missing until it is found"
                 self._log.warning(message, extra=facts(error=failure, **hint))
-            if not failure or self._wait(_IDENTITY_PAUSES[min(tries, len(_IDENTITY_PAUSES) - 1)]):
+            if not failure or self._wait(pauses[min(tries, len(pauses) - 1)]):
                 return
 
 

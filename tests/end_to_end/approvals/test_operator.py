@@ -25,6 +25,7 @@ from support.events.follower import event
 from support.programs import COMMAND, PATIENCE, Exporter, environment, fetch
 
 NOBODY = 65534
+LATER = "Tue, 01 Jan 2097 00:00:00 GMT"
 
 
 def test_beside_a_running_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
@@ -71,6 +72,20 @@ def test_all_mine(simulator: Simulator, state: Path, start_exporter: Callable[..
     assert done.returncode == 0
     assert f"{SHOWN}vmss_2\n" in done.stdout
     exporter.shows("approved", lambda scrape: scrape.total("event_approved", scope="peer") == 1)
+
+
+def test_all_mine_takes_what_was_postponed(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """An event whose NotBefore moves away after its approval waits again, and ``--all-mine`` approves it."""
+    exporter = start(start_exporter, simulator.url, state)
+    simulator.set_document([event("A")])
+    exporter.shows("the event", lambda now: now.total("event_info") == 1)
+    assert approve(simulator.url, state, "--all-mine", "--yes").stdout.splitlines()[-1] == "A: accepted"
+    before = exporter.scrape().value("event_not_before_timestamp_seconds")
+    simulator.set_document([event("A", not_before=LATER)])
+    exporter.shows("postponed", lambda now: (now.value("event_not_before_timestamp_seconds") or 0) > (before or 0))
+    assert approve(simulator.url, state, "--all-mine", "--yes").stdout.splitlines()[-1] == "A: accepted"
 
 
 def test_names_from_outside(simulator: Simulator, state: Path) -> None:

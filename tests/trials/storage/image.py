@@ -50,9 +50,13 @@ class Image:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.empty()
         if kind is None:
-            self.unmount()
-        else:  # whoever uses it still is about to be ended
-            self.pull_out()
+            try:
+                self.unmount()
+                return
+            except BaseException:
+                self.pull_out()  # a mount that is left behind breaks whoever cleans up
+                raise
+        self.pull_out()  # whoever uses it still is about to be ended
 
     def mount(self) -> None:
         """Mount it (again)."""

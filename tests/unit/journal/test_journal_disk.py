@@ -2,15 +2,21 @@
 
 import contextlib
 import logging
+import os
 import resource
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Restored
-from support.events.journal_recorder import Open, bit_rot, history
+from support.events.journal_recorder import DAY, LOG, Open, Recorder, bit_rot, history
+
+
+NOBODY = 65534
 
 
 class Disk:
@@ -188,6 +194,22 @@ class TestDiskTrouble:
         recorder.journal.close()
         assert start(folder).statistics == recorder.statistics
 
+    def test_a_read_that_fails_at_the_start(self, folder: Path, start: Open) -> None:
+        """A journal that is opened and then cannot be read for a moment stays in its place, with its history."""
+        before = start(folder)
+        before.sees("A")
+        before.journal.close()
+        with closing(Journal(folder, 90 * DAY, LOG)) as journal:
+            assert journal._storage.disk is not None
+            journal._storage.disk.close()
+            recorder = Recorder(journal)
+            recorder.sees("B")
+            assert not recorder.is_up()
+            assert recorder.tries_disk()
+            assert recorder.detected == 2
+            assert history(folder / "journal.sqlite") == ["A", "B"]
+        assert [path.name for path in folder.iterdir() if "set-aside" in path.name] == []
+
     def test_a_damaged_file_found_when_the_disk_is_back(self, folder: Path, start: Open) -> None:
         """A disk that comes back without the past makes no counter fall, and the current events are in it."""
         recorder = start(folder)
@@ -202,3 +224,15 @@ class TestDiskTrouble:
         after = start(folder)
         assert after.statistics == statistics
         assert after.known.current == recorder.known.current
+
+    def test_a_copy_that_root_writes(self, folder: Path, start: Open) -> None:
+        """A copy that takes the place of a linked journal is its folder's owner's, whose service must use it."""
+        folder.mkdir()
+        if os.geteuid() == 0:
+            os.chown(folder, NOBODY, NOBODY)
+        recorder = start(folder)
+        file = folder / "journal.sqlite"
+        (folder / "backup").hardlink_to(file)
+        recorder.journal.check_file()
+        assert file.stat().st_nlink == 1, "a copy"
+        assert (file.owner(), file.stat().st_mode & 0o777) == (folder.owner(), 0o600)

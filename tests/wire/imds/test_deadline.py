@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from contextlib import ExitStack
 
 import pytest
 
@@ -10,7 +11,7 @@ from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.programs import eventually
+from support.programs import PATIENCE, eventually
 from support.servers.imds_peer import BODY, LONG, SHORT, SLACK, Serve, always, answer, client_of, failure
 
 
@@ -53,6 +54,20 @@ class TestDeadline:
                 time.sleep(0.01)
 
         assert failure(client_of(serve(talk).url), SHORT).outcome is Outcome.TIMEOUT
+
+    def test_no_connection(self) -> None:
+        """A host that takes no connection does not use up the two minutes that the first answer may take."""
+        with ExitStack() as stack:
+            server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            for _ in range(4):  # Linux queues one more than the backlog, and then ignores new connections
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(server.getsockname())
+            url = "http://127.0.0.1:{1}".format(*server.getsockname())
+            error = failure(client_of(url), 2 * PATIENCE)
+        assert str(error) == f"no connection to {url} within 5 s"
+        assert error.outcome is Outcome.TIMEOUT
+        assert not error.may_have_arrived
 
     def test_next_request_after_a_timeout(self, serve: Serve) -> None:
         """A late answer is never taken for the answer to the next request."""

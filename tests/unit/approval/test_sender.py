@@ -1,0 +1,32 @@
+"""Which approvals go into the next request."""
+
+import logging
+from contextlib import closing
+
+from azure_scheduled_events_exporter.approval.policy import DOCUMENTED
+from azure_scheduled_events_exporter.approval.sender import ApprovalSender
+from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.journal.journal import Journal
+
+LOG = logging.getLogger("tests.approval")
+
+
+def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
+    """After a failure, events are retried one by one; one that has left the document does not keep its turn."""
+    now = Timestamp(1_700_000_000.0, 1000.0, "boot")
+    events = tuple(ScheduledEvent(name, "Reboot", EventStatus.SCHEDULED, "User", ("vm",), None, sent_id=name) for name in "AB")
+    known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
+    client = ImdsClient("http://127.0.0.1:1", "2020-07-01", RateLimiter(), lambda _: False)
+    with closing(Journal(None, 86_400.0, LOG)) as journal:
+        sender = ApprovalSender(DOCUMENTED, client, journal, 1.0, lambda: now, LOG)
+        both = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
+        assert [one.life.event_id for one in both] == ["A", "B"]
+        assert sender.send(both).error is not None
+        now = Timestamp(now.wall + 3600.0, now.monotonic + 3600.0, now.boot_id)
+        left = sender.due(known, {"B"}, "vm", is_name_confirmed=True)
+    assert [one.life.event_id for one in left] == ["B"]
