@@ -239,7 +239,10 @@ class ApprovalScheduler:
         return retry is None or not retry.throttled or now.monotonic >= retry.at - retry.pause + _FIRST_RETRY_SECONDS
 
     def together(self, due: list[Due]) -> list[Due]:
-        """Return what to send in one request: all, or a single one that was refused before: IMDS may refuse a whole request for one bad id."""
+        """Return what to send in one request: all, or a single one that was refused before.
+
+        IMDS may refuse a whole request for one bad id.
+        """
         return [one for one in due if not self._is_sent_alone(one)] or due[:1]
 
     def _is_sent_alone(self, due: Due) -> bool:

@@ -124,10 +124,17 @@ class Journal:
                 self._storage.handle(error)
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
-        """Return undelivered spans, the newest first, at most ``limit``."""
+        """Return undelivered spans, the newest first, at most ``limit``. Those that cannot be read are set aside."""
         with self._lock:
+            store = self._storage.store
             try:
-                return self._storage.store.queued_spans(limit)
+                try:
+                    return store.queued_spans(limit)
+                except (DamagedTextError, CodecError) as error:
+                    count = store.set_unreadable_spans_aside()
+                    message = "undelivered spans cannot be read: set aside, so that the others are delivered"
+                    self._log.warning(message, extra=facts(spans=count, error=error))
+                    return store.queued_spans(limit)
             except (sqlite3.Error, DamagedTextError, CodecError) as error:
                 self._log.warning("undelivered spans cannot be read", extra=facts(error=error))
                 return []

@@ -34,7 +34,7 @@ from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Measurement, Statistics, measure
-from azure_scheduled_events_exporter.errors import CodecError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 from .approval_requests import ApprovalRequests
 from .codec import (
@@ -274,6 +274,18 @@ class Store:
                 "UPDATE spans SET set_aside = 1, refused = coalesce(refused, ?) WHERE span_id = ? AND seq = ?",
                 [(wall, queued.span.span_id, queued.number) for queued in refused],
             )
+
+    def set_unreadable_spans_aside(self) -> int:
+        """Take spans whose content is damaged out of the queue; they stay in the journal. Return how many there are."""
+        damaged = []
+        for number, text in self._db.execute(f"SELECT seq, span FROM spans {self._waiting}"):
+            try:
+                decode(SpanFacts, text)
+            except (DamagedTextError, CodecError):
+                damaged.append((number,))
+        with self._db:
+            self._db.executemany("UPDATE spans SET set_aside = 1 WHERE seq = ?", damaged)
+        return len(damaged)
 
     def requeue_spans(self) -> None:
         """Queue the spans again that were set aside."""

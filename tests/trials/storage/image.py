@@ -49,14 +49,14 @@ class Image:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.empty()
-        if kind is None:
-            try:
-                self.unmount()
-                return
-            except BaseException:
-                self.pull_out()  # a mount that is left behind breaks whoever cleans up
-                raise
-        self.pull_out()  # whoever uses it still is about to be ended
+        if kind is not None:
+            self.pull_out()  # whoever uses it still is about to be ended
+            return
+        try:
+            self.unmount()
+        except BaseException:
+            self.pull_out()  # a mount that is left behind breaks whoever cleans up
+            raise
 
     def mount(self) -> None:
         """Mount it (again)."""

@@ -19,7 +19,9 @@ LOG = logging.getLogger("tests.approval")
 def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
     """After a failure, events are retried one by one; one that has left the document does not keep its turn."""
     now = Timestamp(1_700_000_000.0, 1000.0, "boot")
-    events = tuple(ScheduledEvent(name, "Reboot", EventStatus.SCHEDULED, "User", ("vm",), None, sent_id=name) for name in "AB")
+    events = tuple(
+        ScheduledEvent(name, "Reboot", EventStatus.SCHEDULED, "User", ("vm",), None, sent_id=name) for name in "AB"
+    )
     known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
     client = ImdsClient("http://127.0.0.1:1", "2020-07-01", RateLimiter(), lambda _: False)
     with closing(Journal(None, 86_400.0, LOG)) as journal:

@@ -238,6 +238,18 @@ class TestDamageWhileRunning:
         assert recorder.journal.open_requests() == []
         self.check(recorder, start, folder)
 
+    def test_one_unreadable_span(self, folder: Path, start: Open) -> None:
+        """A span whose content is damaged holds up no other one; it stays in the journal."""
+        recorder = start(folder)
+        recorder.sees("A", "B")
+        recorder.after(5).sees()
+        count = recorder.journal.spans_queued()
+        changed(folder / "journal.sqlite", "UPDATE spans SET span = 'x' WHERE seq = (SELECT max(seq) FROM spans)")
+        assert len(recorder.journal.queued_spans(10)) == count - 1
+        assert recorder.journal.spans_queued() == count - 1
+        with closing(sqlite3.connect(folder / "journal.sqlite")) as connection:
+            assert connection.execute("SELECT count(*) FROM spans").fetchone() == (count,)
+
     def test_reading_spans_never_raises(self, folder: Path, start: Open) -> None:
         """Delivery continues without unreadable spans."""
         recorder = self.begin(start, folder)

@@ -15,7 +15,6 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Restored
 from support.events.journal_recorder import DAY, LOG, Open, Recorder, bit_rot, history
 
-
 NOBODY = 65534
 
 

@@ -61,7 +61,7 @@ class TestDeadline:
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
             for _ in range(4):  # Linux queues one more than the backlog, and then ignores new connections
                 waiting = stack.enter_context(socket.socket())
-                waiting.setblocking(False)
+                waiting.settimeout(0)  # does not wait
                 waiting.connect_ex(server.getsockname())
             url = "http://127.0.0.1:{1}".format(*server.getsockname())
             error = failure(client_of(url), 2 * PATIENCE)
