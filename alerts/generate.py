@@ -7,7 +7,7 @@ from .alertmanager import alertmanager_config
 from .grafana import grafana_rules
 from .prometheus import prometheus_rule_resource, prometheus_rules, vmalert_rules
 from .pushed import pushed_alerts
-from .reference import reference, values_file
+from .reference import exporter_values_file, reference, values_file
 from .scrape import scrape_examples
 from .settings import Settings
 from .templates import TEMPLATES
@@ -20,6 +20,7 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
         "grafana/alert-rules.yaml": grafana_rules,
         "alertmanager/alertmanager.yml": alertmanager_config,
         "exporter/pushed-alerts.json": pushed_alerts,
+        "exporter/values.yaml": exporter_values_file,
         "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,
         "values.yaml": values_file,
         "README.md": reference,

@@ -1,8 +1,11 @@
 """Generates the reference page: alerts, recorded series and settings."""
 
+from collections.abc import Iterable
+
 from .rules import alerts, groups
 from .settings import PLACEHOLDERS, SETTINGS, Setting, Settings
 
+_RECEIVERS = ("pager.", "chat.", "tickets.")
 _HEAD = """\
 # Alerts, recorded series and settings
 
@@ -20,8 +23,18 @@ def reference(settings: Settings) -> str:
 
 def values_file(settings: Settings) -> str:
     """Return a values file with every setting and its default, for people to copy and change."""
-    lines = ["# Settings of the alerts: python -m alerts --values THIS-FILE --output FOLDER"]
-    for each in SETTINGS.values():
+    return _values("python -m alerts --values THIS-FILE --output FOLDER", SETTINGS.values(), settings)
+
+
+def exporter_values_file(settings: Settings) -> str:
+    """Return a values file for ``--alerts.values``: without receivers, whose keys no exporter and no VM needs."""
+    needed = [each for each in SETTINGS.values() if not each.name.startswith(_RECEIVERS)]
+    return _values("azure-scheduled-events-exporter run --alerts.values THIS-FILE", needed, settings)
+
+
+def _values(command: str, chosen: Iterable[Setting], settings: Settings) -> str:
+    lines = [f"# Settings of the alerts: {command}"]
+    for each in chosen:
         lines += [f"# {each.help} ({each.range})", f"{each.name}: {_value(each, settings)}"]
     return "\n".join(lines) + "\n"
 

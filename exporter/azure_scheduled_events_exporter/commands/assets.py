@@ -103,5 +103,5 @@ def _rendered(settings: Any) -> dict[str, str]:  # noqa: ANN401 - as above
     return {
         **files,
         f"{_CHART}/prometheus-rules.yml": rendered["prometheus/prometheus-rules.yml"],
-        f"{_CHART}/alerts-values.yaml": rendered["values.yaml"],
+        f"{_CHART}/alerts-values.yaml": rendered["exporter/values.yaml"],
     }

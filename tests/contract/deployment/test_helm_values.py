@@ -129,7 +129,7 @@ def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
     own = "prometheusRule.enabled=true,prometheusRule.runbooksUrl=https://runbooks.example.org/"
     done = helm("template", "events", str(CHART), "--show-only", "templates/configmap.yaml", "--set", f"{url},{own}")
     data = yaml.safe_load(done.stdout)["data"]
-    settings = yaml.safe_load((ROOT / "alerts" / "generated" / "values.yaml").read_text())
+    settings = yaml.safe_load((ROOT / "alerts" / "generated" / "exporter" / "values.yaml").read_text())
     settings["runbooks.url"] = "https://runbooks.example.org"
     assert yaml.safe_load(data["alerts-values.yaml"]) == settings
     assert yaml.safe_load(data["config.yaml"])["alerts.values"].endswith("/config/alerts-values.yaml")

@@ -38,8 +38,17 @@ def test_chart_has_the_same_rules(exported: Path) -> None:
     done = helm("template", "events", str(exported / CHART), "--set", "prometheusRule.enabled=true")
     (rule,) = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "PrometheusRule"]
     assert rule["spec"] == yaml.safe_load(rendered)
-    settings = "files/alerts-values.yaml"
-    assert (exported / CHART / settings).read_text() == (exported / "alerts/values.yaml").read_text()
+    settings = (exported / CHART / "files/alerts-values.yaml").read_text()
+    assert settings == (exported / "alerts/exporter/values.yaml").read_text()
+
+
+def test_no_key_goes_to_exporters(exported: Path) -> None:
+    """The values for exporters are those of the rules, without the receivers and their keys."""
+    whole = yaml.safe_load((exported / "alerts/values.yaml").read_text())
+    left = yaml.safe_load((exported / "alerts/exporter/values.yaml").read_text())
+    assert {name.partition(".")[0] for name in whole.keys() - left.keys()} == {"pager", "chat", "tickets"}
+    assert left == {name: value for name, value in whole.items() if name in left}
+    assert left["labels.keep"] == ["team"]
 
 
 @pytest.mark.parametrize("flags", [(), ("--set", "hit.share=0.5")])

@@ -73,7 +73,7 @@ settings of the chart's rules, so that pushed alerts are the same.
 {{- $rendered := fromYaml $own -}}
 {{- range $name, $value := .Values.alertsValues -}}
 {{- if not (hasKey $rendered $name) -}}
-{{- fail (printf "alertsValues has %s, which is no setting of the alerts: see files/alerts-values.yaml of this chart" $name) -}}
+{{- fail (printf "alertsValues has %s, which is no setting of pushed alerts: see files/alerts-values.yaml of this chart" $name) -}}
 {{- end -}}
 {{- $ours := get $rendered $name -}}
 {{- $ours = ternary (join "," (default list $ours)) (toString $ours) (kindIs "slice" $ours) -}}
