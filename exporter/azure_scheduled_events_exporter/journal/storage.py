@@ -161,7 +161,8 @@ class Storage:
             linked = now[0] is not None and now[0].links > 1
             if holds and now == self._identities and not linked:
                 return
-            if now[0] is not None and now[0].device != self._device:
+            opened = self._identities[0]
+            if now[0] is not None and opened is not None and now[0].device != opened.device:
                 self._leave_mount_point()
             else:
                 self._put_back(linked=linked)
