@@ -205,5 +205,5 @@ def test_polling_does_not_wait_for_the_name(service: Service, start_exporter: St
     exporter = start_exporter(service.url)
     scrape = once(exporter, "event_info")
     assert scopes(scrape) == {"vm": "unknown"}
-    assert scrape.value("up") == 1
+    exporter.shows("the end of the poll", lambda now: now.value("up") == 1)
     assert exporter.terminate() == 0

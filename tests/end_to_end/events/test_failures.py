@@ -53,6 +53,11 @@ def settled(scrape: Scrape) -> dict[str, list[tuple[dict[str, str], float]]]:
     }
 
 
+def has_polled(scrape: Scrape) -> bool:
+    """Whether the event is known and the poll that found it has ended."""
+    return scrape.value("pending", event_type="Reboot", scope="self") == 1 and scrape.value("up") == 1
+
+
 def assert_still_known(scrape: Scrape, before: Scrape, not_before: float) -> None:
     """The event is unchanged, and its countdown continues."""
     assert scrape.value("pending", event_type="Reboot", scope="self") == 1
@@ -82,7 +87,7 @@ def test_failure_in_mid_event(
     simulator.set_document([reboot(not_before)])
     limit = "2s" if fault == "timeout" else "20s"
     exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--imds.timeout", limit)
-    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    exporter.shows("the event", has_polled)
     before = exporter.scrape()
     assert before.value("up") == 1
     where = urlsplit(simulator.url)
@@ -151,7 +156,7 @@ def test_event_gone_after_an_outage(simulator: Simulator, start_exporter: Start)
     """An event that left the document during a short outage ends with the first answer, and only then."""
     simulator.set_document([reboot(time.time() + 3600)])
     exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
-    exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+    exporter.shows("the event", has_polled)
     simulator.inject("503")
     exporter.shows("the failure", lambda now: now.value("up") == 0)
     simulator.set_document([])
@@ -238,7 +243,7 @@ def test_first_request_takes_long(start_exporter: Start) -> None:
         }
         eventually(lambda: time.monotonic() > began + 1.0, "more time than later requests have")
         gate.is_enabled.set()
-        exporter.shows("the event", lambda now: now.value("pending", event_type="Reboot", scope="self") == 1)
+        exporter.shows("the event", has_polled)
         scrape = exporter.scrape()
         assert scrape.value("up") == 1
         assert scrape.value("polls_total", outcome="timeout") == 0
