@@ -228,12 +228,17 @@ class TestWaiting:
         """Scrapers that come at once with the same password wait for one check."""
         with gated(gate) as running:
             gate.open.clear()
-            scrapers = [running.connect() for _ in range(3)]
+            scrapers = [running.connect() for _ in range(50)]
             for scraper in scrapers:
                 scraper.sendall(asking("scraper", "secret"))
+            guesser = connect(running, "127.0.0.2")
+            guesser.sendall(asking("scraper", "guess"))
             eventually(lambda: len(gate.seen) == 1, "the check")
             gate.open.set()
-            assert [answered(scraper) for scraper in scrapers] == [200] * 3
+            assert [answered(scraper) for scraper in scrapers] == [200] * 50
+            assert answered(guesser) == 401
+            guesser.close()
+            gate.seen.pop()
             assert len(gate.seen) == 1
             for scraper in scrapers:
                 scraper.close()

@@ -141,6 +141,10 @@ def _choice(*choices: str) -> Callable[[str], str]:
     return parse
 
 
+def _log_level(text: str) -> str:
+    return _choice(*LEVELS)("warning" if text == "warn" else text)  # Prometheus' name for it
+
+
 def _collector(text: str) -> str | None:
     try:
         address = urlsplit(text)
@@ -334,7 +338,7 @@ SETTINGS = (
         "User to switch to when started as root. If unset, the process stays uid 0 but drops most capabilities.",
         "USER",
     ),
-    Setting("log.level", "info", _choice(*LEVELS), f"Minimum severity to log: {_one_of(LEVELS)}.", "LEVEL"),
+    Setting("log.level", "info", _log_level, f"Minimum severity to log: {_one_of(LEVELS)}.", "LEVEL"),
     Setting("log.format", "logfmt", _choice(*FORMATS), f"Log format: {_one_of(FORMATS)}.", "FORMAT"),
 )
 

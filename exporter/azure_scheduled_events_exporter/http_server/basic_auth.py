@@ -31,7 +31,7 @@ from typing import TypeAlias
 from .messages import Response, plain
 
 _LONGEST = 72  # bytes of a password that bcrypt looks at; longer ones are cut, as the toolkit and htpasswd do
-_WAITING = 32  # requests that may wait for a check
+_WAITING = 32  # checks that may wait; requests with the same user and password wait for one check
 _WAITING_OF_ONE = 4  # the same of one client
 _REMEMBERED = 256  # wrong passwords kept, so that a misconfigured scraper costs little
 _ALPHABET = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"  # bcrypt's
@@ -116,7 +116,7 @@ class BasicAuth:
             return None
         if digest in self._wrong:
             return refused()
-        if not self._has_place(network(client)):
+        if digest not in self._checks and not self._has_place(network(client)):
             return plain(503, ("Retry-After", "1"))
         check = self._checks.setdefault(digest, _Check(digest, user, hashed, password))
         future: asyncio.Future[Refusal] = asyncio.get_running_loop().create_future()
@@ -126,18 +126,20 @@ class BasicAuth:
         return future
 
     def _has_place(self, client: str) -> bool:
-        """Return whether ``client`` may wait; at the limit the client with the most waiting requests loses one."""
-        waiters = [one for check in self._checks.values() for one in check.waiters if not one[0].done()]
-        waiting = Counter(who for _, who in waiters)
+        """Return whether a check may wait for ``client``; at the limit the client with the most checks loses one."""
+        every = ([one for one in check.waiters if not one[0].done()] for check in self._checks.values())
+        checks = [waiters for waiters in every if waiters]
+        waiting = Counter(waiters[0][1] for waiters in checks)
         if waiting[client] >= _WAITING_OF_ONE:
             return False
-        if len(waiters) < _WAITING:
+        if len(checks) < _WAITING:
             return True
         greedy, most = waiting.most_common(1)[0]
         if most <= waiting[client] + 1:
             return False
-        latest = [future for future, who in waiters if who == greedy][-1]
-        latest.set_result(plain(503, ("Retry-After", "1")))
+        latest = [waiters for waiters in checks if waiters[0][1] == greedy][-1]
+        for future, _ in latest:
+            future.set_result(plain(503, ("Retry-After", "1")))
         return True
 
     def _digest(self, *parts: bytes) -> bytes:

@@ -13,9 +13,15 @@ class RateLimiter:
     """Allows at most ``limit`` requests in any ``window`` seconds, from all threads together. Thread-safe."""
 
     def __init__(self, limit: int = 4, window: float = 1.1) -> None:
+        self._limit = limit
         self._window = window
         self._sent: deque[float] = deque(maxlen=limit)
         self._lock = threading.Lock()
+
+    @property
+    def spacing(self) -> float:
+        """The seconds between requests that are sent as often as possible at an even rate."""
+        return self._window / self._limit
 
     def reserve(self, now: float) -> float:
         """Reserve the next free slot; return its time, ``now`` or later. The caller waits until then."""

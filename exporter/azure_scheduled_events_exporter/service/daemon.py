@@ -93,8 +93,8 @@ class Exporter:
         self._knows_name = config.instance_name is not None
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
-        endpoint, limit = (config.imds_endpoint, config.imds_api_version), rate_limiter or RateLimiter()
-        self._polling_client, self._identity_client = (ImdsClient(*endpoint, limit, self._wait) for _ in range(2))
+        endpoint, limiter = (config.imds_endpoint, config.imds_api_version), rate_limiter or RateLimiter()
+        self._polling_client, self._identity_client = (ImdsClient(*endpoint, limiter, self._wait) for _ in range(2))
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
@@ -102,7 +102,7 @@ class Exporter:
         self._scrapes: Scrapes | None = None
         self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
-        settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too)
+        settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
         client, now = self._polling_client, self._clock.now
         self.poller = Poller(
             settings,
