@@ -67,7 +67,8 @@ function Invoke-Hook($what, $record) {
 function Test-Approval($record) {
     if ($Approve -eq 'none') { return $false }
     if ($deletions -contains $record.event_type) { return $false }
-    return ($Approve -eq 'any') -or (@($record.resources).Count -eq 1)
+    # An event may return without this VM, which was in its Resources before.
+    return ($Approve -eq 'any') -or (($record.scope -eq 'self') -and (@($record.resources).Count -eq 1))
 }
 
 # The events of the journal by their id, each as it is now; none while there is no journal.

@@ -93,13 +93,16 @@ def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:
     files = {name: getattr(parsed, f"{name}_http") for name in _WITH_HTTP_CONFIG}
     files["alertmanager"] = config.alertmanager_http_config_file
 
+    # The exporter uses no proxy, neither do checks of what it asks.
+    direct = {"exporter"} if parsed.alertmanager else {"exporter", "alertmanager"}
+
     def apis(name: str, urls: Sequence[str]) -> tuple[Api, ...]:
         file = files[name]
         http = http_config.load(Path(file)) if file else None
         if name == "exporter" and not parsed.exporter and http is None:
             # Its certificate may name another address, and is compared with the configured one. No password is sent.
             http = http_config.HttpConfig(insecure=True)
-        return tuple(Api(f"--{name}", url, http, proxies=name != "exporter") for url in urls)
+        return tuple(Api(f"--{name}", url, http, proxies=name not in direct) for url in urls)
 
     exporter = apis("exporter", [parsed.exporter or url_of(config)])[0]
     alertmanagers: tuple[Api, ...] = ()

@@ -30,6 +30,10 @@ _PRUNE_MEMORY_SECONDS = 60.0
 _KEPT_IN_MEMORY = 1000
 """Maximum number of transitions that a journal in memory keeps. Its totals also count the ones that it dropped."""
 
+OWNER_WAIT_SECONDS = 120.0
+"""How long to wait until IMDS has answered whether the journal is this VM's. Until then, its events stay current and
+its spans are not sent. Without an answer, it counts as this VM's."""
+
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
@@ -174,6 +178,14 @@ class Journal:
         with self._lock:
             try:
                 return self._storage.store.spans_queued()
+            except sqlite3.Error:
+                return 0
+
+    def newest_span(self) -> int:
+        """Return the number of the newest undelivered span; 0 if there is none."""
+        with self._lock:
+            try:
+                return self._storage.store.newest_span()
             except sqlite3.Error:
                 return 0
 

@@ -296,6 +296,10 @@ class Store:
         """Return the number of spans that wait for delivery."""
         return int(self._db.execute(f"SELECT count(*) FROM spans {self._waiting}").fetchone()[0])
 
+    def newest_span(self) -> int:
+        """Return the number of the newest undelivered span; 0 if there is none."""
+        return int(self._db.execute("SELECT coalesce(max(seq), 0) FROM spans").fetchone()[0])
+
     def record_heartbeat(self, sample: ClockSample | None) -> None:
         """Write a clock sample, so that the next run can measure a pause; None removes it."""
         with self._db:

@@ -27,7 +27,7 @@ from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import RECENT, Entry
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.times import iso_time
@@ -49,9 +49,6 @@ FIRST_TIMEOUT_SECONDS = 130.0
 
 CLOCK_TOLERANCE_SECONDS = 300.0
 """If the wall clock differs more than this from that of IMDS, no history is removed by it."""
-
-OWNER_WAIT_SECONDS = 120.0
-"""How long the journal's events are kept current until IMDS has answered whether the journal is this VM's."""
 
 HANGING_SECONDS = 30.0
 """A poll that is overdue by more than this hangs; a busy machine, or Azure pausing the VM, delays polls for less."""
@@ -235,7 +232,8 @@ class Poller:
 
     def open_spans(self) -> tuple[SpanFacts, ...]:
         """Return the unfinished spans of current events, for a shutdown during an event."""
-        lives = [life for life in self._known.current.values() if self._traced(life)]
+        others = self._unshown if self._journal.awaits_vm_id else frozenset()  # they may be another VM's
+        lives = [life for life in self._known.current.values() if self._traced(life) and life.event_id not in others]
         return unfinished(lives, self._clock.now())
 
     @property

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from azure_scheduled_events_exporter.logs import facts
 
@@ -28,6 +28,7 @@ BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
 
 _LOOK_AGAIN_SECONDS = 60.0
+_OWNER_LOOK_SECONDS = 1.0
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0
@@ -104,6 +105,8 @@ class SpanDelivery:
         self._batch_size = BATCH
         self._unsendable: set[int] = set()  # numbers of queued spans; they stay in the journal
         self._requeued = False
+        self._began = time.monotonic()
+        self._before = journal.newest_span()  # of the runs before this one
         self.identity: Instance | None = None
         self.exported = 0
         self.failed = 0
@@ -114,17 +117,18 @@ class SpanDelivery:
 
     def run(self) -> None:
         """Deliver until :meth:`stop`; begin with spans that a collector refused before this start."""
-        if not self._requeued:
-            self._journal.requeue_spans()
-            self._requeued = True
         pause = _FIRST_RETRY_SECONDS
         while not self._stopping.is_set():
             self._woken.clear()
             if self._stopping.is_set():  # stop() was called before clear(), so the event would be lost
                 break
+            if not self._requeued and not self._awaits_owner():
+                self._journal.requeue_spans()
+                self._requeued = True
             batch = self._next_batch()
             if not batch:
-                self._woken.wait(_LOOK_AGAIN_SECONDS)  # a journal that could not be read reports nothing by itself
+                # A journal that could not be read reports nothing by itself.
+                self._woken.wait(_LOOK_AGAIN_SECONDS if self._requeued else _OWNER_LOOK_SECONDS)
                 continue
             result = self._deliver(batch, None)
             if result.settled or self._divided(batch, result):
@@ -147,7 +151,13 @@ class SpanDelivery:
 
     def _next_batch(self) -> list[QueuedSpan]:
         queued = self._journal.queued_spans(self._batch_size + len(self._unsendable))
+        if self._awaits_owner():
+            queued = [span for span in queued if span.number > self._before]
         return [span for span in queued if span.number not in self._unsendable][: self._batch_size]
+
+    def _awaits_owner(self) -> bool:
+        """Return whether the spans of earlier runs may be another VM's, from whose image this VM was created."""
+        return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
 
     def _send_open_spans(self) -> None:
         """Send the unfinished spans of current events, then one queued batch, before the deadline of :meth:`stop`."""
@@ -215,15 +225,22 @@ def _failed(spans: int, result: ExportResult) -> int:
     return sent if result.refused else min(sent, max(0, result.rejected))
 
 
+def turned_off_by(environment: Mapping[str, str]) -> str:
+    """Return the OpenTelemetry variable that turns tracing off, with its value; ``""`` if none does."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return "OTEL_SDK_DISABLED=true"
+    if environment.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
+        return "OTEL_TRACES_EXPORTER=none"
+    return ""
+
+
 def is_on(endpoint: str | None, environment: Mapping[str, str]) -> bool:
     """Return whether a collector is configured, by the flag or by OpenTelemetry's own variables.
 
     Raises:
         UsageError: there is one, but with these variables nothing could be sent.
     """
-    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return False
-    if environment.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
+    if turned_off_by(environment):
         return False
     if not endpoint and not _variable("ENDPOINT", environment)[1]:
         return False

@@ -20,6 +20,7 @@ from support.programs import COMMAND, Exporter, Program, environment
 from support.servers.certificates import Authority
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine(VM),), ())
+PUSHING = {"AZURE_SCHEDULED_EVENTS_ALERTMANAGER_URL": "http://127.0.0.1:1"}
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +193,22 @@ def test_an_exporter_that_waits_for_more_empty_bodies(tmp_path: Path) -> None:
 def _here(simulator: Simulator, exporter: Exporter) -> dict[str, str | None]:
     address = f"127.0.0.1:{exporter.port}"
     return {"imds.endpoint": simulator.url, "web.listen-address": address, "journal.path": "memory"}
+
+
+def test_an_exporter_that_does_not_push_yet(tmp_path: Path) -> None:
+    """An exporter that was not restarted after it was to push alerts is no exporter that pushes."""
+    with Simulator(QUIET) as simulator, Exporter(simulator.url, tmp_path / "log") as exporter:
+        exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+        (found,) = doctor(_here(simulator, exporter), **PUSHING).of("exporter-deliveries")
+    assert found["mark"] == "wrong"
+    assert "pushes no alerts, although --alertmanager.url is set" in found["sentence"]
+
+
+def test_an_endpoint_that_a_variable_turns_off(chain: Chain) -> None:
+    """An inherited variable that turns tracing off beside a configured collector is named."""
+    (found,) = doctor({**chain.flags, "otlp.endpoint": "http://127.0.0.1:1"}, OTEL_SDK_DISABLED="true").of("otlp")
+    assert found["mark"] == "warning"
+    assert found["sentence"].endswith("the environment has OTEL_SDK_DISABLED=true.")
 
 
 def test_spans_wait_without_tracing(chain: Chain) -> None:

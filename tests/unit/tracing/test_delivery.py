@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from opentelemetry.util.re import parse_env_headers
@@ -92,6 +93,24 @@ class TestDelivery:
             eventually(lambda: delivery.exported == 3, "three spans exported")
         assert script.names == [["b", "a"], ["c"]]
         assert delivery.failed == 0
+
+    def test_spans_of_another_vm_are_not_sent(self, tmp_path: Path) -> None:
+        """What the journal of an image holds waits until it is known whose it is; new spans do not wait for that."""
+        for vm_id, sent in (("THIS", [["new"], ["old"]]), ("ANOTHER", [["new"]])):
+            path = tmp_path / vm_id
+            with closing(Journal(path, 90 * 86400.0, LOG)) as before:
+                before.claim("THIS")
+                add(before, "old")
+            script = Script(YES)
+            with closing(Journal(path, 90 * 86400.0, LOG)) as journal:
+                journal.restore()
+                delivery = SpanDelivery(journal, script, LOG)
+                add(journal, "new")
+                with running(delivery, script):
+                    eventually(lambda: delivery.exported == 1, "the new span")  # noqa: B023 - called here
+                    journal.claim(vm_id)
+                    eventually(lambda: journal.spans_queued() == 0, "nothing waits")
+            assert script.names == sent
 
     def test_a_backlog_goes_in_bounded_batches(self, journal: Journal) -> None:
         """However much has piled up, no request grows beyond what a collector takes, and all arrives once."""

@@ -67,7 +67,7 @@ def examine(subject: Subject, api: Api) -> Findings:
     yield _same_settings(subject.config, metrics)
     yield _same_events(subject, api)
     yield _journal(subject.config, state)
-    yield _deliveries(metrics, is_traced=subject.is_traced)
+    yield _deliveries(metrics, is_traced=subject.is_traced, pushes=bool(subject.config.alertmanager_url))
 
 
 def _served(api: Api, port: int) -> Finding:
@@ -258,7 +258,7 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     )
 
 
-def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is_traced: bool) -> Finding:
+def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is_traced: bool, pushes: bool) -> Finding:
     """Report spans and pushed alerts that could not be delivered; otherwise what is known of those configured."""
     failed = sum(value for labels, value in metrics.get("spans_total", ()) if labels.get("outcome") == "failed")
     if any(value == 0 for _, value in metrics.get("alertmanager_up", ())):
@@ -266,6 +266,13 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is
             "exporter-deliveries",
             "The exporter cannot push alerts to Alertmanager.",
             "Correct --alertmanager.url; the exporter's log has the reason.",
+            "alerts.md",
+        )
+    if pushes and "alertmanager_up" not in metrics:
+        return wrong(
+            "exporter-deliveries",
+            "The exporter pushes no alerts, although --alertmanager.url is set.",
+            "Restart the exporter: it has not read this setting.",
             "alerts.md",
         )
     if failed:

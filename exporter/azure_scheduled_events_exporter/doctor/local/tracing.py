@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from azure_scheduled_events_exporter.doctor.finding import Findings, ok, wrong
+from azure_scheduled_events_exporter.doctor.finding import Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
-from azure_scheduled_events_exporter.tracing.delivery import is_on
+from azure_scheduled_events_exporter.tracing.delivery import is_on, turned_off_by
 
 _PAGE: Final = "README.md#when-it-does-not-work"
 _TIMEOUT: Final = 10.0
@@ -16,7 +16,12 @@ def examine(subject: Subject) -> Findings:
     endpoint, environment = subject.config.otlp_endpoint, subject.environment
     try:
         if not is_on(endpoint, environment):
-            yield ok("otlp", "Tracing is off: no OTLP endpoint is set.")
+            variable = turned_off_by(environment)
+            if endpoint and variable:
+                what = f"Tracing is off, although --otlp.endpoint is set: the environment has {variable}."
+                yield warning("otlp", what, "Remove the variable, or the endpoint if you want no traces.", _PAGE)
+            else:
+                yield ok("otlp", f"Tracing is off: {f'{variable} is set' if variable else 'no OTLP endpoint is set'}.")
             return
         from azure_scheduled_events_exporter.tracing.otlp import otlp_sender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
 

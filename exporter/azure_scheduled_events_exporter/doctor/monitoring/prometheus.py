@@ -366,10 +366,11 @@ def _alertmanagers(api: Api) -> Finding:
         )
     if active:
         names = ", ".join(urlsplit(each["url"]).netloc.rpartition("@")[2] for each in active)
-        return ok("alerting", f"Prometheus sends alerts to {names}.")
+        return ok("alerting", f"Prometheus is configured to send alerts to {names}.")
     return wrong(
         "alerting",
         "Prometheus knows no Alertmanager, so nobody is paged.",
-        "Add it to alerting.alertmanagers in prometheus.yml.",
+        "Add it to alerting.alertmanagers in prometheus.yml. If Grafana evaluates the alerts instead, look at its "
+        "contact points: doctor does not.",
         _SET_UP,
     )
