@@ -152,6 +152,19 @@ def test_certificates_of_the_environment(tmp_path: Path, monkeypatch: pytest.Mon
     assert (result.outcome, result.reason) == (PushOutcome.ACCEPTED, "")
 
 
+def test_name_of_the_certificate(tmp_path: Path) -> None:
+    """A certificate with another name than the address is accepted if the configuration gives that name, until then."""
+    pair = Authority(tmp_path).vouch("server", "DNS:alertmanager.internal")
+    file = tmp_path / "http.yml"
+    with Peer(pair=pair) as peer:
+        client = AlertmanagerClient(peer.url, str(file))
+        outcomes = []
+        for more in ("", ", server_name: alertmanager.internal", ", server_name: another.internal"):
+            file.write_text(f"tls_config: {{ca_file: ca.pem{more}}}\n")
+            outcomes.append(client.push([], 0.0).outcome)
+    assert outcomes == [PushOutcome.ERROR, PushOutcome.ACCEPTED, PushOutcome.ERROR]
+
+
 def hang(listening: socket.socket) -> str:
     """Return the address of an Alertmanager that takes connections and says nothing."""
     return f"http://127.0.0.1:{listening.getsockname()[1]}"

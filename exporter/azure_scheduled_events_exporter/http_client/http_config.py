@@ -27,6 +27,7 @@ class HttpConfig:
         ca_file: the trusted certificate authorities; ``""`` for the system's.
         insecure: whether any certificate of the server is accepted.
         certificate: files of the client's certificate and key.
+        server_name: the name in the server's certificate; ``""`` for that of the address.
     """
 
     user: tuple[str, str] | None = field(default=None, repr=False)
@@ -34,6 +35,7 @@ class HttpConfig:
     ca_file: str = ""
     insecure: bool = False
     certificate: tuple[str, str] | None = None
+    server_name: str = ""
 
 
 def session_for(url: str, http: HttpConfig | None) -> Session:
@@ -51,6 +53,11 @@ def apply(http: HttpConfig, session: requests.Session) -> None:
         session.auth = basic(http.user) or Authorization(http.authorization)
     session.verify = False if http.insecure else http.ca_file or True
     session.cert = http.certificate
+    pools = session.get_adapter("https://").poolmanager.connection_pool_kw
+    for name in ("server_hostname", "assert_hostname"):
+        pools.pop(name, None)
+        if http.server_name:
+            pools[name] = http.server_name
     if http.insecure:  # somebody has asked for that; and a warning of Python is no line of the log
         warnings.filterwarnings("ignore", message="Unverified HTTPS request")
 
@@ -63,12 +70,15 @@ def load(path: Path) -> HttpConfig:
     """
     top = yaml_file.load(path)
     basic, authorization, tls = (top.section(name) for name in ("basic_auth", "authorization", "tls_config"))
+    if top.flag("follow_redirects", default=False):
+        raise top.error("redirects are never followed: write false, or leave it out", "follow_redirects")
+    top.flag("enable_http2", default=False)  # HTTP/1.1 does for a few requests
     top.finish()
     user = None
     if basic and authorization:
         raise top.error("basic_auth and authorization exclude each other: keep one")
     if basic:
-        user = (_one_line(basic, "username", basic.text("username")), _secret(basic, "password", path.parent))
+        user = (_secret(basic, "username", path.parent), _secret(basic, "password", path.parent))
         basic.finish()
     header = ""
     if authorization:
@@ -82,13 +92,14 @@ def load(path: Path) -> HttpConfig:
     names = ("ca_file", "cert_file", "key_file")
     ca_file, certificate, key = (_file(tls.text(name, ""), path.parent) for name in names)
     insecure = tls.flag("insecure_skip_verify", default=False)
+    server_name = tls.text("server_name", "")
     tls.finish()
     for name, file in zip(names, (ca_file, certificate, key), strict=True):
         if file:
             _check_readable(tls, name, file)
     if bool(certificate) != bool(key):
         raise tls.error("cert_file and key_file belong together: write both")
-    return HttpConfig(user, header, ca_file, insecure, (certificate, key) if certificate else None)
+    return HttpConfig(user, header, ca_file, insecure, (certificate, key) if certificate else None, server_name)
 
 
 def _secret(section: Section, key: str, folder: Path) -> str:

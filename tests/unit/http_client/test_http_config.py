@@ -13,6 +13,9 @@ from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, 
     [
         ("basic_auth: {username: me, password: sesame}", HttpConfig(user=("me", "sesame"))),
         ("basic_auth: {username: me, password_file: secret}", HttpConfig(user=("me", "hidden"))),
+        ("basic_auth: {username_file: secret, password: sesame}", HttpConfig(user=("hidden", "sesame"))),
+        ("follow_redirects: false\nenable_http2: true", HttpConfig()),
+        ("tls_config: {server_name: am.example}", HttpConfig(server_name="am.example")),
         ("authorization: {credentials: token}", HttpConfig(authorization="Bearer token")),
         ("authorization: {type: Token, credentials_file: secret}", HttpConfig(authorization="Token hidden")),
         ("tls_config: {insecure_skip_verify: true}", HttpConfig(insecure=True)),
@@ -30,8 +33,12 @@ def test_http_config(text: str, expected: HttpConfig, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("bearer_token: x", "unknown key; known here: authorization, basic_auth, tls_config"),
+        (
+            "bearer_token: x",
+            "unknown key; known here: authorization, basic_auth, enable_http2, follow_redirects",
+        ),
         ("basic_auth: {password: sesame}", "'username' is missing"),
+        ("follow_redirects: true", r"http.yaml:1: follow_redirects: redirects are never followed: write false"),
         ("authorization: {credentials_file: nowhere}", "nowhere: cannot be read: No such file"),
         ("tls_config: {cert_file: http.yaml}", "cert_file and key_file belong together"),
         (
