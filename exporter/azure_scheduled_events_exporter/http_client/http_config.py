@@ -8,6 +8,7 @@ Source: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
@@ -53,7 +54,8 @@ def apply(http: HttpConfig, session: requests.Session) -> None:
         session.auth = basic(http.user) or Authorization(http.authorization)
     session.verify = False if http.insecure else http.ca_file or True
     session.cert = http.certificate
-    pools = session.get_adapter("https://").poolmanager.connection_pool_kw
+    adapter: Any = session.get_adapter("https://")  # an HTTPAdapter, which the declared type does not say
+    pools = adapter.poolmanager.connection_pool_kw
     for name in ("server_hostname", "assert_hostname"):
         pools.pop(name, None)
         if http.server_name:
