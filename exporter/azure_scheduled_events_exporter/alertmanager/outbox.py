@@ -72,7 +72,7 @@ class Outbox:
     def __init__(self) -> None:
         self._entries: dict[Identity, Entry] = {}
         self.ended_ids: frozenset[str] | None = None
-        """The ended events whose alerts are over, here or before this run; None until the first have been added."""
+        """EventIds of the ended events that have been considered; None before the first call of :meth:`add_ended`."""
 
     def fires(self, alert: EventAlert) -> bool:
         """Return whether ``alert`` is sent as firing."""
@@ -106,7 +106,7 @@ class Outbox:
             entry.ended_at, entry.due_at, entry.is_reported = None, now, False
 
     def add_ended(self, ended: Iterable[Ended], now: float, wall: float) -> None:
-        """Send the alerts of events that ended before this run, or that none of its documents has shown, as over."""
+        """Send alerts as resolved whose events ended before this run, or were shown by none of its documents."""
         for each in ended:
             identity = each.alert.identity
             if each.seconds_ago < each.alert.hold and identity not in self._entries:

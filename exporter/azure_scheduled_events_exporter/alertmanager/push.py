@@ -152,10 +152,10 @@ class AlertPush:
     def _ended(
         self, view: _View, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp
     ) -> Iterator[Ended]:
-        """Yield the alerts of ended events whose end ``outbox`` does not know.
+        """Yield the alerts of ended events that ``outbox`` has to send as resolved.
 
-        It is known if a document of this run has shown the event: the alert ended with it, or was never sent. The first
-        time, that does not count, because nothing of this run was in ``outbox`` before.
+        If a document of this run has shown the event, its alert ended with it or was never sent. The first time, that
+        does not count, because nothing of this run was in ``outbox`` before.
         """
         known = frozenset() if outbox.ended_ids is None else view.confirmed | outbox.ended_ids
         for life in view.ended:

@@ -67,7 +67,7 @@ class Settings:
     Attributes:
         vm_name: this VM's name; None to ask IMDS.
         trace_peers: whether events of other VMs are traced too.
-        spacing: the shortest time between two polls; polls that had to wait for the rate limiter would come in bursts.
+        spacing: the shortest time between two polls.
     """
 
     interval: float
@@ -159,7 +159,7 @@ class Poller:
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
-        schedule = PollSchedule(max(self._settings.interval, self._settings.spacing), self._clock.now().monotonic)
+        schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
         while not self._pauses.wait(self._extend_deadline(schedule.due - self._clock.now().monotonic)):
             self._extend_deadline(2 * self._patience)  # a poll, and maybe an approval
             try:

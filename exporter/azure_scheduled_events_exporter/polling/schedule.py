@@ -10,10 +10,13 @@ SLOWEST_SECONDS = 5.0
 
 
 class PollSchedule:
-    """Schedules polls at a fixed rate, slower while IMDS throttles. Missed polls are skipped."""
+    """Schedules polls at a fixed rate, slower while IMDS throttles. Missed polls are skipped.
 
-    def __init__(self, interval: float, start: float) -> None:
-        self._interval = interval
+    Two polls are never closer than ``spacing``: polls that had to wait for the rate limiter would come in bursts.
+    """
+
+    def __init__(self, interval: float, start: float, spacing: float = 0.0) -> None:
+        self._interval = max(interval, spacing)
         self._due = start
         self._factor = 1
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
 
 _IDENTITY_PAUSES = (1.0, 2.0)  # seconds between attempts; the last one repeats
-"""Without its name, the exporter takes no event for this VM's, and an eviction leaves 30 s."""
+"""Until the VM's name is known, no event counts as this VM's, and an eviction leaves only 30 s."""
 
 _LABEL_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The same if the name was given: then only labels are missing."""

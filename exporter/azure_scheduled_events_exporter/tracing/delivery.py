@@ -28,7 +28,7 @@ BATCH = 128
 """Spans in one request: some 100 KiB, which every collector accepts."""
 
 _LOOK_AGAIN_SECONDS = 60.0
-_OWNER_LOOK_SECONDS = 1.0
+_OWNER_LOOK_SECONDS = 1.0  # how often to look whether the journal is known to be this VM's
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 LONGEST_RETRY_AFTER = 300.0

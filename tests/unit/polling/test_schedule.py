@@ -25,6 +25,15 @@ def test_beat_is_kept() -> None:
     assert began == [100.0, 101.0, 102.0, 103.0]
 
 
+def test_polls_never_wait_for_the_limit() -> None:
+    """With a tiny interval, polls come evenly, as often as the limit allows, instead of in bursts that wait."""
+    limiter = RateLimiter()
+    pace = PollSchedule(0.01, 100.0, limiter.spacing)
+    for _ in range(20):
+        assert limiter.reserve(pace.due) == pytest.approx(pace.due)
+        pace.polled(pace.due + 0.005, throttled=False)
+
+
 def test_late_polls_are_dropped() -> None:
     """After a poll that took several intervals, the next one is on the beat, and none is made up for."""
     pace = PollSchedule(1.0, 100.0)
