@@ -12,7 +12,7 @@ panels.
 
 from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, VM_STATE
 from alerts.rules.series import EVENT
-from azure_scheduled_events_exporter.metrics.collector import PREFIX
+from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
 from .style import MISSING, UNKNOWN
 

@@ -6,7 +6,7 @@ without a problem are not recorded one by one: a graph of 10,000 lines shows not
 
 from types import MappingProxyType
 
-from azure_scheduled_events_exporter.metrics.collector import PREFIX as METRIC
+from azure_scheduled_events_exporter.metrics.spec import PREFIX as METRIC
 
 from ..settings import Settings
 from .fragments import slow_interval

@@ -7,28 +7,30 @@ objects. A scrape must not call IMDS or wait for a poll.
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from prometheus_client import Metric, ProcessCollector
 from prometheus_client.registry import Collector as PrometheusCollector
-from prometheus_client.utils import floatToGoString
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
-from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
-from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
-from azure_scheduled_events_exporter.core.statistics import Histogram
+from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
+from azure_scheduled_events_exporter.core.lifecycle import State
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-PREFIX = "azure_scheduled_events_"
-DESCRIPTION_SHOWN = 1024  # of a label value: a hostile description must not fill the memory of Prometheus
+from .samples import (
+    INSTANCE_LABELS,
+    approvals_due,
+    count,
+    each,
+    event_info,
+    instance_info,
+    not_before,
+    outcomes,
+    unconfirmed,
+)
+from .spec import MetricSpec
 
-Labels = tuple[str, ...]
-Samples = Iterable[tuple[Labels, float]]
-Lives = Mapping[str, Lifecycle]
+_EVENT = ("event_id", "event_type", "scope")
 
 
 class SpanOutcome(StrEnum):
@@ -37,151 +39,6 @@ class SpanOutcome(StrEnum):
     EXPORTED = "exported"
     FAILED = "failed"
 
-
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
-    """One row of the table.
-
-    Attributes:
-        name: without the prefix.
-        kind: gauge, counter, histogram or countdown; a countdown is a gauge whose samples are wall-clock times, shown
-            as the seconds until then at the moment of the scrape.
-        labels: names of the labels.
-        help: one sentence.
-        reads: the fields of the snapshot that ``samples`` gets.
-        samples: returns label values and value of each series; the value of a histogram is a :class:`Histogram`.
-        not_shown: why no dashboard shows it and no alert reads it; empty if one does.
-    """
-
-    name: str
-    kind: str
-    labels: Labels
-    help: str
-    reads: tuple[str, ...]
-    samples: Callable[..., Iterable[tuple[Labels, float | Histogram]]]
-    not_shown: str = ""
-
-    @property
-    def type(self) -> str:
-        """The type in the exposition."""
-        return "gauge" if self.is_countdown else self.kind
-
-    @property
-    def is_countdown(self) -> bool:
-        """Whether the value depends on the moment of the scrape."""
-        return self.kind == "countdown"
-
-    @property
-    def full_name(self) -> str:
-        """The name in the exposition."""
-        return PREFIX + self.name
-
-    def inputs(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return the fields of the snapshot that ``samples`` gets."""
-        return tuple(getattr(snapshot, field) for field in self.reads)
-
-    def family(self, snapshot: Snapshot, now: float = 0.0) -> Metric:
-        """Return the metric in prometheus_client's form; ``now`` is wall-clock seconds."""
-        # prometheus_client's own name of a counter has no suffix.
-        metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
-        for values, value in self.samples(*self.inputs(snapshot)):
-            labels = dict(zip(self.labels, values, strict=True))
-            if isinstance(value, Histogram):
-                _add_histogram(metric, labels, value)
-            else:
-                metric.add_sample(self.full_name, labels, value - now if self.is_countdown else value)
-        return metric
-
-
-def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
-    seen = 0
-    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
-        seen += count
-        metric.add_sample(f"{metric.name}_bucket", labels | {"le": floatToGoString(bound)}, seen)  # type: ignore[no-untyped-call]
-    metric.add_sample(f"{metric.name}_count", labels, seen)
-    metric.add_sample(f"{metric.name}_sum", labels, histogram.total)
-
-
-def announced(lives: Iterable[Lifecycle]) -> Iterator[tuple[Lifecycle, float]]:
-    """Yield the lifecycles of events that have not started, each with its NotBefore."""
-    for life in lives:
-        if life.state is not State.STARTED and life.event.not_before is not None:
-            yield life, life.event.not_before
-
-
-def _event_labels(life: Lifecycle) -> Labels:
-    return life.event_id, life.event.event_type, str(life.scope)
-
-
-def _each(value: Callable[[Lifecycle], float | None]) -> Callable[[Lives], Samples]:
-    """Return a reader of one value for each current event; an event whose value is None has no series."""
-
-    def samples(current: Lives) -> Samples:
-        found = ((life, value(life)) for life in current.values())
-        return ((_event_labels(life), number) for life, number in found if number is not None)
-
-    return samples
-
-
-def _not_before(current: Lives) -> Samples:
-    return ((_event_labels(life), moment) for life, moment in announced(current.values()))
-
-
-def _count(which: Callable[[State], bool]) -> Callable[[Lives, str | None], Samples]:
-    """Return a reader of the number of events by type and scope; documented types exist from the start as 0.
-
-    Scope unknown exists only while this VM's name is unknown.
-    """
-
-    def samples(current: Lives, vm_name: str | None) -> Samples:
-        scopes = [scope for scope in Scope if scope is not Scope.UNKNOWN or vm_name is None]
-        counts = {(str(event_type), str(scope)): 0 for event_type in EventType for scope in scopes}
-        for life in current.values():
-            if which(life.state):
-                key = (life.event.event_type, str(life.scope))
-                counts[key] = counts.get(key, 0) + 1
-        return counts.items()
-
-    return samples
-
-
-def _approvals_due(current: Lives, statuses: Mapping[str, ApprovalStatus]) -> Samples:
-    due = ((current.get(event_id), status.due) for event_id, status in statuses.items())
-    return ((_event_labels(life), moment) for life, moment in due if life is not None and moment is not None)
-
-
-def _event_info(current: Lives) -> Samples:
-    for life in current.values():
-        event = life.event
-        status = str(life.state) if life.state is State.STARTED else event.status
-        names = ",".join(event.resources[:RESOURCES_SHOWN])
-        description = event.description[:DESCRIPTION_SHOWN]
-        yield (event.event_id, event.event_type, status, event.source, str(life.scope), description, names), 1
-
-
-def _instance_info(identity: Instance | None, vm_name: str | None) -> Samples:
-    if identity is not None or vm_name is not None:
-        known = identity or Instance("")
-        yield (vm_name or known.vm_name, *(str(getattr(known, label)) for label in _INSTANCE[1:])), 1
-
-
-def _outcomes(counts: Mapping[StrEnum, int]) -> Samples:
-    return (((str(outcome),), count) for outcome, count in counts.items())
-
-
-_EVENT = ("event_id", "event_type", "scope")
-_INSTANCE = (
-    "vm_name",
-    "vm_id",
-    "scale_set",
-    "location",
-    "zone",
-    "fault_domain",
-    "resource_group",
-    "subscription_id",
-    "vm_size",
-    "priority",
-)
 
 METRICS = (
     MetricSpec(
@@ -206,7 +63,7 @@ METRICS = (
         ("outcome",),
         "Polls of IMDS by outcome.",
         ("polls",),
-        lambda polls: _outcomes(polls.outcomes),
+        lambda polls: outcomes(polls.outcomes),
     ),
     MetricSpec(
         "poll_duration_seconds",
@@ -243,10 +100,10 @@ METRICS = (
     MetricSpec(
         "instance_info",
         "gauge",
-        _INSTANCE,
+        INSTANCE_LABELS,
         "This VM, as the instance metadata describes it; always 1.",
         ("identity", "vm_name"),
-        _instance_info,
+        instance_info,
     ),
     MetricSpec(
         "host_info",
@@ -270,7 +127,7 @@ METRICS = (
         ("event_type", "scope"),
         "Current events that have not started: Scheduled, or with an unknown status.",
         ("current", "vm_name"),
-        _count(lambda state: state is not State.STARTED),
+        count(lambda state: state is not State.STARTED),
     ),
     MetricSpec(
         "started",
@@ -278,7 +135,7 @@ METRICS = (
         ("event_type", "scope"),
         "Current events that have started.",
         ("current", "vm_name"),
-        _count(lambda state: state is State.STARTED),
+        count(lambda state: state is State.STARTED),
     ),
     MetricSpec(
         "event_info",
@@ -286,7 +143,7 @@ METRICS = (
         ("event_id", "event_type", "event_status", "event_source", "scope", "description", "resources"),
         f"A current event; always 1. Label 'resources' has the first {RESOURCES_SHOWN} VMs of Resources.",
         ("current",),
-        _event_info,
+        event_info,
     ),
     MetricSpec(
         "event_resources",
@@ -294,7 +151,7 @@ METRICS = (
         _EVENT,
         "Number of VMs in the event's Resources.",
         ("current",),
-        _each(lambda life: len(life.event.resources)),
+        each(lambda life: len(life.event.resources)),
     ),
     MetricSpec(
         "event_not_before_timestamp_seconds",
@@ -302,7 +159,7 @@ METRICS = (
         _EVENT,
         "NotBefore, until the event starts.",
         ("current",),
-        _not_before,
+        not_before,
     ),
     MetricSpec(
         "event_seconds_until_not_before",
@@ -310,7 +167,7 @@ METRICS = (
         _EVENT,
         "Time left until NotBefore at the moment of the scrape; negative once overdue.",
         ("current",),
-        _not_before,
+        not_before,
     ),
     MetricSpec(
         "event_duration_seconds",
@@ -318,7 +175,7 @@ METRICS = (
         _EVENT,
         "Announced duration of the impact; absent when unknown.",
         ("current",),
-        _each(lambda life: life.event.duration_seconds),
+        each(lambda life: life.event.duration_seconds),
     ),
     MetricSpec(
         "event_first_seen_timestamp_seconds",
@@ -326,7 +183,7 @@ METRICS = (
         _EVENT,
         "When this exporter first saw the event.",
         ("current",),
-        _each(lambda life: life.first_seen.wall),
+        each(lambda life: life.first_seen.wall),
     ),
     MetricSpec(
         "event_announced",
@@ -334,7 +191,7 @@ METRICS = (
         _EVENT,
         "1 if this exporter saw the event before it started, 0 if the event had already started.",
         ("current",),
-        _each(lambda life: life.announced),
+        each(lambda life: life.announced),
     ),
     MetricSpec(
         "event_unconfirmed",
@@ -342,7 +199,7 @@ METRICS = (
         _EVENT,
         "1 while an event is known from the journal only: IMDS has not shown it since this exporter started.",
         ("current", "unconfirmed"),
-        lambda current, unconfirmed: ((_event_labels(current[each]), 1) for each in unconfirmed if each in current),
+        unconfirmed,
     ),
     MetricSpec(
         "event_approved",
@@ -350,7 +207,7 @@ METRICS = (
         _EVENT,
         "1 once IMDS accepted an approval by this exporter or an operator on this VM.",
         ("current",),
-        _each(lambda life: life.approved_here),
+        each(lambda life: life.approved_here),
     ),
     MetricSpec(
         "transitions_total",
@@ -408,7 +265,7 @@ METRICS = (
         _EVENT,
         "When the approval policy here approves the event; absent while it holds the event or says nothing.",
         ("current", "approval_statuses"),
-        _approvals_due,
+        approvals_due,
     ),
     MetricSpec(
         "approval_policy_info",
@@ -433,7 +290,7 @@ METRICS = (
         "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds. Absent without an "
         "Alertmanager.",
         ("pushes",),
-        lambda pushes: [] if pushes.up is None else _outcomes(pushes.alerts),
+        lambda pushes: [] if pushes.up is None else outcomes(pushes.alerts),
     ),
     MetricSpec(
         "approval_requests_total",
@@ -441,7 +298,7 @@ METRICS = (
         ("outcome",),
         "Requests to approve events by the answer of IMDS.",
         ("approval_requests",),
-        _outcomes,
+        outcomes,
     ),
     MetricSpec(
         "journal_up",
@@ -465,7 +322,7 @@ METRICS = (
         ("outcome",),
         "Trace spans by the answer of the collector.",
         ("deliveries",),
-        lambda spans: _outcomes({SpanOutcome.EXPORTED: spans.exported, SpanOutcome.FAILED: spans.failed}),
+        lambda spans: outcomes({SpanOutcome.EXPORTED: spans.exported, SpanOutcome.FAILED: spans.failed}),
     ),
     MetricSpec(
         "spans_queued",

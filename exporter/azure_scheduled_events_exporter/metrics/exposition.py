@@ -16,7 +16,8 @@ from prometheus_client.registry import Collector
 
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
-from .collector import METRICS, MetricSpec, process_metrics
+from .collector import METRICS, process_metrics
+from .spec import MetricSpec
 
 PROCESS_SECONDS = 1.0
 """Maximum age of process metrics in a scrape."""

@@ -26,8 +26,9 @@ from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import FORMATS, set_up
-from azure_scheduled_events_exporter.metrics.collector import DESCRIPTION_SHOWN, PREFIX, announced
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
+from azure_scheduled_events_exporter.metrics.samples import DESCRIPTION_SHOWN, announced
+from azure_scheduled_events_exporter.metrics.spec import PREFIX
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery

@@ -1,0 +1,78 @@
+"""What a row of the table of metrics is, and how it becomes a metric of prometheus_client. Knows no metric by name."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from prometheus_client import Metric
+from prometheus_client.utils import floatToGoString
+
+from azure_scheduled_events_exporter.core.statistics import Histogram
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+
+PREFIX = "azure_scheduled_events_"
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec:
+    """One row of the table.
+
+    Attributes:
+        name: without the prefix.
+        kind: gauge, counter, histogram or countdown; a countdown is a gauge whose samples are wall-clock times, shown
+            as the seconds until then at the moment of the scrape.
+        labels: names of the labels.
+        help: one sentence.
+        reads: the fields of the snapshot that ``samples`` gets.
+        samples: returns label values and value of each series; the value of a histogram is a :class:`Histogram`.
+        not_shown: why no dashboard shows it and no alert reads it; empty if one does.
+    """
+
+    name: str
+    kind: str
+    labels: Labels
+    help: str
+    reads: tuple[str, ...]
+    samples: Callable[..., Iterable[tuple[Labels, float | Histogram]]]
+    not_shown: str = ""
+
+    @property
+    def type(self) -> str:
+        """The type in the exposition."""
+        return "gauge" if self.is_countdown else self.kind
+
+    @property
+    def is_countdown(self) -> bool:
+        """Whether the value depends on the moment of the scrape."""
+        return self.kind == "countdown"
+
+    @property
+    def full_name(self) -> str:
+        """The name in the exposition."""
+        return PREFIX + self.name
+
+    def inputs(self, snapshot: Snapshot) -> tuple[object, ...]:
+        """Return the fields of the snapshot that ``samples`` gets."""
+        return tuple(getattr(snapshot, field) for field in self.reads)
+
+    def family(self, snapshot: Snapshot, now: float = 0.0) -> Metric:
+        """Return the metric in prometheus_client's form; ``now`` is wall-clock seconds."""
+        # prometheus_client's own name of a counter has no suffix.
+        metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
+        for values, value in self.samples(*self.inputs(snapshot)):
+            labels = dict(zip(self.labels, values, strict=True))
+            if isinstance(value, Histogram):
+                _add_histogram(metric, labels, value)
+            else:
+                metric.add_sample(self.full_name, labels, value - now if self.is_countdown else value)
+        return metric
+
+
+def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
+    seen = 0
+    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
+        seen += count
+        metric.add_sample(f"{metric.name}_bucket", labels | {"le": floatToGoString(bound)}, seen)  # type: ignore[no-untyped-call]
+    metric.add_sample(f"{metric.name}_count", labels, seen)
+    metric.add_sample(f"{metric.name}_sum", labels, histogram.total)
