@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -11,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Self
+
+import psutil
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.paths import ROOT
@@ -235,9 +236,13 @@ class Script:
         self.kill()
 
     def kill(self) -> None:
-        """End all its processes at once."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        """End all its processes at once, as systemd does; hooks have sessions of their own."""
+        with suppress(psutil.NoSuchProcess):
+            runner = psutil.Process(self.process.pid)
+            runner.suspend()  # it starts nothing more
+            for each in (*runner.children(recursive=True), runner):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
         self.process.wait(PATIENCE)
 
 

@@ -91,6 +91,19 @@ def test_stopped_while_a_hook_runs(trap: str, calls: list[str], stage: Stage) ->
     assert task["do"] == "prepare"
 
 
+def test_hook_that_takes_too_long(stage: Stage) -> None:
+    """A hook that exceeds its time limit is ended with all that it has started, and is run again."""
+    hook = stage.file.parent / "hook"
+    hook.write_text("#!/bin/sh\necho began >> $CALLS\nsleep 600 &\necho $! >> $CALLS.pids\nwait\n")
+    hook.chmod(0o755)
+    stage.exporter()
+    stage.run(str(EXAMPLES / "prepare-and-recover"), "--hook-timeout", "1", str(hook))
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: len(stage.calls) >= 2, "the hook runs again")
+    first, *_ = (stage.file.parent / "calls.pids").read_text().split()
+    eventually(lambda: not psutil.pid_exists(int(first)), "the first run's child has ended")
+
+
 def test_drain_that_fails(stage: Stage) -> None:
     """A drain that fails approves nothing, and is tried again."""
     stage.exporter()

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
@@ -106,6 +107,19 @@ def _told(vm: _Vm, receiver: Receiver, count: int) -> list[str]:
     return told()
 
 
+def _has_every_answer(alertmanager: Alertmanager, vm: _Vm, receiver: Receiver) -> bool:
+    """Return whether Alertmanager got the answers to the notifications of ``vm``; before, it would send them again."""
+    sent = sum(len(receiver.notified(path, scale_set=vm.name)) for path in ("/pager", "/tickets"))
+    families = text_string_to_metric_families(fetch(f"{alertmanager.url}/metrics").body.decode())
+    counts = (
+        sample.value
+        for family in families
+        for sample in family.samples
+        if sample.name == "alertmanager_notification_latency_seconds_count"
+    )
+    return sum(counts) >= sent
+
+
 def test_killed_exporter(vm: _Vm, team: tuple[Alertmanager, Receiver]) -> None:
     """An exporter that is killed in mid event and comes back after the end resolves the page that it raised."""
     vm.announce()
@@ -141,6 +155,7 @@ def test_alertmanager_away(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_pat
             vm.exporter.kill()
             vm.announce(notice=600)
             assert _told(vm, receiver, 1) == ["firing"]
+            eventually(lambda: _has_every_answer(own, vm, receiver), "Alertmanager has the receiver's answer")
             own.terminate()
             exporter.shows("0", lambda scrape: scrape.value("alertmanager_up") == 0.0)
             with Alertmanager(tmp_path / "own", settings, port=int(port)):
