@@ -1,10 +1,13 @@
 """Sends what is due to IMDS, and keeps operators' requests in the journal up to date.
 
+A request has a thread of its own, so that polls go on while IMDS does not answer it.
+
 Must not decide what is due (``approval.scheduler``), and not write events to the journal: ``polling.poller`` does,
 before the request and after its answer (``approval.answer``).
 """
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
@@ -24,11 +27,11 @@ _CLOCK_STEP_SECONDS = 60.0
 
 
 class ApprovalSender:
-    """Sends the approvals of one exporter, all that are due in one request.
+    """Sends the approvals of one exporter, all that are due in one request, one request at a time.
 
     Args:
         policy: which events to approve.
-        client: sends requests to IMDS.
+        client: sends requests to IMDS; nobody else uses it.
         journal: holds the operators' requests.
         timeout: of a request, in seconds.
         now: returns the time.
@@ -50,6 +53,7 @@ class ApprovalSender:
         self._timeout = timeout
         self._now = now
         self._log = log
+        self._sent: _Sent | None = None  # the request whose answer has not been taken yet
 
     @property
     def policy(self) -> str:
@@ -80,32 +84,42 @@ class ApprovalSender:
         """
         now = self._now()
         due, results = self._scheduler.due(known, vm_name, self._open_requests(now.wall), now)
+        results = {number: result for number, result in results.items() if number not in self._unanswered}
         if results:
             self._journal.set_request_results(results)
+        if self._sent is not None:
+            return []
         due = [one for one in due if one.life.event_id in shown and (is_name_confirmed or not _is_by_name(one))]
         due = self._scheduler.together(due)
         requests = _requests(due)
         standing = self._journal.mark_sent(requests, now.wall) if requests else set()
         return [one for one in due if one.request is None or one.request in standing]
 
-    def send(self, due: Sequence[Due]) -> Answer:
-        """Send one request for all of ``due``, and wait for the answer.
+    def send(self, due: Sequence[Due]) -> None:
+        """Begin one request for all of ``due``; :meth:`answer` has its result."""
+        self._log.info("approving", extra=_request_facts(due))
+        self._sent = _Sent(due, self._client, self._timeout)
+
+    def answer(self, wait: float = 0.0) -> tuple[Sequence[Due], Answer] | None:
+        """Return what was sent and how IMDS answered, once; None if no answer has come within ``wait`` seconds.
 
         Raises:
             Stopped: the process is to end.
         """
-        self._log.info("approving", extra=_request_facts(due))
-        try:
-            self._client.approve([one.life.event.sent_id for one in due], self._timeout)
-        except ImdsError as error:
-            is_refusal, throttled = error.status != 0, error.outcome is Outcome.THROTTLED
-            again = self._scheduler.failed(due, self._now(), is_refusal=is_refusal, throttled=throttled)
-            answer = Answer(error, again)
-            self._log.warning(answer.summary, extra=_request_facts(due, error=error))
-            return answer
-        self._scheduler.accepted(due)
-        self._log.info("approval accepted", extra=_request_facts(due))
-        return Answer()
+        if self._sent is None or not self._sent.ended.wait(wait):
+            return None
+        due, error, self._sent = self._sent.due, self._sent.error, None
+        if error is None:
+            self._scheduler.accepted(due)
+            self._log.info("approval accepted", extra=_request_facts(due))
+            return due, Answer()
+        if not isinstance(error, ImdsError):
+            raise error
+        is_refusal, throttled = error.status != 0, error.outcome is Outcome.THROTTLED
+        again = self._scheduler.failed(due, self._now(), is_refusal=is_refusal, throttled=throttled)
+        answer = Answer(error, again)
+        self._log.warning(answer.summary, extra=_request_facts(due, error=error))
+        return due, answer
 
     def settle(self, due: Sequence[Due], answer: Answer) -> None:
         """Write the results of operators' requests to the journal. Call it when the events' changes are written."""
@@ -115,6 +129,11 @@ class ApprovalSender:
             results = {one.request: answer.result(one) for one in due if one.request is not None}
             self._journal.set_request_results(results)
 
+    @property
+    def _unanswered(self) -> Collection[int]:
+        """The numbers of the operators' requests in the request that IMDS has not answered yet."""
+        return () if self._sent is None else _requests(self._sent.due)
+
     def _open_requests(self, wall: float) -> list[ApprovalRequest]:
         """Return the operators' requests that are still valid; write "expired" as the result of the others."""
         requests = self._journal.open_requests()
@@ -122,11 +141,31 @@ class ApprovalSender:
             request.number
             for request in requests
             if not request.created - _CLOCK_STEP_SECONDS <= wall <= (request.expires or 0)
+            and request.number not in self._unanswered
         ]
         if expired:
             self._journal.withdraw_requests(expired, "expired: it was not sent, or IMDS throttled each attempt")
             self._journal.withdraw_requests(expired, UNKNOWN_RESULT, sent_too=True)
         return [request for request in requests if request.number not in expired]
+
+
+class _Sent:
+    """A request to IMDS, in its own thread: ``ended`` is set when it is over, and ``error`` is why it failed."""
+
+    def __init__(self, due: Sequence[Due], client: ImdsClient, timeout: float) -> None:
+        self.due = due
+        self.ended = threading.Event()
+        self.error: Exception | None = None
+        self._client = client
+        self._timeout = timeout
+        threading.Thread(target=self._send, name="approval", daemon=True).start()
+
+    def _send(self) -> None:
+        try:
+            self._client.approve([one.life.event.sent_id for one in self.due], self._timeout)
+        except Exception as error:  # noqa: BLE001 - the thread of the polls raises it again
+            self.error = error
+        self.ended.set()
 
 
 def _is_by_name(due: Due) -> bool:

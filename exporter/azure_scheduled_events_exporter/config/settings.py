@@ -343,6 +343,10 @@ SETTINGS = (
 )
 
 
+_LATE_SECONDS = 10.0
+"""By how much a poll may be late, for example because the one before got no answer within its time limit."""
+
+
 def warnings(config: Config) -> list[str]:
     """Return warnings about valid settings that hide events."""
     found = []
@@ -350,9 +354,11 @@ def warnings(config: Config) -> list[str]:
     if hidden:
         names = " and ".join(hidden)
         found.append(f"--imds.api-version {config.imds_api_version} does not show events of type {names}")
-    if config.poll_interval > WATCHED_WITHIN_SECONDS:
+    longest = WATCHED_WITHIN_SECONDS - _LATE_SECONDS
+    if config.poll_interval > longest:
+        given, apart = format_duration(config.poll_interval), format_duration(WATCHED_WITHIN_SECONDS)
         found.append(
-            f"--poll.interval {format_duration(config.poll_interval)} is longer than "
-            f"{format_duration(WATCHED_WITHIN_SECONDS)}: an event can start and end unseen, and is then 'lost'"
+            f"--poll.interval {given} is longer than {format_duration(longest)}: "
+            f"an event that leaves between two documents more than {apart} apart is 'lost'"
         )
     return found

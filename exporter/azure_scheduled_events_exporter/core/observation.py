@@ -38,6 +38,10 @@ WATCHED_WITHIN_SECONDS = 60.0
 """If two documents are further apart, an event can have started and ended unseen in between."""
 
 
+OUTDATED_AFTER_BOOT_SECONDS = 600.0
+"""For how long after a boot a document may still show the event that caused it as Scheduled."""
+
+
 class Absence(StrEnum):
     """Why an event may be missing from the document. The first case that applies is used."""
 
@@ -177,7 +181,9 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
     life = replace(ended, outcome=None, ended_at=None, wrong_end=ended.counted_end)
     if ended.proven_by_boot:
         life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
-        if ended.approved_by is Approver.DEADLINE:
+        # Only the boot suggested that IMDS had accepted a request without an answer, whose fields are therefore kept.
+        was_inferred = ended.requested_by is not None and ended.approved_at == ended.requested_at
+        if ended.approved_by is Approver.DEADLINE or was_inferred:
             life = replace(life, approved_by=None, approved_at=None)
     life = life.moved(Transition.RETURNED, context.now, life.not_before)
     vm_name = context.vm_name or life.vm_name
@@ -256,19 +262,22 @@ def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
     watched = context.watched and life.event_id not in context.unshown
     if watched and life.not_before is not None and context.now.wall < life.not_before:
         return Absence.EARLY
-    if life.state is not State.STARTED and _boot_proves(life, context.booted_at):
+    if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
     if not watched:
         return Absence.UNWATCHED
     return Absence.OVERDUE
 
 
-def _boot_proves(life: Lifecycle, booted_at: Timestamp | None) -> bool:
+def _boot_proves(life: Lifecycle, context: ObservationContext, *, watched: bool) -> bool:
     """Return whether the last boot of this VM proves that the event happened: it can have begun by then."""
+    booted_at = context.booted_at
     if booted_at is None or life.scope is not Scope.SELF or not is_reboot(life.event.event_type):
         return False
     if not booted_at.is_another_boot_after(life.first_seen):
         return False
+    if watched and context.now.since(booted_at) > OUTDATED_AFTER_BOOT_SECONDS:
+        return False  # documents have shown it Scheduled until now, so the boot was not its doing
     return _is_due(life, booted_at) or _was_sent_before(life, booted_at)
 
 
@@ -297,17 +306,20 @@ def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
 
 
 def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext) -> tuple[Lifecycle, list[Change]]:
-    """Mark an event as started at this VM's boot, if only the boot proves it; the time decides who approved it."""
+    """Mark an event as started, if only this VM's boot proves it.
+
+    It began at the boot; without an approval, at NotBefore, because the VM may have been away for long.
+    """
     life = _paused(replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False)
     if life.approved_by is not None:
         return life, []
-    if life.requested_by is not None and not _is_due(life, booted_at):
-        life = replace(
-            life, approved_by=life.requested_by, approved_at=life.requested_at, requested_by=None, requested_at=None
-        )
+    if life.requested_by is not None and _was_sent_before(life, booted_at):
+        life = replace(life, approved_by=life.requested_by, approved_at=life.requested_at)
         return life, [Change(Transition.APPROVED, life, context.now)]
     if life.not_before is not None:
-        life = replace(life, approved_by=Approver.DEADLINE, approved_at=booted_at)
+        is_between = life.first_seen.wall < life.not_before < booted_at.wall
+        began = Timestamp(life.not_before) if is_between else booted_at
+        life = replace(life, started_at=began, approved_by=Approver.DEADLINE, approved_at=began)
     return life, []
 
 

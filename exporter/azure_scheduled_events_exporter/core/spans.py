@@ -80,7 +80,7 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
         case Transition.DETECTED:
             return (detected(life),)
         case Transition.APPROVED:
-            return (_span(life, "approval", life.first_seen, at),)
+            return (_span(life, "approval", life.first_seen, life.approved_at or at),)
         case Transition.STARTED:
             return _until_started(life)
         case Transition.COMPLETED | Transition.CANCELLED | Transition.LOST:

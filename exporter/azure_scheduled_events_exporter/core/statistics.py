@@ -105,7 +105,8 @@ def measure(change: Change) -> Measurement:
     return Measurement(
         event_type=life.event.event_type,
         source=life.event.source,
-        scope=str(life.scope),
+        # Resources may leave this VM out while its event goes on: the event's end belongs to its beginning.
+        scope=str(Scope.SELF if life.is_mine else life.scope),
         transition=str(change.transition),
         notice=life.notice_seconds if change.transition is Transition.DETECTED else None,
         latency=latency,

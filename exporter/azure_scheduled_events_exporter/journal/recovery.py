@@ -8,7 +8,7 @@ The record in memory either continues the one on disk or began without it. In th
 that is already on disk; if it had ended there and is still in the document, it has returned.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,12 @@ from azure_scheduled_events_exporter.times import iso_time
 from .codec import decode_record, encode_record
 
 _ENDS = frozenset({Transition.COMPLETED, Transition.CANCELLED, Transition.LOST})
+
+_MEASURED_BY: Mapping[Transition | None, tuple[str, ...]] = {
+    Transition.CANCELLED: ("scheduled",),
+    Transition.COMPLETED: ("scheduled", "started", "latency", "pause", "pauses"),
+}
+"""The columns that an end has already given, if the event returned afterwards."""
 
 Row = dict[str, Any]
 """One row of ``transitions`` by its columns."""
@@ -35,7 +41,8 @@ def merged_life(older: Lifecycle | None, newer: Lifecycle) -> Lifecycle:
         return older
     known = newer if went_on else _begun_before(newer, older)
     if older.approved_by is not None:
-        known = replace(known, approved_by=older.approved_by, approved_at=older.approved_at)
+        until = known.approved_not_before if known.approved_not_before is not None else older.approved_not_before
+        known = replace(known, approved_by=older.approved_by, approved_at=older.approved_at, approved_not_before=until)
     pauses = [life.observed_pause for life in (older, newer) if life.observed_pause is not None]
     return replace(known, observed_pause=max(pauses, default=None))
 
@@ -47,9 +54,13 @@ def _begun_before(newer: Lifecycle, older: Lifecycle) -> Lifecycle:
         first_seen=older.first_seen,
         notice_seconds=older.notice_seconds,
         started_at=(None if older.proven_by_boot else older.started_at) or newer.started_at,
+        not_before=older.not_before if newer.not_before is None else newer.not_before,
+        own_name=older.own_name or newer.own_name,
     )
+    if newer.requested_by is None and newer.approved_by is None:
+        known = replace(known, requested_by=older.requested_by, requested_at=older.requested_at)
     if older.outcome is None:
-        return known
+        return replace(known, wrong_end=newer.wrong_end or older.wrong_end, moves=(*older.moves, *newer.moves))
     back = Move(Transition.RETURNED, newer.first_seen, newer.not_before, older.not_before)
     return replace(known, wrong_end=older.counted_end, moves=(*older.moves, back, *newer.moves))
 
@@ -93,5 +104,6 @@ def _dated(row: Row, older: Lifecycle) -> Row:
     record |= {"first_seen": iso_time(older.first_seen.wall), "notice_seconds": older.notice_seconds}
     record["transition"] = row["transition"]
     since = max(0.0, row["wall"] - older.first_seen.wall)
-    lengths = {name: since for name in ("scheduled", "latency") if row[name] is not None}
+    lengths: Row = {name: since for name in ("scheduled", "latency") if row[name] is not None}
+    lengths |= dict.fromkeys(_MEASURED_BY.get(older.counted_end, ()))
     return {**row, **lengths, "record": encode_record(record)}

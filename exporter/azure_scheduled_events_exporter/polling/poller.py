@@ -53,6 +53,9 @@ CLOCK_TOLERANCE_SECONDS = 300.0
 HANGING_SECONDS = 30.0
 """A poll that is overdue by more than this hangs; a busy machine, or Azure pausing the VM, delays polls for less."""
 
+ANSWER_SECONDS = 0.2
+"""For how long a poll waits for the answer to an approval. One that comes later is recorded by the next poll."""
+
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
 
@@ -161,7 +164,7 @@ class Poller:
         """Poll at the configured rate until the process is to end."""
         schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
         while not self._pauses.wait(self._extend_deadline(schedule.due - self._clock.now().monotonic)):
-            self._extend_deadline(2 * self._patience)  # a poll, and maybe an approval
+            self._extend_deadline(self._patience + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
@@ -210,6 +213,7 @@ class Poller:
         self._approved = self.has_read = False
         self._keep_journal(began)
         try:
+            self._take_answer()
             document = self._fetch()
             self.has_read = True
             self._approve(document)
@@ -370,17 +374,29 @@ class Poller:
         return replace(self.snapshot, current=known.current, recent=recent, statistics=statistics)
 
     def _approve(self, document: Document) -> None:
-        """Send all due approvals in one request; write the request to the journal before, and the result after it."""
+        """Send all due approvals in one request, which is written to the journal before it is sent."""
         vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
         is_confirmed = vm_name is not None or self._ends_unshown
         due = self._approvals.due(self._known, shown, vm_name, is_name_confirmed=is_confirmed)
         if due:
             self.snapshot = self._with(requested(self._known, due, self._clock.now()), ())
-            answer = self._approvals.send(due)
-            self._approved = answer.error is None
-            self.snapshot = self._with(*answered(self._known, due, answer, self._clock.now()))
-            self._approvals.settle(due, answer)
+            self._approvals.send(due)
+            self._take_answer(ANSWER_SECONDS)
+        self._show_approvals()
+
+    def _take_answer(self, wait: float = 0.0) -> None:
+        """Record IMDS' answer to the last approval, if it has come or comes within ``wait`` seconds."""
+        answer = self._approvals.answer(wait)
+        if answer is None:
+            return
+        due, result = answer
+        self._approved = result.error is None
+        self.snapshot = self._with(*answered(self._known, due, result, self._clock.now()))
+        self._approvals.settle(due, result)
+        self._show_approvals()
+
+    def _show_approvals(self) -> None:
         counts, statuses = self._approvals.counts, self._approvals.statuses
         if (counts, statuses) != (self.snapshot.approval_requests, self.snapshot.approval_statuses):
             self.snapshot = replace(self.snapshot, approval_requests=counts, approval_statuses=statuses)

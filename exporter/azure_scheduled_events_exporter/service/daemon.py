@@ -94,7 +94,10 @@ class Exporter:
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
         endpoint, limiter = (config.imds_endpoint, config.imds_api_version), rate_limiter or RateLimiter()
-        self._polling_client, self._identity_client = (ImdsClient(*endpoint, limiter, self._wait) for _ in range(2))
+        # One for each thread that sends requests.
+        self._polling_client, self._approval_client, self._identity_client = self._clients = [
+            ImdsClient(*endpoint, limiter, self._wait) for _ in range(3)
+        ]
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
@@ -103,10 +106,10 @@ class Exporter:
         self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
-        client, now = self._polling_client, self._clock.now
+        client, now = self._approval_client, self._clock.now
         self.poller = Poller(
             settings,
-            client,
+            self._polling_client,
             ApprovalSender(config.approval_policy, client, self.journal, config.imds_timeout, now, log),
             self.journal,
             self._delivery,
@@ -129,8 +132,8 @@ class Exporter:
         """End all threads in less than 2 s, including those that wait."""
         self._ending.set()
         self._identified.set()  # nobody waits for it any more
-        self._polling_client.stop()
-        self._identity_client.stop()
+        for client in self._clients:
+            client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
         if self._alerts:
             self._alerts.stop()

@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,20 @@ def test_killed_before_the_answer(
     assert scrape.total("event_first_seen_timestamp_seconds") == first_seen
     assert 0 < scrape.total("approval_latency_seconds_sum") <= time.time() - first_seen
     assert approvals(scrape) == ({"accepted": 1} if way is Way.HANG else {})
+
+
+def test_polls_go_on_without_an_answer(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """While IMDS does not answer an approval, a later event is seen; that no answer came is known later."""
+    late = PlannedEvent("Preempt", ("vmss_0",), announced_at=1.5, notice=300)
+    simulator = stack.enter_context(Simulator(replace(reboot(3600), events=(*reboot(3600).events, late))))
+    gate = stack.enter_context(Gate(simulator.url, Way.LATE))
+    exporter = start_exporter(gate.url, *FLAGS, "--imds.timeout", "50s")
+    exporter.shows("the later event", lambda scrape: scrape.total("pending", event_type="Preempt", scope="self") == 1)
+    assert [arrival.treated for arrival in gate.posts] == [Way.LATE]
+    assert not exporter.lines("approval without an answer")
+    assert not approvals(exporter.scrape())
+    gate.ending.set()
+    exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
 
 
 def test_killed_after_the_answer(stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:

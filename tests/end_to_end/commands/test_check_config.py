@@ -39,8 +39,9 @@ class TestCheckConfig:
         assert "2017-03-01 does not show events of type" in version
         assert "Preempt" in version
         assert "Terminate" in version
-        assert "--poll.interval 2m is longer than 1m" in interval
-        assert command("check-config", "--poll.interval", "1m").stderr == ""
+        assert "--poll.interval 2m is longer than 50s" in interval
+        assert "two documents more than 1m apart" in command("check-config", "--poll.interval", "1m").stderr
+        assert command("check-config", "--poll.interval", "50s").stderr == ""
 
     def test_environment_file(self, tmp_path: Path) -> None:
         """Settings of the unit's environment file hold for commands in a shell, with file and line as their place."""

@@ -28,7 +28,10 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
         sender = ApprovalSender(DOCUMENTED, client, journal, 1.0, lambda: now, LOG)
         both = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)
         assert [one.life.event_id for one in both] == ["A", "B"]
-        assert sender.send(both).error is not None
+        sender.send(both)
+        answer = sender.answer(60.0)
+        assert answer is not None
+        assert answer[1].error is not None
         now = Timestamp(now.wall + 3600.0, now.monotonic + 3600.0, now.boot_id)
         left = sender.due(known, {"B"}, "vm", is_name_confirmed=True)
     assert [one.life.event_id for one in left] == ["B"]

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.core.document import Document, EventStatus,
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
-from azure_scheduled_events_exporter.core.requests import mark_approved
+from azure_scheduled_events_exporter.core.requests import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
@@ -220,18 +220,32 @@ class TestTransitions:
         assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == outcome
 
     def test_a_reboot_nobody_saw_begin(self) -> None:
-        """After a reboot the spans meet at the time of boot, without a hole."""
+        """After a reboot the spans meet at NotBefore, when the event began, without a hole."""
         vm = Watcher()
         vm.sees(scheduled(event_type="Reboot"), at=0)
         vm.boot = Timestamp(START + 910, 0.0, "boot-2")
         spans = vm.sees(at=960, watched=False)
         assert times(spans) == {
-            "scheduled": (0, 910),
-            "approval": (0, 910),
-            "started": (910, 960),
+            "scheduled": (0, 900),
+            "approval": (0, 900),
+            "started": (900, 960),
             "scheduled_event": (0, 960),
         }
         assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == "completed"
+
+    def test_an_approval_that_a_reboot_shows(self) -> None:
+        """The approval ends when it was sent, not when the exporter is back after the reboot."""
+        vm = Watcher()
+        vm.sees(scheduled(event_type="Reboot"), at=0)
+        vm.known = mark_requested(vm.known, [GUID], Approver.EXPORTER, Timestamp(START + 10, START + 10, "boot-1"))
+        vm.boot = Timestamp(START + 60, 0.0, "boot-2")
+        spans = vm.sees(at=90, watched=False)
+        assert times(spans) == {
+            "approval": (0, 10),
+            "scheduled": (0, 60),
+            "started": (60, 90),
+            "scheduled_event": (0, 90),
+        }
 
     def test_a_clock_set_back_makes_no_negative_span(self) -> None:
         """A span never ends before it begins, also if the wall clock is set."""

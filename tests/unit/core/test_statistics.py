@@ -135,6 +135,16 @@ def test_phases_of_a_host_failure() -> None:
     assert result.phases == {("Freeze", "started"): Histogram.empty(PHASE_BOUNDS).observe(600.0)}
 
 
+def test_resources_that_leave_this_vm_out() -> None:
+    """The end of an event that named this VM before is one of this VM's: transitions and durations add up."""
+    started = replace(LIFE, state=State.STARTED, started_at=at(900), own_name="vm_0")
+    shrunk = replace(started, event=replace(LIFE.event, resources=("vm_1",)), scope=Scope.PEER, observed_pause=7.0)
+    result = statistics(Change(Transition.STARTED, started, at(900)), Change(Transition.COMPLETED, shrunk, at(1500)))
+    assert {key[2:] for key in counted(result)} == {("self", "started"), ("self", "completed")}
+    assert result.phases["Freeze", "started"].total == 600.0
+    assert result.pauses["Freeze",].total == 7.0
+
+
 def test_phases_of_a_cancelled_event() -> None:
     """A cancelled event was Scheduled until it left."""
     result = statistics(Change(Transition.CANCELLED, LIFE, at(300)))

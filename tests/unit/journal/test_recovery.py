@@ -3,14 +3,15 @@
 import sqlite3
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
-from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.store import Entry, Store
@@ -117,3 +118,34 @@ def test_an_event_that_returned_while_the_disk_was_away() -> None:
         (record,) = [record for _, record in disk.transitions(2, -1)]
         assert record["first_seen"] == iso_time(START)
         assert disk.restore().statistics.notice == Statistics().plus(map(measure, first.detected)).notice
+
+
+def test_a_phase_is_counted_once() -> None:
+    """An event that returned, and ends while the disk is away, adds no phase that its first end has counted."""
+    with closing(fresh()) as disk, closing(fresh()) as memory:
+        first = Observer([disk])
+        for second, document in ((0, {"A": "s"}), (10, {"A": "S"}), (20, {}), (30, {"A": "S"})):
+            first.sees(second, document)
+        assert [each[1] for each in transitions(disk)] == ["detected", "approved", "started", "completed", "returned"]
+        second = Observer([memory])
+        second.sees(40, {"A": "S"})
+        second.sees(50, {})
+        disk.merge(memory)
+        assert [each[1] for each in transitions(disk)][-1:] == ["completed"]
+        phases = disk.restore().statistics.phases
+        assert {key[1]: sum(histogram.counts) for key, histogram in phases.items()} == {"scheduled": 1, "started": 1}
+
+
+def test_an_approval_that_is_only_on_disk() -> None:
+    """An event whose approval was accepted before the disk went away can be approved again once it is postponed."""
+    with closing(fresh()) as disk, closing(fresh()) as memory:
+        first = Observer([disk])
+        first.sees(0, {"A": "s"})
+        known, changes = mark_approved(first.known, ["A"], Approver.EXPORTER, Timestamp(START + 5, 1005.0, "boot"))
+        disk.record(Entry(changes, list(known.current.values())))
+        second = Observer([memory])
+        second.sees(20, {"A": "s"})
+        disk.merge(memory)
+        life = disk.current()["A"]
+        assert (life.approved_by, life.approved_not_before) == (Approver.EXPORTER, START + 900)
+        assert replace(life, not_before=START + 5000).is_open_to_approval

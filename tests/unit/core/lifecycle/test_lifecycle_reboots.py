@@ -9,20 +9,22 @@ from azure_scheduled_events_exporter.core.document import ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver
 from azure_scheduled_events_exporter.core.requests import mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
-from support.events.lives import SCHEDULED, START, Watch, at
+from support.events.lives import NOT_BEFORE, SCHEDULED, START, Watch, at
 
 
 @pytest.mark.parametrize("event_type", ["Reboot", "Redeploy", "Preempt", "Terminate"])
 @pytest.mark.parametrize("seconds", [935, 1200])
 def test_completed_by_evidence_of_the_reboot(event_type: str, seconds: float) -> None:
-    """An event that was to reboot this VM, gone after a boot, has happened: at the time of that boot."""
+    """An event that was to reboot this VM, gone after a boot, has happened: at NotBefore, or at a boot before it."""
     watch = Watch()
     watch.sees(at(0), replace(SCHEDULED, event_type=event_type))
     booted = at(seconds - 40, boot="boot-2")
     assert watch.sees(at(seconds, boot="boot-2"), watched=False, booted_at=booted) == ["completed"]
-    assert watch.life.started_at == booted
+    began = min(booted.wall, NOT_BEFORE)
+    assert watch.life.started_at is not None
+    assert watch.life.started_at.wall == began
     assert watch.life.proven_by_boot
-    assert (watch.life.approved_by, watch.life.approved_at) == (Approver.DEADLINE, booted)
+    assert (watch.life.approved_by, watch.life.approved_at) == (Approver.DEADLINE, watch.life.started_at)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,50 @@ def test_a_boot_after_a_request_without_an_answer() -> None:
     told = watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2"))
     assert told == ["approved", "completed"]
     assert (watch.life.approved_by, watch.life.approved_at) == (Approver.EXPORTER, at(10))
+
+
+def test_a_late_boot_after_a_request_without_an_answer() -> None:
+    """The request counts also if the VM boots only after NotBefore."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, ["A"], Approver.OPERATOR, at(10))
+    told = watch.sees(at(990, boot="boot-2"), watched=False, booted_at=at(930, boot="boot-2"))
+    assert told == ["approved", "completed"]
+    assert (watch.life.approved_by, watch.life.approved_at) == (Approver.OPERATOR, at(10))
+
+
+def test_a_request_without_an_answer_after_a_wrong_end() -> None:
+    """An event that returns after its end by a boot is not approved: IMDS has not answered, so it is asked again."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.known = mark_requested(watch.known, ["A"], Approver.EXPORTER, at(10))
+    watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2"))
+    assert watch.sees(at(120, boot="boot-2"), SCHEDULED) == ["returned"]
+    life = watch.known.current["A"]
+    assert (life.approved_by, life.approved_at, life.requested_by) == (None, None, Approver.EXPORTER)
+    assert life.is_open_to_approval
+    assert watch.approves(at(121, boot="boot-2")) == ["approved"]
+
+
+def test_an_eviction_is_not_as_long_as_the_absence() -> None:
+    """A Spot VM that is started again three days after its eviction waited for it for the 30 s of its notice."""
+    watch = Watch()
+    watch.sees(at(0), replace(SCHEDULED, event_type="Preempt", not_before=START + 30))
+    back = 3 * 86400.0
+    watch.sees(at(back + 20, boot="boot-2"), watched=False, booted_at=at(back, boot="boot-2"))
+    result = Statistics().plus(map(measure, watch.changes))
+    assert result.phases["Preempt", "scheduled"].total == 30.0
+    assert result.approval_latency["Preempt", "deadline"].total == 30.0
+
+
+def test_scheduled_long_after_the_boot() -> None:
+    """A boot does not prove an event that documents have shown as Scheduled for hours since."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    booted = at(2000, boot="boot-2")
+    watch.sees(at(2040, boot="boot-2"), SCHEDULED, watched=False, booted_at=booted)
+    watch.sees(at(12_999, boot="boot-2"), SCHEDULED, booted_at=booted)
+    assert watch.sees(at(13_000, boot="boot-2"), booted_at=booted) == ["lost"]
 
 
 def test_a_boot_after_a_refused_request() -> None:
