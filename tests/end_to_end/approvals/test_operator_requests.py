@@ -343,7 +343,7 @@ def test_requests_hold_for_what_was_shown(
     began = time.time()
     with Simulator(Scenario("quiet", "Nothing happens.", VMS, ())) as simulator:
         simulator.set_document(document())
-        exporter = start_exporter(simulator.url, "--poll.interval", "250ms", "--journal.path", str(state))
+        exporter = start_exporter(simulator.url, "--poll.interval", "1s", "--journal.path", str(state))
         exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
         command = [COMMAND, "approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "MOVED", "--yes"]
         with stopped(exporter, state):

@@ -110,7 +110,10 @@ def queued(state: Path) -> list[str]:
 
 @contextmanager
 def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
-    """Stop the exporter's process during the block, at a moment at which it is not writing to its journal."""
+    """Stop the exporter's process during the block, between two polls, while it is not writing to its journal.
+
+    In the middle of a poll, it would go on with a document from before the block.
+    """
     eventually(lambda: _stops_between_writes(exporter, state), "an exporter that is not writing")
     try:
         yield
@@ -119,6 +122,8 @@ def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
 
 
 def _stops_between_writes(exporter: Exporter, state: Path) -> bool:
+    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+    exporter.shows("the end of a poll", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls)
     exporter.process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, exporter.process.pid, os.WSTOPPED)
     try:

@@ -127,9 +127,9 @@ def test_a_phase_is_counted_once() -> None:
         for second, document in ((0, {"A": "s"}), (10, {"A": "S"}), (20, {}), (30, {"A": "S"})):
             first.sees(second, document)
         assert [each[1] for each in transitions(disk)] == ["detected", "approved", "started", "completed", "returned"]
-        second = Observer([memory])
-        second.sees(40, {"A": "S"})
-        second.sees(50, {})
+        later = Observer([memory])
+        later.sees(40, {"A": "S"})
+        later.sees(50, {})
         disk.merge(memory)
         assert [each[1] for each in transitions(disk)][-1:] == ["completed"]
         phases = disk.restore().statistics.phases
