@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from azure_scheduled_events_exporter import __version__, environment_file, logs, standard_streams
 from azure_scheduled_events_exporter.config import (
@@ -22,6 +22,9 @@ from azure_scheduled_events_exporter.config import (
     unknown_variables,
 )
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, OutputError, UsageError, closest
+
+if TYPE_CHECKING:
+    from azure_scheduled_events_exporter.service.ending import Ending
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -318,6 +321,14 @@ def _config(parsed: argparse.Namespace) -> Config:
 
 
 def _run(parsed: argparse.Namespace) -> int:
+    from azure_scheduled_events_exporter.service.ending import Ending  # noqa: PLC0415 - only what a command needs is loaded
+
+    ending = Ending()
+    with ending.on_signals():  # before anything that takes time
+        return _serve(parsed, ending)
+
+
+def _serve(parsed: argparse.Namespace, ending: "Ending") -> int:
     from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - only what a command needs is loaded
 
     config = _config(parsed)
@@ -325,7 +336,7 @@ def _run(parsed: argparse.Namespace) -> int:
     for name, meant in unknown_variables(os.environ):
         hint = f"did you mean {meant}?" if meant else "see --help"
         log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
-    return daemon.run(config, log)
+    return daemon.run(config, log, ending=ending)
 
 
 def _demo(parsed: argparse.Namespace) -> int:

@@ -9,8 +9,6 @@ import asyncio
 import itertools
 import logging
 import os
-import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +33,7 @@ from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, doubts, is_on
 from azure_scheduled_events_exporter.web.status_line import status_line
 
+from .ending import Ending
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
 from .sd_notify import ServiceManager, keep_notifying
@@ -66,7 +65,6 @@ NOT_ON_AZURE = (
 _WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
 _FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
 _STOP_SECONDS = 1.2
-_LONGEST_STOP_SECONDS = 1.9  # after this, the process leaves whatever hangs; the whole shutdown takes less than 2 s
 
 
 class Exporter:
@@ -246,22 +244,28 @@ def run(
     log: logging.Logger,
     started: Callable[[str, int], None] | None = None,
     rate_limiter: RateLimiter | None = None,
+    ending: Ending | None = None,
 ) -> int:
     """Serve and poll until SIGTERM, SIGINT or SIGHUP; return the exit status.
 
-    ``started`` is called with scheme and port.
+    The process must end then: within 2 s of the signal it does so by itself. ``started`` is called with scheme and
+    port.
 
-    Pass another ``rate_limiter`` only if the endpoint is not IMDS.
+    Pass another ``rate_limiter`` only if the endpoint is not IMDS, and ``ending`` if it handles signals already.
 
     Raises:
         ExporterError: the endpoint cannot be discovered, root cannot be given up, or listening fails.
     """
+    if ending is None:
+        ending = Ending()
+        with ending.on_signals():
+            return run(config, log, started, rate_limiter, ending)
     for warning in warnings(config):
         log.warning(warning)
     config = found(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
-    return asyncio.run(_serve(config, log, started, rate_limiter, root))
+    return asyncio.run(_serve(config, log, ending, started, rate_limiter, root))
 
 
 def found(config: Config, log: logging.Logger) -> Config:
@@ -282,24 +286,16 @@ def found(config: Config, log: logging.Logger) -> Config:
 async def _serve(
     config: Config,
     log: logging.Logger,
+    ending: Ending,
     started: Callable[[str, int], None] | None,
     rate_limiter: RateLimiter | None,
     root: str,
 ) -> int:
-    loop = asyncio.get_running_loop()
-    ending = asyncio.Event()
+    ending.attach()
     access = _access(config, log)
     exporter = Exporter(config, log, rate_limiter=rate_limiter)
     poller = exporter.poller
-    status = 0
-
-    def failed() -> None:
-        nonlocal status
-        status = 1
-        loop.call_soon_threadsafe(ending.set)
-
-    exporter.failed = failed
-    _on_signals(loop, ending.set)
+    exporter.failed = ending.fail
     pages = routes(poller.latest, config.web_telemetry_path, exporter.scraped)
     server = Server(config.web_listen_address, pages, access=access, log=log)
     await server.start()
@@ -317,21 +313,17 @@ async def _serve(
         started("https" if access and access.tls else "http", server.port)
     exporter.start()
     manager = ServiceManager(os.environ)
-    notifications = loop.create_task(
+    notifications = asyncio.create_task(
         keep_notifying(manager, poller.overdue_seconds, lambda: status_line(poller.latest()))
     )
     await ending.wait()
     notifications.cancel()
     manager.notify("STOPPING=1", "STATUS=ending")
     # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal survives a kill.
-    limit = threading.Timer(_LONGEST_STOP_SECONDS, os._exit, (status,))
-    limit.daemon = True
-    limit.start()
     exporter.stop()
     await server.stop()
     log.info("exporter stopped")
-    limit.cancel()
-    return status
+    return ending.status
 
 
 def _access(config: Config, log: logging.Logger) -> AccessControl | None:
@@ -341,15 +333,3 @@ def _access(config: Config, log: logging.Logger) -> AccessControl | None:
 
     with named_by("--web.config.file"):
         return WebAccess(Path(config.web_config_file), OPEN_PATHS, log=log)
-
-
-def _on_signals(loop: asyncio.AbstractEventLoop, end: Callable[[], None]) -> None:
-    """Call ``end`` on the loop after a signal that ends the process."""
-    for name in ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK"):  # the last one ends a service on Windows
-        number = getattr(signal, name, None)
-        if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # nohup ignores it
-            continue
-        if sys.platform != "win32":
-            loop.add_signal_handler(number, end)
-        else:
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(end))

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import event
-from support.programs import COMMAND, Exporter, environment, eventually
+from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 NAMED_AND_POLLED = 3  # requests
@@ -57,6 +58,70 @@ def test_while_all_is_well(number: signal.Signals, simulator: Simulator, start_e
     exporter = start_exporter(simulator.url, "--poll.interval", "1h")
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     assert_ends(exporter, number)
+
+
+def test_as_the_first_process_of_a_container(simulator: Simulator, tmp_path: Path) -> None:
+    """A signal that comes during the start ends it: for process 1, the kernel has no default action."""
+    configuration = tmp_path / "web.yaml"
+    os.mkfifo(configuration)  # a start that takes long
+    apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    flags = ["--imds.endpoint", simulator.url, "--journal.path", "memory", "--web.config.file", str(configuration)]
+    with ExitStack() as stack:
+        outer = stack.enter_context(subprocess.Popen([*apart, COMMAND, "run", *flags], env=environment()))
+        stack.callback(outer.kill)
+        _hold(stack, configuration)
+        (first,) = psutil.Process(outer.pid).children()
+        first.terminate()
+        assert outer.wait(PATIENCE) == 0
+
+
+def _hold(stack: ExitStack, fifo: Path) -> None:
+    """Wait until somebody reads ``fifo``, and send nothing."""
+
+    def opened() -> bool:
+        with suppress(OSError):  # nobody reads it yet
+            stack.callback(os.close, os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+            return True
+        return False
+
+    eventually(opened, f"somebody reads {fifo}")
+
+
+def test_a_configuration_that_cannot_be_read(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """A file system that hangs below the web configuration does not delay the end."""
+    configuration, fifo = tmp_path / "web.yaml", tmp_path / "fifo"
+    configuration.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    exporter = start_exporter(simulator.url, "--web.config.file", str(configuration))
+    os.mkfifo(fifo)
+    fifo.replace(configuration)
+    with ExitStack() as stack:
+        _hold(stack, configuration)
+        assert_ends(exporter, signal.SIGTERM)
+
+
+def test_a_log_that_nobody_reads(simulator: Simulator, tmp_path: Path) -> None:
+    """SIGTERM ends it also while its event loop waits for a pipe that is full."""
+    configuration = tmp_path / "web.yaml"
+    configuration.write_text("http_server_config: {headers: {X-Frame-Options: deny}}\n")
+    flags = ["--imds.endpoint", simulator.url, "--web.listen-address", "127.0.0.1:0", "--journal.path", "memory"]
+    command = [COMMAND, "run", *flags, "--web.config.file", str(configuration)]
+    read, write = os.pipe()
+    with ExitStack() as stack:
+        stack.callback(os.close, read)
+        process = stack.enter_context(subprocess.Popen(command, stderr=write, env=environment()))
+        stack.callback(process.kill)
+        stack.callback(os.close, write)
+        eventually(lambda: b"listening" in os.read(read, 1 << 16), "it listens")
+        os.set_blocking(write, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(write, b"-" * 4096)
+        os.set_blocking(write, True)
+        configuration.write_text("http_server_config: {headers: {X-Frame-Options: sameorigin}}\n")
+        system_call = Path(f"/proc/{process.pid}/syscall")  # of the main thread, with its arguments
+        eventually(lambda: system_call.read_text().split()[1:2] == ["0x2"], "it waits for its log, the descriptor 2")
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
 
 
 def test_nohup(simulator: Simulator, start_exporter: Start) -> None:

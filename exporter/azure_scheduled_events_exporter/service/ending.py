@@ -1,0 +1,84 @@
+"""The end of the process after a signal: as soon as possible, and within two seconds whatever hangs.
+
+Knows no part of the exporter, and must not log: the log may be what hangs.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+LONGEST_SECONDS = 1.9
+"""After this, the process leaves whatever hangs; the whole shutdown takes less than 2 s."""
+
+_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")  # the last one ends a service on Windows
+
+
+class Ending:
+    """Handles the signals that end the process.
+
+    Its handlers run also while the event loop waits for something, unlike those of asyncio. Without them, a signal
+    would be lost during the start of a container: the kernel has no default action for its first process.
+
+    Attributes:
+        status: the exit status of the process.
+    """
+
+    def __init__(self) -> None:
+        self.status = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._begun: asyncio.Event | None = None
+        self._limit: threading.Timer | None = None
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """During the block, end the process after a signal: with SystemExit until :meth:`attach`."""
+        before = {}
+        for number in (getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)):
+            if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGTERM:  # nohup ignores SIGHUP
+                before[number] = signal.signal(number, self._signalled)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def attach(self) -> None:
+        """From now on, a signal ends :meth:`wait` in the running event loop."""
+        self._begun, self._loop = asyncio.Event(), asyncio.get_running_loop()
+
+    async def wait(self) -> None:
+        """Wait until the end begins; call :meth:`attach` before."""
+        assert self._begun is not None  # noqa: S101 - attached
+        await self._begun.wait()
+
+    def fail(self) -> None:
+        """Begin the end, with status 1. Any thread may call."""
+        self.status = 1
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin the end: from now on the process has :data:`LONGEST_SECONDS`. Any thread may call."""
+        self._start_limit()
+        if self._loop is not None and self._begun is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over
+                self._loop.call_soon_threadsafe(self._begun.set)
+
+    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        if self._loop is None:
+            sys.exit(self.status)
+        self.begin()
+
+    def _start_limit(self) -> None:
+        """Let the process exit in time. The timer is not cancelled: a thread may keep the interpreter from its end."""
+        if self._limit is None:
+            self._limit = threading.Timer(LONGEST_SECONDS, self._leave)
+            self._limit.daemon = True
+            self._limit.start()
+
+    def _leave(self) -> None:
+        os._exit(self.status)
