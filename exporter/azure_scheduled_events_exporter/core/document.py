@@ -63,9 +63,11 @@ class ScheduledEvent:
     A new field of IMDS is added here, in ``_event``, ``_merge`` and :data:`EVENT_FIELDS`.
 
     Attributes:
-        event_id: upper case, since Azure compares without regard to case; never empty.
+        event_id: upper case, since Azure compares without regard to case; never empty. Of one with more than 256
+            characters, which no Azure has sent, a hash.
         sent_id: as sent, for requests to Azure; ``""`` if the event came without one.
-        event_type: one of ``event_types.EventType``, or whatever Azure sent; ``""`` when absent.
+        event_type: one of ``event_types.EventType``, or whatever Azure sent, up to 128 characters of it, as of the
+            next two; ``""`` when absent.
         status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
         resources: VM names as sent, in order, each VM once; the first one is the documented leader for approvals.
@@ -143,6 +145,8 @@ class Document:
 
 
 _EARLIEST_YEAR = 1970
+_LONGEST_WORD = 128
+_LONGEST_NAME = 256
 
 
 def comparable_name(name: str) -> str:
@@ -247,16 +251,16 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
     if resources is not None and not isinstance(resources, list | str):
         oddities.append(f"Resources is {_kind(resources)}, taken as empty")
     event = ScheduledEvent(
-        event_id=sent_id.upper(),
+        event_id=_bounded_id(sent_id.upper()),
         sent_id=sent_id,
-        event_type=_canonical(clean_text(entry.get("EventType")).strip(), EventType),
-        status=_canonical(clean_text(entry.get("EventStatus")).strip(), EventStatus),
-        source=_canonical(clean_text(entry.get("EventSource")).strip(), EventSource),
+        event_type=_canonical(_word(entry, "EventType", oddities), EventType),
+        status=_canonical(_word(entry, "EventStatus", oddities), EventStatus),
+        source=_canonical(_word(entry, "EventSource", oddities), EventSource),
         resources=_names(resources),
         not_before=not_before,
         description=clean_text(entry.get("Description")),
         duration_seconds=_duration(entry.get("DurationInSeconds")),
-        resource_type=clean_text(entry.get("ResourceType")).strip(),
+        resource_type=_word(entry, "ResourceType", oddities),
     )
     if not event.event_type:
         oddities.append("EventType is missing")
@@ -288,9 +292,25 @@ def _made_up_id(event: ScheduledEvent, seen: dict[str, int]) -> str:
     return f"NO-ID-{digest[:24].upper()}"
 
 
+def _word(entry: Mapping[str, Any], key: str, oddities: list[str]) -> str:
+    """Return a text that becomes a label, also of counters, which stay when the event is gone: of limited length."""
+    text = clean_text(entry.get(key)).strip()
+    if len(text) <= _LONGEST_WORD:
+        return text
+    oddities.append(f"{key} is longer than {_LONGEST_WORD} characters, and is cut")
+    return text[:_LONGEST_WORD]
+
+
+def _bounded_id(event_id: str) -> str:
+    """Return ``event_id``, or a hash of one that is too long for a label."""
+    if len(event_id) <= _LONGEST_NAME:
+        return event_id
+    return f"LONG-ID-{hashlib.sha256(event_id.encode()).hexdigest()[:24].upper()}"
+
+
 def _names(value: object) -> tuple[str, ...]:
     items: Iterable[object] = [value] if isinstance(value, str) else value if isinstance(value, list) else ()
-    return _each_once(name for name in map(clean_text, items) if name)
+    return _each_once(name[:_LONGEST_NAME] for name in map(clean_text, items) if name)
 
 
 def _each_once(names: Iterable[str]) -> tuple[str, ...]:

@@ -51,7 +51,10 @@ CLOCK_TOLERANCE_SECONDS = 300.0
 """If the wall clock differs more than this from that of IMDS, no history is removed by it."""
 
 HANGING_SECONDS = 30.0
-"""A poll that is overdue by more than this hangs; a busy machine, or Azure pausing the VM, delays polls for less."""
+"""A poll that is overdue by more than this hangs; a busy machine delays polls for less."""
+
+CONFIRMING_SECONDS = 1.0
+"""A poll must still be overdue so much later: after Azure paused the VM, it ends within that time."""
 
 ANSWER_SECONDS = 0.2
 """For how long a poll waits for the answer to an approval. One that comes later is recorded by the next poll."""
@@ -121,6 +124,7 @@ class Poller:
         """Whether the last poll took in a document, or what of it could be read."""
         self._began = clock.now()
         self._deadline = self._began.monotonic
+        self._overdue_at: float | None = None  # when somebody first saw that the poll is overdue
         self._body: bytes | None = None
         self._kept: bytes | None = None  # the last body that was kept, read or refused
         self._document: Document | None = None
@@ -191,16 +195,25 @@ class Poller:
             deliveries = replace(deliveries, exported=self._delivery.exported, failed=self._delivery.failed)
         if pushes != snapshot.pushes or deliveries != snapshot.deliveries:
             snapshot = replace(snapshot, pushes=pushes, deliveries=deliveries)
-        now = self._clock.now()
-        overdue = now.monotonic - self._deadline
-        if overdue <= HANGING_SECONDS:
+        if not self._hangs():
             return snapshot
-        failure = f"a poll should have ended at {iso_time(round(now.wall - overdue))}: the poll loop hangs"
-        return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, hanging=True))
+        ended = round(self._clock.now().wall - self.overdue_seconds())
+        failure = f"a poll should have ended at {iso_time(ended)}: the poll loop hangs"
+        return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
 
     def _sees(self) -> bool:
         """Return whether the last poll was answered and the next one does not hang. Any thread may call."""
-        return self.snapshot.polls.up and self.overdue_seconds() <= HANGING_SECONDS
+        return self.snapshot.polls.up and not self._hangs()
+
+    def _hangs(self) -> bool:
+        """Return whether the poll loop hangs, for at least two looks. Any thread may call."""
+        now, overdue_at = self._clock.now().monotonic, self._overdue_at
+        if now - self._deadline <= HANGING_SECONDS:
+            self._overdue_at = None
+            return False
+        if overdue_at is None:
+            self._overdue_at = overdue_at = now
+        return now - overdue_at >= CONFIRMING_SECONDS
 
     def poll(self) -> Outcome:
         """Poll IMDS once, record what changed, and publish a snapshot.
@@ -461,11 +474,15 @@ class Poller:
             outcomes={**before.outcomes, outcome: before.outcomes[outcome] + 1},
             durations=before.durations.observe(ended.since(began)),
             up=outcome is Outcome.OK,
+            partial=self.has_read and outcome is not Outcome.OK,
             last_success=ended.wall if outcome is Outcome.OK else before.last_success,
             failure=failure,
         )
-        if self._identity is not self.snapshot.identity:  # known, though no document has come yet
-            self.snapshot = replace(self.snapshot, identity=self._identity)
+        identity = self._identity
+        if identity is not None and identity is not self.snapshot.identity:  # known, though no document has come yet
+            # Current events take the name with the next document, which decides anew whose they are.
+            name = self.snapshot.vm_name if self._known.current else self._settings.vm_name or identity.vm_name
+            self.snapshot = replace(self.snapshot, identity=identity, vm_name=name)
         self.snapshot = replace(
             self.snapshot,
             polls=polls,

@@ -29,6 +29,7 @@ class Polls:
         up: whether the last poll gave a valid answer.
         last_success: wall-clock time of the last valid answer; None before the first.
         failure: why ``up`` is False, for people; ``""`` when it is True.
+        partial: whether the last answer was a document of which something could not be read, and the rest is shown.
         hanging: whether a poll takes longer than all its time limits together, and so may never end.
     """
 
@@ -37,6 +38,7 @@ class Polls:
     up: bool = False
     last_success: float | None = None
     failure: str = "no poll has ended yet"
+    partial: bool = False
     hanging: bool = False
 
     @property

@@ -54,10 +54,10 @@ def routes(
         return Response(503, f"{polls.failure}\n".encode(), _TEXT)
 
     def ready(_: Request) -> Response:
-        polls = read().polls
-        if polls.ready:
+        if read().polls.ready:
             return Response(200, b"ready: IMDS has been read\n", _TEXT)
-        return Response(503, f"not ready: {polls.failure}\n".encode(), _TEXT)
+        # The reason may quote what IMDS sent, which only the pages with a password show.
+        return Response(503, b"not ready: IMDS has not been read yet\n", _TEXT)
 
     def status_page(snapshot: Snapshot, now: float) -> Response:
         from azure_scheduled_events_exporter.web.status_page import page, page_headers  # noqa: PLC0415 - many never open it

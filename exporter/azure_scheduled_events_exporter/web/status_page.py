@@ -13,7 +13,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 
 from .event_cards import cards
 from .history import lives, timeline
@@ -115,7 +115,7 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         _vm(snapshot),
         tag(
             "section",
-            tag("h2", "Current events" if seen or not current else "Current events, as last known", id="current"),
+            tag("h2", _heading(snapshot, seen=seen), id="current"),
             cards(current, snapshot.approval_statuses, snapshot.vm_name, now)
             if current
             else _none(snapshot, seen=seen),
@@ -138,6 +138,21 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
     )
 
 
+def _heading(snapshot: Snapshot, *, seen: bool) -> str:
+    if seen or not snapshot.current:
+        return "Current events"
+    if snapshot.polls.partial:
+        return "Current events, as far as they can be read"
+    return "Current events, as last known"
+
+
+def _doubt(polls: Polls) -> str:
+    """Return why the page may not show what is."""
+    if polls.partial:
+        return "IMDS answers, but not all of it can be read"
+    return "IMDS gives no valid answer" if any(polls.outcomes.values()) else "IMDS has not answered yet"
+
+
 def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
     """Return the section that shows whether IMDS answers."""
     polls = snapshot.polls
@@ -145,11 +160,12 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
     if seen and last is not None:
         words = tag("p", tag("strong", "IMDS answers"), " last answer ", since(last, now))
         return tag("section", words, id="imds", class_="seen", aria_label="Metadata service")
+    reason = polls.failure or "polls do not return"
     if not any(polls.outcomes.values()):
-        title, reason = "IMDS has not answered yet", "The first answer may take two minutes."
-    else:
-        title, reason = "IMDS gives no valid answer", polls.failure or "polls do not return"
-    if last is not None:
+        reason = "The first answer may take two minutes."
+    if polls.partial:
+        known = Markup("The page shows what can be read. Events may be missing, and none is taken for over.")
+    elif last is not None:
         known = joined("Last answer ", since(last, now), ", ", moment(last), ". The page shows what was known then.")
     elif snapshot.current:
         known = Markup("The page shows what was known before this exporter started.")
@@ -157,7 +173,7 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         known = Markup("It is unknown whether there are events.")
     return tag(
         "section",
-        tag("p", tag("strong", title)),
+        tag("p", tag("strong", _doubt(polls))),
         tag("p", tag("bdi", reason)),
         tag("p", known),
         id="imds",
@@ -246,7 +262,7 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
     vm = snapshot.vm_name or "this VM"
     first = _first(snapshot)
     if not seen:
-        return f"IMDS gives no valid answer - {vm}"
+        return f"{_doubt(snapshot.polls)} - {vm}"
     if first is None:
         return f"No events - {vm}"
     whose = "" if first.scope is not Scope.PEER else " of other VMs"
@@ -256,7 +272,8 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
 def _announcement(snapshot: Snapshot, *, seen: bool) -> str:
     """Return the text that screen readers announce when it changes; it contains no times."""
     first = _first(snapshot)
-    sight = "IMDS answers." if seen else "IMDS gives no valid answer; the page shows what was last known."
+    shown = "can be read" if snapshot.polls.partial else "was last known"
+    sight = "IMDS answers." if seen else f"{_doubt(snapshot.polls)}; the page shows what {shown}."
     if first is None:
         return f"{sight} {'No events.' if seen else 'It is unknown whether there are events.'}"
     others = len(snapshot.current) - 1

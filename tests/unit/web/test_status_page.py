@@ -147,6 +147,21 @@ def test_failing_imds_shows_since_when_and_why() -> None:
     assert "in 14m 32s" in text
 
 
+def test_a_document_that_is_partly_unreadable() -> None:
+    """The page shows what can be read, also what is new, and does not date it to the last valid answer."""
+    polls = replace(BLIND.polls, partial=True, failure="Events[1] is no object: '7'")
+    shown = Page(replace(BLIND, polls=polls))
+    for text in (
+        "IMDS answers, but not all of it can be read",
+        "Events[1] is no object: '7'",
+        "Events may be missing, and none is taken for over.",
+        "Current events, as far as they can be read",
+    ):
+        assert text in shown.text
+    assert "known then" not in shown.text
+    assert "what can be read" in (shown.main["data-announcement"] or "")
+
+
 def test_this_vm_and_its_place() -> None:
     """The page names the VM and its place; while the name is not known it says what follows from that."""
     text = Page(BUSY).text

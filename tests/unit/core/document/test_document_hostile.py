@@ -68,6 +68,20 @@ def test_texts_that_would_break_what_comes_after() -> None:
     assert event.resources == ("v?m",)
 
 
+def test_texts_that_become_labels_are_cut() -> None:
+    """No text of an event makes a label longer than 256 characters; requests to Azure carry its whole EventId."""
+    long = "x" * 100_000
+    words = ("EventType", "EventStatus", "EventSource", "ResourceType")
+    document = parse_document(body({"EventId": long, "Resources": [long], **dict.fromkeys(words, long)}))
+    (event,) = document.events
+    assert event.event_type == event.status == event.source == event.resource_type == "x" * 128
+    assert event.resources == ("x" * 256,)
+    assert (len(event.event_id), event.sent_id) == (32, long)
+    assert event.event_id != only(EventId=f"{long}y").event_id
+    cut = {f"{word} is longer than 128 characters, and is cut" for word in words}
+    assert {remark.partition(": ")[2] for remark in document.remarks} >= cut
+
+
 def test_duplicate_of_a_surrogate_pair() -> None:
     """A character that JSON writes as a pair of surrogates is that character."""
     assert only(Description="\U0001f600").description == "\U0001f600"
