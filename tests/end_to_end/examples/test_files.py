@@ -85,3 +85,11 @@ def test_deletions_are_never_approved(name: str) -> None:
     found = re.search(r"(?:DELETIONS = |\$deletions = @)\(([^)]*)\)", text)
     assert found
     assert {each.strip(" '\"") for each in found[1].split(",")} == {each for each in EventType if each.facts.deletes}
+
+
+def test_the_runner_knows_every_type() -> None:
+    """``--types`` of the runner takes every type that the exporter knows, and the one for Windows expects all."""
+    for name, pattern in (("prepare-and-recover", r"TYPES = "), ("prepare-and-recover.ps1", r"\$Types = @")):
+        found = re.search(rf"{pattern}\(([^)]*)\)", (EXAMPLES / name).read_text())
+        assert found
+        assert {each.strip(" '\"") for each in found[1].split(",")} == set(EventType)

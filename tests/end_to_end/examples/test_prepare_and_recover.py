@@ -468,3 +468,28 @@ def test_follower_ends_while_a_hook_runs(stage: Stage) -> None:
     assert script.process.wait(PATIENCE) == 1
     assert "events --follow has ended" in script.output.read_text()
     assert stage.calls == ["Reboot prepare", "Reboot prepare done"]
+
+
+def refused(stage: Stage, *words: str, **settings: str) -> str:
+    """Start the runner with ``words``, which it refuses at once; return its last line."""
+    script = stage.run(str(EXAMPLES / "prepare-and-recover"), *words, **settings)
+    assert script.process.wait(PATIENCE) == 2, script.output.read_text()
+    return script.output.read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize(("types", "name"), [("Preemt", "Preemt"), ("Reboot,,Freeze", ""), ("Reboot Freeze",) * 2])
+def test_types_that_do_not_exist(types: str, name: str, stage: Stage) -> None:
+    """A type that Azure does not have is refused at the start, in place of waiting for it for ever."""
+    line = refused(stage, "--types", types, str(EXAMPLES / "kubectl-drain"))
+    known = "Freeze, Reboot, Redeploy, Preempt, Terminate"
+    assert line == f"prepare-and-recover: error: argument --types: unknown type '{name}'; known are {known}"
+
+
+def test_types_in_another_spelling(stage: Stage) -> None:
+    """Types may have blanks around them and other capitals than Azure's."""
+    stage.exporter()
+    stage.run(
+        str(EXAMPLES / "prepare-and-recover"), "--types", "freeze, reBoot", str(EXAMPLES / "kubectl-drain"), NODE="n"
+    )
+    stage.simulator.play(scenario("Reboot", notice=30))
+    eventually(lambda: verbs(stage) == ["drain"], "the drain")
