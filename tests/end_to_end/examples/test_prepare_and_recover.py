@@ -493,3 +493,36 @@ def test_types_in_another_spelling(stage: Stage) -> None:
     )
     stage.simulator.play(scenario("Reboot", notice=30))
     eventually(lambda: verbs(stage) == ["drain"], "the drain")
+
+
+def test_hook_that_is_not_there(stage: Stage, tmp_path: Path) -> None:
+    """A hook that is missing or not executable is refused at the start, not when an event comes."""
+    data = tmp_path / "data"
+    data.write_text("#!/bin/sh\n")
+    for hook in (tmp_path / "missing", data, tmp_path):
+        text = f"prepare-and-recover: error: {hook} does not exist, or is not an executable file"
+        assert refused(stage, str(hook)) == text
+
+
+def test_no_exporter_on_the_path(stage: Stage) -> None:
+    """Without the exporter on the PATH, the runner says so at the start."""
+    line = refused(stage, str(EXAMPLES / "kubectl-drain"), PATH="/usr/bin:/bin")
+    assert line == f"prepare-and-recover: error: {Path(COMMAND).name} is not on the PATH"
+
+
+def test_hook_that_is_gone_later(stage: Stage) -> None:
+    """A hook that cannot be run when an event comes has failed: one line says why, and it is tried again."""
+    hook = two_hooks(stage)
+    aside = hook.with_name("aside")
+    stage.exporter()
+    script = stage.run(str(EXAMPLES / "prepare-and-recover"), str(hook))
+    eventually(lambda: reads_journal(script), "the follower")
+    hook.rename(aside)
+    stage.simulator.play(scenario("Preempt", notice=30))
+    eventually(lambda: "cannot be run" in script.output.read_text(), "the failure")
+    begins, failure = script.output.read_text().splitlines()
+    event_id = begins.removeprefix("prepare for Preempt ")
+    reason = f"{hook} cannot be run: No such file or directory"
+    assert failure == f"prepare-and-recover: {reason}; prepare for {event_id} is tried again"
+    aside.rename(hook)
+    eventually(lambda: stage.calls == ["Preempt prepare", "Preempt prepare done"], "the next try")
