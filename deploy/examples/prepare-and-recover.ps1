@@ -3,10 +3,14 @@
 Prepare for the scheduled events of this VM, approve them, and recover when they are over.
 
 .DESCRIPTION
-The same job as prepare-and-recover on Linux: for every event that is announced and has not started, Hook runs with
+Much the same job as prepare-and-recover on Linux: for every event that is announced and has not started, Hook runs with
 the argument "prepare"; when the last event is over, Hook runs with "recover". Every field of the event is in its environment: EVENT_ID,
 EVENT_TYPE, EVENT_SOURCE, EVENT_STATE, EVENT_RESOURCES, EVENT_NOT_BEFORE, EVENT_DURATION_SECONDS and so on. A Hook that
 fails is run again after a restart, so it must be safe to run twice.
+
+Differences to the runner on Linux: Hook prepares when an event is announced, which may be a week ahead (no --lead). A
+Hook that fails ends this script, and is run again when something starts it. Hook has no time limit, and other
+events wait until it has ended. An approval that is refused is not tried again. There is no --approve=all.
 
 Needs azure-scheduled-events-exporter.exe and access to its journal, and something that starts this script again when it
 ends, such as a scheduled task with a trigger that is repeated every minute.
@@ -68,7 +72,8 @@ function Test-Approval($record) {
     if ($Approve -eq 'none') { return $false }
     if ($deletions -contains $record.event_type) { return $false }
     # An event may return without this VM, which was in its Resources before.
-    return ($Approve -eq 'any') -or (($record.scope -eq 'self') -and (@($record.resources).Count -eq 1))
+    if ($record.scope -ne 'self') { return $false }
+    return ($Approve -eq 'any') -or (@($record.resources).Count -eq 1)
 }
 
 # The events of the journal by their id, each as it is now; none while there is no journal.
@@ -81,14 +86,18 @@ function Get-Life {
     return $lives
 }
 
-# Whether the event has still not started. The line may be old: the VM may have been rebooted since.
-function Test-Ahead($record) {
-    $now = $record
-    if ($record.cursor) {
-        $life = (Get-Life)[$record.event_id]
-        if ($life) { $now = $life }
+# The event as it is now; nothing if it has started, or is over. The line may be old: the VM may have been rebooted since.
+function Get-Ahead($record) {
+    $now = $record.PSObject.Copy()
+    $life = if ($record.cursor) { (Get-Life)[$record.event_id] } else { $null }
+    if ($life) {
+        foreach ($field in $life.PSObject.Properties) {
+            # The command may not know the name of this VM, and so the scope.
+            $isUnknown = ($field.Name -eq 'scope') -and ($field.Value -eq 'unknown')
+            if ($now.PSObject.Properties[$field.Name] -and (-not $isUnknown)) { $now.($field.Name) = $field.Value }
+        }
     }
-    return ($now.state -eq 'Scheduled') -and (-not $now.outcome)
+    if (($now.state -ne 'Started') -and (-not $now.outcome)) { return $now }
 }
 
 function Complete-Event($record) {
@@ -136,13 +145,15 @@ try {
         $record = $line | ConvertFrom-Json
         $id = $record.event_id
         $announced = @('detected', 'returned') -contains $record.transition
-        if (($Types -contains $record.event_type) -and $announced -and (Test-Ahead $record)) {
+        $now = if (($Types -contains $record.event_type) -and $announced) { Get-Ahead $record } else { $null }
+        if ($now) {
             if ($progress.open -notcontains $id) {
                 $progress.open += $id
                 Save-Progress $progress
             }
-            Invoke-Hook 'prepare' $record
-            if (Test-Approval $record) { & $Exporter approve $id --yes }
+            Invoke-Hook 'prepare' $now
+            $now = Get-Ahead $record  # Resources may have changed meanwhile, or it has started
+            if ($now -and (Test-Approval $now)) { & $Exporter approve $id --yes }
         }
         elseif ($record.outcome -and $progress.open -contains $id) { Complete-Event $record }
         if ($record.cursor) { $progress.cursor = $record.cursor }

@@ -5,12 +5,13 @@ In an installed wheel, assets are in ``assets/`` beside this module; in a source
 
 import importlib
 import importlib.util
-import shutil
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .errors import ExporterError
+from .file_replacement import replace
 
 _PACKAGE = Path(__file__).parent
 _SOURCE = _PACKAGE.parent.parent
@@ -46,23 +47,42 @@ def files() -> Iterator[tuple[str, Path, Path]]:
                 yield kind, path.relative_to(root), path
 
 
-def export(target: Path) -> list[Path]:
-    """Copy every asset below ``target``, in a folder for each kind; return what was written.
+def export(
+    target: Path, rendered: Mapping[str, str] | None = None, private: Collection[str] = frozenset()
+) -> list[Path]:
+    """Write every asset below ``target``, in a folder for each kind; return what was written.
+
+    Symbolic links below ``target`` are replaced, not followed.
+
+    Args:
+        target: the folder; it is created if it does not exist.
+        rendered: texts by their path below ``target``, for assets that are not copied as they are.
+        private: those of them that only this user may read.
 
     Raises:
         ExporterError: something cannot be written.
     """
+    texts = rendered or {}
     written = []
     for kind, name, source in files():
-        path = target / kind / name
+        inside = f"{kind}/{name.as_posix()}"
+        path = target / inside
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, path)
-            shutil.copymode(source, path)
+            _make_folder(target, path.parent)
+            content = texts[inside].encode() if inside in texts else source.read_bytes()
+            replace(path, content, 0o600 if inside in private else stat.S_IMODE(source.stat().st_mode))
         except OSError as error:
             raise ExporterError(f"{path}: cannot be written: {error.strerror or error}") from None
         written.append(path)
     return written
+
+
+def _make_folder(target: Path, folder: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    for each in (*reversed(folder.relative_to(target).parents), folder.relative_to(target)):
+        if (target / each).is_symlink() and each.parts:
+            (target / each).unlink()
+        (target / each).mkdir(exist_ok=True)
 
 
 def generator(module: str) -> Any:  # noqa: ANN401 - a module

@@ -2,8 +2,13 @@
 
 import ast
 import re
+from pathlib import Path
+
+import pytest
 
 from azure_scheduled_events_exporter.doctor.finding import DOCUMENTATION
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.http_client import http_config
 from support.paths import ROOT
 
 PACKAGE = ROOT / "exporter" / "azure_scheduled_events_exporter"
@@ -51,3 +56,21 @@ def test_every_page_exists() -> None:
         }
         assert not anchor or anchor in headings, page
     assert DOCUMENTATION.endswith("/docs/")
+
+
+@pytest.mark.parametrize("section", ["basic_auth", "authorization", "tls_config"])
+def test_one_list_of_the_keys_of_a_client(section: str, tmp_path: Path) -> None:
+    """The page on pushing lists every key of an HTTP client configuration, and the page on doctor only links to it."""
+    file = tmp_path / "http.yaml"
+    needed = {"basic_auth": "username: u, password: p, ", "authorization": "credentials: c, ", "tls_config": ""}[
+        section
+    ]
+    file.write_text(f"{section}: {{{needed}nonsense: 1}}\n")
+    with pytest.raises(UsageError, match="unknown key; known here: ") as refusal:
+        http_config.load(file)
+    keys = set(str(refusal.value).partition("known here: ")[2].split(", "))
+    pushing, doctor = ((DOCS / page).read_text() for page in ("push-alerts.md", "doctor.md"))
+    (listed,) = re.findall(rf"`{section}` takes (.*?)\. ", pushing, re.DOTALL)
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == keys
+    assert not {key for key in keys if f"`{key}`" in doctor}
+    assert "[push-alerts.md](push-alerts.md#settings) lists" in doctor

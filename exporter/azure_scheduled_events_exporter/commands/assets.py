@@ -12,6 +12,8 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 
 _VALUES = "alerts/values.yaml"
 _CHART = "helm/azure-scheduled-events-exporter/files"
+_WITH_KEYS = frozenset({_VALUES, "alerts/alertmanager/alertmanager.yml"})
+"""The rendered files that have keys of receivers, or addresses that work as one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,13 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export_parser.add_argument(
         "--values", metavar="FILE", help="Change settings of the alerts by a file like values.yaml."
     )
+    export_parser.add_argument(
+        "--world-readable",
+        action="store_true",
+        help="Let every user read also the files that have the keys of receivers.",
+    )
 
 
 def run(parsed: argparse.Namespace) -> int:
     """Run the action; return the exit status. Raises as :func:`export` does."""
     if parsed.target is None:
         return show()
-    return export(Path(parsed.target), parsed.assignments, Path(parsed.values) if parsed.values else None)
+    if not parsed.target:
+        raise UsageError("assets export: DIR has no value: name a folder")
+    values = Path(parsed.values) if parsed.values else None
+    return export(Path(parsed.target), parsed.assignments, values, world_readable=parsed.world_readable)
 
 
 def show() -> int:
@@ -52,8 +62,10 @@ def show() -> int:
     return 0
 
 
-def export(target: Path, assignments: Sequence[str], values: Path | None) -> int:
-    """Copy every asset into ``target``, the alerts with changed settings if given; return the exit status.
+def export(target: Path, assignments: Sequence[str], values: Path | None, *, world_readable: bool = False) -> int:
+    """Write every asset into ``target``, the alerts with changed settings if given; return the exit status.
+
+    With changed settings, only this user may read the files with the receivers' keys, unless ``world_readable``.
 
     Raises:
         UsageError: a setting is unknown or out of range, or settings of an earlier export would be lost.
@@ -66,12 +78,8 @@ def export(target: Path, assignments: Sequence[str], values: Path | None) -> int
             f"{target} was exported with settings that this export would reset: {', '.join(lost)}. "
             f"Keep them with --values {target / _VALUES}, or remove that file to reset them"
         )
-    written = assets.export(target)
-    for name, text in (_rendered(settings) if chosen or values else {}).items():
-        try:
-            (target / name).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ExporterError(f"{target / name}: cannot be written: {error.strerror or error}") from None
+    rendered = _rendered(settings) if chosen or values else {}
+    written = assets.export(target, rendered, frozenset() if world_readable else _WITH_KEYS)
     print(f"Wrote {len(written)} files to {target}: {', '.join(assets.KINDS)}", file=sys.stderr)
     return 0
 

@@ -1,5 +1,7 @@
 """The stored documents: ``history --documents`` lists and prints them, ``history --record`` writes them to a file."""
 
+import os
+import stat
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -8,8 +10,9 @@ from pathlib import Path
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.files import read_only
-from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, to_text
+from azure_scheduled_events_exporter.file_replacement import replace
+from azure_scheduled_events_exporter.journal.files import own_files, read_only
+from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, parse, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.times import iso_time
 
@@ -45,6 +48,7 @@ def record(journal: Path, target: Path, *, redacted: bool) -> int:
     """Write all documents as a recording to ``target``; return the exit status.
 
     Raises:
+        UsageError: there is another file, which would be lost.
         ExporterError: the journal cannot be read or has no document, or the file cannot be written.
     """
     documents = tuple(each for _, each in _read(journal))
@@ -54,15 +58,33 @@ def record(journal: Path, target: Path, *, redacted: bool) -> int:
     if redacted:
         recording = redact(recording)
     try:
-        target.write_text(to_text(recording), encoding="utf-8")
+        _write(target, to_text(recording), journal)
     except OSError as error:
         raise ExporterError(f"{target}: cannot be written: {error.strerror or error}") from None
-    print(f"{len(documents)} documents written to {target}.", file=sys.stderr)
+    print(f"{len(documents)} document{'s' if len(documents) > 1 else ''} written to {target}.", file=sys.stderr)
     if redacted:
         print(f"Names, ids and other texts are replaced. Left as they are: {LEFT}.", file=sys.stderr)
     else:
         print("It names VMs and events: --redact replaces them.", file=sys.stderr)
     return 0
+
+
+def _write(target: Path, text: str, journal: Path) -> None:
+    """Write the recording; UsageError: in the place of the journal, or of a file that is no recording."""
+    place = Path(os.path.realpath(target))
+    if place in own_files(journal):
+        raise UsageError(f"{target}: belongs to the journal: name another file")
+    if target.exists() and not target.is_file():  # a pipe, such as /dev/stdout
+        target.write_text(text, encoding="utf-8")
+        return
+    mode = None
+    if place.exists():
+        mode = stat.S_IMODE(place.stat().st_mode)
+        try:
+            parse(place.read_text(encoding="utf-8"), str(target))
+        except (UsageError, UnicodeDecodeError):
+            raise UsageError(f"{target}: is there and is no recording: name another file, or remove it") from None
+    replace(place, text.encode(), mode)
 
 
 def _read(journal: Path) -> _Numbered:

@@ -68,6 +68,12 @@ def identity(path: Path | str) -> FileIdentity | None:
     return FileIdentity(found.st_dev, found.st_ino, found.st_nlink)
 
 
+def own_files(path: Path) -> tuple[Path, ...]:
+    """Return all files that the journal at ``path`` has, or may have: itself, its logs and its lock."""
+    file = file_path(path)
+    return (file, *(Path(f"{file}{suffix}") for suffix in _LOGS), _lock_path(file))
+
+
 def device(folder: Path) -> int:
     """Return the device of the file system that ``folder`` is on, or would be on if it were made.
 

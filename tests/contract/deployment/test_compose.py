@@ -231,6 +231,7 @@ def test_promtool_accepts_prometheus(translated: Path) -> None:
 def test_amtool_accepts_alertmanager(translated: Path) -> None:
     """Alertmanager uses the configuration in the volume, and notifies only the webhook of the pages."""
     config = translated / "volumes" / "assets" / "alerts" / "alertmanager" / "alertmanager.yml"
+    assert config.stat().st_mode & 0o004  # Alertmanager's user is not the one of the export
     tool(debian("amtool"), "check-config", str(config))
     told = [receiver for receiver in yaml.safe_load(config.read_text())["receivers"] if receiver["name"] != "show"]
     for receiver, path in zip(told, ("pager", "tickets"), strict=True):

@@ -86,14 +86,14 @@ def node_folder() -> Iterator[Path]:
         yield folder
 
 
-def prepare(container: Manifest, folder: Path) -> tuple[int, int]:
-    """Run the preparation with the capability that it has; return the user and group that the folder is for."""
+def prepare(container: Manifest, folder: Path) -> tuple[tuple[int, int], str]:
+    """Run the preparation with the capability that it has; return who the folder is for, and what it says."""
     _, *options, _, user, group = container["command"]
     is_root = os.geteuid() == 0
     owner = (int(user), int(group)) if is_root else (os.geteuid(), os.getegid())
     less = ["setpriv", "--bounding-set=-all,+chown", "--inh-caps=-all"] if is_root else []
-    subprocess.run([*less, sys.executable, *options, str(folder), *map(str, owner)], check=True)
-    return owner
+    command = [*less, sys.executable, *options, str(folder), *map(str, owner)]
+    return owner, subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True).stderr
 
 
 def write_as(owner: tuple[int, int], path: Path) -> None:
@@ -111,7 +111,8 @@ def test_the_journal_can_be_written(charts: dict[str, list[Manifest]], node_fold
     """The preparation, with CHOWN as its only capability, gives the folder to the user who then writes into it."""
     (container,) = pod(charts["defaults"])["initContainers"]
     *_, folder, user, group = container["command"]
-    owner = prepare(container, node_folder)
+    owner, said = prepare(container, node_folder)
+    assert not said
     assert owner_of(node_folder) == owner
     write_as(owner, node_folder / "journal.sqlite")
     (mount,) = container["volumeMounts"]
@@ -132,16 +133,33 @@ def test_a_folder_that_cannot_be_prepared(charts: dict[str, list[Manifest]], nod
 def test_another_user_gets_the_journal(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
     """After a change of runAsUser, the journal's files are the new user's, but no file that has a name elsewhere."""
     before, after = (pod(charts[name])["initContainers"][0] for name in ("defaults", "large-user"))
-    first = prepare(before, node_folder)
+    first, _ = prepare(before, node_folder)
     node_folder.chmod(0o700)
-    journal, linked = node_folder / "journal.sqlite", node_folder / "linked"
+    journal, linked = node_folder / "journal.sqlite", node_folder / "journal.sqlite.set-aside"
     write_as(first, journal)
     write_as(first, linked)
     (node_folder.parent / "elsewhere").hardlink_to(linked)
-    second = prepare(after, node_folder)
+    second, _ = prepare(after, node_folder)
     write_as(second, journal)
     assert (owner_of(journal), owner_of(linked)) == (second, first)
     assert owner_of(node_folder) == second
+
+
+def test_a_folder_of_other_programs_is_left_alone(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
+    """A journal.path such as /var/lib changes the owner of nothing: the preparation says why, and the pod starts."""
+    foreign, journal = node_folder / "database", node_folder / "journal.sqlite"
+    paths = [node_folder, foreign, journal]
+    for path in paths[1:]:
+        path.touch()
+    if os.geteuid() == 0:
+        for path in paths:
+            os.chown(path, 1234, 1235)
+    node_folder.chmod(0o700)
+    before = [owner_of(path) for path in paths]
+    (container,) = pod(charts["defaults"])["initContainers"]
+    _, said = prepare(container, node_folder)
+    assert [owner_of(path) for path in paths] == before
+    assert "because it has other files (database): give journal.path a folder of its own" in said
 
 
 def test_large_user_ids(charts: dict[str, list[Manifest]]) -> None:

@@ -1,5 +1,6 @@
 """``assets export``: what a values file fills in, and what a later export must not reset unseen."""
 
+import os
 import re
 from pathlib import Path
 
@@ -70,3 +71,52 @@ def test_the_exported_values_keep_everything(exported: Path) -> None:
     before = {path: path.read_bytes() for path in exported.rglob("*") if path.is_file()}
     assert main(["assets", "export", str(exported), "--values", str(exported / "alerts/values.yaml")]) == 0
     assert {path: path.read_bytes() for path in before} == before
+
+
+KEYS = (
+    *("--set", "pager.pagerduty-key=HIDDEN1", "--set", "pager.opsgenie-key=HIDDEN2"),
+    *("--set", "pager.webhook-url=https://pager.example.org/HIDDEN3", "--set", "freeze.short=5s"),
+    *("--set", "chat.slack-url=https://chat.example.org/HIDDEN4"),
+    *("--set", "tickets.webhook-url=https://tickets.example.org/HIDDEN5"),
+)
+
+
+@pytest.mark.parametrize("flags", [(), ("--world-readable",)])
+def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """Exactly the files with a key of a receiver are for this user alone, also over files of an earlier export."""
+    before = os.umask(0o022)
+    try:
+        assert main(["assets", "export", str(tmp_path / "rendered")]) == 0
+        for path in (tmp_path / "rendered").rglob("*.y*ml"):
+            path.chmod(0o644)
+        assert main(["assets", "export", str(tmp_path / "rendered"), *KEYS, *flags]) == 0
+    finally:
+        os.umask(before)
+    files = [path for path in (tmp_path / "rendered").rglob("*") if path.is_file()]
+    secret = {path for path in files if b"HIDDEN" in path.read_bytes()}
+    assert len(secret) == 2
+    closed = {path for path in files if not path.stat().st_mode & 0o044}
+    assert closed == (set() if flags else secret)
+
+
+def test_links_are_replaced(tmp_path: Path) -> None:
+    """An export writes into the folder that it is given, not through a symbolic link that is in it."""
+    rendered, elsewhere = tmp_path / "rendered", tmp_path / "elsewhere"
+    (rendered / "alerts" / "alertmanager").mkdir(parents=True)
+    (elsewhere / "folder").mkdir(parents=True)
+    (elsewhere / "file").write_text("precious\n")
+    (rendered / "alerts/alertmanager/alertmanager.yml").symlink_to(elsewhere / "file")
+    (rendered / "dashboards").symlink_to(elsewhere / "folder")
+    assert main(["assets", "export", str(rendered), *KEYS]) == 0
+    assert (elsewhere / "file").read_text() == "precious\n"
+    assert not list((elsewhere / "folder").iterdir())
+    assert list((rendered / "dashboards").glob("*.json"))
+    assert "HIDDEN1" in (rendered / "alerts/alertmanager/alertmanager.yml").read_text()
+
+
+def test_export_to_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """An empty name, as of a shell's variable that is not set, is refused: it would mean the current folder."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["assets", "export", ""]) == 2
+    assert capsys.readouterr().err.endswith(": assets export: DIR has no value: name a folder\n")
+    assert not list(tmp_path.iterdir())

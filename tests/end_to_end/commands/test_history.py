@@ -42,3 +42,62 @@ def test_damaged(flags: tuple[str, ...], damaged: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert line.startswith("azure-scheduled-events-exporter: cannot read the journal: a row ")
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    """Return a journal that has kept one document."""
+    with recorders() as start:
+        start(tmp_path / "state").journal.keep_document(RecordedDocument(START, b'{"Events": []}', {"Date": "now"}))
+    return tmp_path / "state" / "journal.sqlite"
+
+
+def record(journal: Path, target: Path | str) -> subprocess.CompletedProcess[str]:
+    """Run ``history --record`` in the journal's folder."""
+    command = [COMMAND, "history", "--journal.path", str(journal), "--record", str(target)]
+    return subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=journal.parent, env=environment(), timeout=60
+    )
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", ".lock"])
+@pytest.mark.parametrize("linked", [False, True], ids=["itself", "link"])
+def test_a_recording_does_not_replace_the_journal(linked: bool, suffix: str, journal: Path) -> None:  # noqa: FBT001
+    """``history --record`` refuses the journal's own files, also those that are not there now, and by another name."""
+    before = journal.read_bytes()
+    target = Path(f"{journal}{suffix}")
+    if linked:
+        target = journal.with_name("link")
+        target.symlink_to(f"{journal}{suffix}")
+    done = record(journal, target)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith(f"{target}: belongs to the journal: name another file\n")
+    assert journal.read_bytes() == before
+    assert target.is_symlink() is linked
+
+
+@pytest.mark.parametrize("content", [b"precious\n", b"\xff\xfe", b"{}", b""], ids=["text", "bytes", "JSON", "empty"])
+def test_a_recording_does_not_replace_another_file(content: bytes, journal: Path) -> None:
+    """``history --record`` overwrites no file that is not a recording itself."""
+    target = journal.with_name("notes")
+    target.write_bytes(content)
+    done = record(journal, target)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.endswith(f"{target}: is there and is no recording: name another file, or remove it\n")
+    assert target.read_bytes() == content
+
+
+def test_a_recording_replaces_an_older_one(journal: Path) -> None:
+    """``history --record`` overwrites a recording as a whole, keeps its permissions, and counts one document as one."""
+    assert record(journal, "recording.json").stderr.startswith("1 document written to recording.json.\n")
+    target = journal.with_name("recording.json")
+    first = target.read_text()
+    target.chmod(0o600)
+    assert record(journal, target).returncode == 0
+    assert (target.read_text(), target.stat().st_mode & 0o777) == (first, 0o600)
+    assert not list(target.parent.glob("*.new"))
+
+
+def test_a_recording_to_standard_output(journal: Path) -> None:
+    """``history --record /dev/stdout`` still writes to a pipe."""
+    assert '"recording": 1' in record(journal, "/dev/stdout").stdout

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
+from threading import Thread
 
 import pytest
 
@@ -67,5 +69,69 @@ def test_tls(client_auth: str, version: str, simulator: Simulator, start_exporte
     )
     exporter = start_exporter(simulator.url, "--web.config.file", str(file))
     assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file))
-    assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}")
+    assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}")
     assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}", WEB_CONFIG_FILE=str(file))
+
+
+@pytest.mark.parametrize("client_auth", ["NoClientCert", "RequireAndVerifyClientCert"])
+@pytest.mark.parametrize("after", ["", "tls_server_config: [", "basic_auth_users: {}", "- list", None])
+def test_web_configuration_that_changed(
+    after: str | None, client_auth: str, simulator: Simulator, start_exporter: Start, tmp_path: Path
+) -> None:
+    """An exporter keeps its last valid web configuration, so it is healthy whatever has become of the file since."""
+    authority = Authority(tmp_path)
+    pair = authority.server()
+    ca = f", client_ca_file: {authority.own.certificate}" if client_auth != "NoClientCert" else ""
+    file = tmp_path / "web.yaml"
+    file.write_text(
+        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}, "
+        f"client_auth_type: {client_auth}{ca}}}\n"
+    )
+    exporter = start_exporter(simulator.url, "--web.config.file", str(file))
+    if after is None:
+        file.unlink()
+    else:
+        file.write_text(after)
+    assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file))
+
+
+def test_client_auth_without_a_value(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """A web configuration whose ``client_auth_type`` has no value is as good for the check as for the exporter."""
+    pair = Authority(tmp_path).server()
+    file = tmp_path / "web.yaml"
+    file.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}, client_auth_type: }}\n")
+    exporter = start_exporter(simulator.url, "--web.config.file", str(file))
+    assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file))
+
+
+def test_tls_that_is_not_in_effect_yet(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """An exporter that serves plain HTTP is healthy also if its web configuration file says TLS."""
+    exporter = start_exporter(simulator.url)
+    file = tmp_path / "web.yaml"
+    file.write_text("tls_server_config: {cert_file: missing, key_file: missing}\n")
+    assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file))
+
+
+def test_environment_file(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
+    """The check reads the environment file that ``run`` reads; a variable of its own takes precedence."""
+    exporter = start_exporter(simulator.url)
+    file = tmp_path / "environment"
+    file.write_text(f"# where\nAZURE_SCHEDULED_EVENTS_WEB_LISTEN_ADDRESS=':{exporter.port}'\n")
+    assert not check(ENV_FILE=str(file))
+    assert "not healthy: " in check(ENV_FILE=str(file), WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}")
+    assert "environment: cannot be read" in check(ENV_FILE=str(tmp_path / "missing" / "environment"))
+
+
+def test_another_server_is_not_healthy() -> None:
+    """A server that speaks neither HTTP nor TLS is no exporter."""
+
+    class Greeter(StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"220 mail.example.org 200 ESMTP\r\n")
+
+    with TCPServer(("127.0.0.1", 0), Greeter) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{server.server_address[1]}")
+        finally:
+            server.shutdown()

@@ -78,6 +78,20 @@ def test_powershell_runner() -> None:
         assert word in text
 
 
+def test_powershell_runner_approves_by_the_newest_state() -> None:
+    """The runner for Windows asks again after the hook, and approves in no mode an event that does not name this VM."""
+    text = (EXAMPLES / "prepare-and-recover.ps1").read_text()
+    assert re.search(
+        r"Invoke-Hook 'prepare' \$now\n\s*\$now = Get-Ahead \$record\b.*\n\s*if \(\$now -and \(Test-Approval \$now\)\)",
+        text,
+    )
+    decides = text.partition("function Test-Approval")[2].partition("\n}")[0]
+    before, refuses, after = decides.partition("if ($record.scope -ne 'self') { return $false }")
+    assert refuses
+    assert "'any'" not in before
+    assert "'any'" in after
+
+
 @pytest.mark.parametrize("name", ["prepare-and-recover", "prepare-and-recover.ps1"])
 def test_deletions_are_never_approved(name: str) -> None:
     """The runners list every type after which the VM is gone, so that no script approves its own VM's deletion."""
@@ -85,3 +99,11 @@ def test_deletions_are_never_approved(name: str) -> None:
     found = re.search(r"(?:DELETIONS = |\$deletions = @)\(([^)]*)\)", text)
     assert found
     assert {each.strip(" '\"") for each in found[1].split(",")} == {each for each in EventType if each.facts.deletes}
+
+
+def test_the_runner_knows_every_type() -> None:
+    """``--types`` of the runner takes every type that the exporter knows, and the one for Windows expects all."""
+    for name, pattern in (("prepare-and-recover", r"TYPES = "), ("prepare-and-recover.ps1", r"\$Types = @")):
+        found = re.search(rf"{pattern}\(([^)]*)\)", (EXAMPLES / name).read_text())
+        assert found
+        assert {each.strip(" '\"") for each in found[1].split(",")} == set(EventType)
