@@ -81,7 +81,9 @@ def _write(target: Path, text: str, journal: Path) -> None:
     if place.exists():
         mode = stat.S_IMODE(place.stat().st_mode)
         try:
-            parse(place.read_text(encoding="utf-8"), str(target))
+            content = place.read_text(encoding="utf-8")
+            if content:  # else nothing is lost: mktemp made it
+                parse(content, str(target))
         except (UsageError, UnicodeDecodeError):
             raise UsageError(f"{target}: is there and is no recording: name another file, or remove it") from None
     replace(place, text.encode(), mode)

@@ -76,7 +76,7 @@ def test_a_recording_does_not_replace_the_journal(linked: bool, suffix: str, jou
     assert target.is_symlink() is linked
 
 
-@pytest.mark.parametrize("content", [b"precious\n", b"\xff\xfe", b"{}", b""], ids=["text", "bytes", "JSON", "empty"])
+@pytest.mark.parametrize("content", [b"precious\n", b"\xff\xfe", b"{}"], ids=["text", "bytes", "JSON"])
 def test_a_recording_does_not_replace_another_file(content: bytes, journal: Path) -> None:
     """``history --record`` overwrites no file that is not a recording itself."""
     target = journal.with_name("notes")
@@ -88,7 +88,11 @@ def test_a_recording_does_not_replace_another_file(content: bytes, journal: Path
 
 
 def test_a_recording_replaces_an_older_one(journal: Path) -> None:
-    """``history --record`` overwrites a recording as a whole, keeps its permissions, and counts one document as one."""
+    """``history --record`` overwrites a recording as a whole, keeps its permissions, and counts one document as one.
+
+    An empty file, as ``mktemp`` makes it, may be there too.
+    """
+    journal.with_name("recording.json").touch()
     assert record(journal, "recording.json").stderr.startswith("1 document written to recording.json.\n")
     target = journal.with_name("recording.json")
     first = target.read_text()
