@@ -90,8 +90,11 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
     return f"{vector} or on () ({quiet:g} + {doubt}) or on () vector({UNKNOWN:g})"
 
 
-RULES_MISSING = f"({MISSING:g} + 0 * count({series('up')}))"
-"""The number for exporters that are scraped by a Prometheus without the recording rules."""
+RULES_MISSING = f"({MISSING:g} + 0 * count({series('up')}) unless on () count({EXPORTER_INFO}))"
+"""The number for exporters that are scraped by a Prometheus without the recording rules.
+
+The rules record every exporter. So they are loaded if there is any row, also if none of the selected exporters is left.
+"""
 
 
 def trust(blind: str, seeing: str) -> str:

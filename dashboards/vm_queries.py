@@ -17,11 +17,13 @@ from alerts.rules.series import EVENT, VM_MAINTENANCE
 from alerts.rules.series import LENGTH as DURATION
 from alerts.rules.series import PLANNED as NOT_BEFORE
 
-from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, TARGET, latest, of, series, with_trace
+from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, latest, of, series, with_trace
 from .style import QUIET, UNKNOWN
 
 _NAMED = 'vm_name="$vm"'
-_OWN = of(EXPORTER_INFO, _NAMED, TARGET)
+TARGET = 'job="$job", instance="$instance"'
+"""The exporter. Its variables have one value each, in which Grafana does not escape regular expressions."""
+_OWN = of(EXPORTER_INFO, _NAMED)
 _ON_IT = f"on (job, instance) {_OWN}"
 _WAS_ON_IT = f"on (job, instance) last_over_time({_OWN}[1d])"
 _TOUCHES = "resources=~`(.+,)?${vm:regex}(,.+)?`"  # backquotes, for the escapes of a regular expression
@@ -35,9 +37,7 @@ def _raw(name: str, *matchers: str) -> str:
 # ---- Now ------------------------------------------------------------------------------------------------------------
 
 _UP = f"({_raw('up')})"
-SIGHT = (
-    f"max({BLIND} and {_WAS_ON_IT}) or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
-)
+SIGHT = f"max({of(BLIND, TARGET)} and {_WAS_ON_IT}) or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
 """0 while its exporter sees IMDS, else why it does not."""
 ANSWER_AGE = f"time() - max({_raw('last_success_timestamp_seconds')}) or on () vector({UNKNOWN:g})"
 _PLACE = "vm_name, scale_set, resource_group, location, zone, fault_domain"
@@ -79,7 +79,7 @@ TIMELINE = f"max by (event_type) (max_over_time({of(STATE, _TOUCHES)}[$__interva
 """What it went through, for steps of any length: an event between two points of a month's graph is not lost."""
 SIGHT_HISTORY = (
     f"max(max_over_time({of(BLIND, TARGET)}[$__interval]) and {_WAS_ON_IT})"
-    f" or on () 0 * max(max_over_time({_OWN}[$__interval]))"
+    f" or on () 0 * max(max_over_time({of(EXPORTER_INFO, _NAMED, TARGET)}[$__interval]))"
 )
 
 _PAST = f"last_over_time({of(STATE, _TOUCHES)}[{RANGE}])"

@@ -1,0 +1,53 @@
+"""What the dashboards show in situations that a running fleet seldom is in, as promtool evaluates their queries."""
+
+from pathlib import Path
+
+import pytest
+
+from support.monitoring.board_stories import BOARD, BoardStory, exporter, of_vm, panel
+
+UNKNOWN, MISSING = 3e10, 4e10
+EXPORTERS = tuple(f"{BOARD}-{name}" for name in ("blind", "exporters", "shares"))
+
+
+def _plays(story: BoardStory, folder: Path) -> None:
+    done = story.play(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_vm_that_is_gone_is_no_missing_rule(tmp_path: Path) -> None:
+    """After an eviction, with another VM left, no exporter is known. Nothing says that the rules are missing."""
+    gone, left = of_vm("web_0", "a:10169"), of_vm("db_0", "b:10169")
+    sees, trust = panel("vm", "Does it see?", variables=gone), panel("fleet", "Can I trust this?")
+    of_web = panel("fleet", "Can I trust this?", variables={"$scale_set": "web"})
+    story = BoardStory(
+        {**exporter("a:10169", "web_0", "Vx40 stale"), **exporter("b:10169", "db_0", "Vx200")},
+        {
+            (sees, "5m"): {"": 0},
+            (sees, "20m"): {"": UNKNOWN},
+            (of_web, "5m"): {"": 0},
+            (of_web, "20m"): {"": UNKNOWN},
+            (trust, "20m"): {"": 0},
+            (panel("vm", "Does it see?", variables=left), "20m"): {"": 0},
+        },
+        EXPORTERS,
+    )
+    _plays(story, tmp_path)
+
+
+def test_missing_rules_are_named(tmp_path: Path) -> None:
+    """Exporters that are scraped by a Prometheus without the rules are told from those that are not there."""
+    one = of_vm("web_0", "a:10169")
+    asked = [panel("vm", "Does it see?", variables=one), panel("fleet", "Can I trust this?")]
+    _plays(
+        BoardStory(exporter("a:10169", "web_0", "Vx40"), {(query, "5m"): {"": MISSING} for query in asked}), tmp_path
+    )
+
+
+@pytest.mark.parametrize("instance", ["web-0:10169", "[fd00::4]:10169", "10.0.0.4:10169"])
+def test_the_address_of_an_exporter_is_no_pattern(instance: str, tmp_path: Path) -> None:
+    """The board of a VM reads its own exporter, whatever characters the address has."""
+    one = of_vm("web_0", instance)
+    sees, happens = (panel("vm", title, variables=one) for title in ("Does it see?", "What happens to it"))
+    series = exporter(instance, "web_0", "Vx80")
+    _plays(BoardStory(series, {(sees, "10m"): {"": 0}, (happens, "10m"): {"": 0}}, EXPORTERS), tmp_path)
