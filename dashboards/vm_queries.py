@@ -37,7 +37,8 @@ def _raw(name: str, *matchers: str) -> str:
 # ---- Now ------------------------------------------------------------------------------------------------------------
 
 _UP = f"({_raw('up')})"
-SIGHT = f"max({of(BLIND, TARGET)} and {_WAS_ON_IT}) or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
+_BLIND = f"max({of(BLIND, TARGET)} and {_WAS_ON_IT})"
+SIGHT = f"{_BLIND} or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
 """0 while its exporter sees IMDS, else why it does not."""
 ANSWER_AGE = f"time() - max({_raw('last_success_timestamp_seconds')}) or on () vector({UNKNOWN:g})"
 _PLACE = "vm_name, scale_set, resource_group, location, zone, fault_domain"

@@ -7,9 +7,10 @@ without a problem are not recorded one by one: a graph of 10,000 lines shows not
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.metrics.spec import PREFIX as METRIC
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings
-from .fragments import slow_interval
+from .fragments import over_scrapes, slow_interval
 from .rule import Group, Recording, expression
 from .series import EVENT_APPROVED
 
@@ -43,6 +44,8 @@ SILENT_SECONDS = 120
 """An exporter whose last answer is older than this plus three poll intervals has stopped polling."""
 EARLY_SECONDS = 60
 """A start this long before NotBefore was approved. More than an interval between scrapes, less than a usual notice."""
+LONGEST_INTERVAL = 120
+"""The most seconds between recordings. Prometheus shows a sample for five minutes, and an evaluation may be missed."""
 QUANTILES = {"0.5": "median", "0.99": "99 %", "1": "worst"}
 
 _EVENT = "event_id, event_type, event_source, description, resources"
@@ -57,12 +60,13 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups. Prometheus evaluates the rules of a group one after another, so costly rules are spread.
 
     States and approvals of events are recorded often, since a Freeze takes seconds. Places of exporters, polls,
-    processes, spans and requests are evaluated half as often as the exporters' state: boards show them over hours.
+    processes, spans and requests are evaluated half as often as the exporters' state: boards show them over hours. No
+    interval is longer than :data:`LONGEST_INTERVAL`.
     """
     fast, events = settings.duration("evaluation.interval"), slow_interval(settings)
-    watcher = settings.duration("evaluation.watcher-interval")
-    slow, job = settings.several("evaluation.watcher-interval", 2), f'{{job=~"{settings.text("job")}"}}'
-    window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
+    watcher, slow = (format_duration(_watcher_seconds(settings, times)) for times in (1, 2))
+    job = f'{{job=~"{settings.text("job")}"}}'
+    window = over_scrapes(settings, 60)
     groups = {
         "events": (fast, _states(settings)),
         "approvals": (fast, _approvals()),
@@ -79,7 +83,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
         "memory": (slow, tuple(_memory(job).values())),
         **{f"cpu-{share}": (slow, (each,)) for share, each in _cpu(job, window).items()},
         "spans": (slow, _spans(window)),
-        "requests": (slow, _requests(window)),
+        "requests": (slow, _requests(settings, window)),
     }
     return tuple(
         Group(f"azure-scheduled-events-board-{name}", interval, rules) for name, (interval, rules) in groups.items()
@@ -194,8 +198,13 @@ def _approvals() -> tuple[Recording, ...]:
 # ---- Exporters ------------------------------------------------------------------------------------------------------
 
 
+def _watcher_seconds(settings: Settings, times: int = 1) -> float:
+    """Return ``times`` the interval of rules that warn, but at most what boards can bear."""
+    return min(times * settings.seconds("evaluation.watcher-interval"), LONGEST_INTERVAL)
+
+
 def _blind(settings: Settings) -> tuple[Recording, ...]:
-    job, interval = f'job=~"{settings.text("job")}"', settings.number("evaluation.watcher-interval")
+    job, interval = f'job=~"{settings.text("job")}"', f"{_watcher_seconds(settings):.15g}"
     return (
         Recording(
             BLIND,
@@ -291,7 +300,7 @@ def _pace(window: str) -> tuple[Recording, ...]:
         Recording(
             POLL_PACE,
             f"min by (job) ({made} * {METRIC}poll_interval_seconds"
-            f" and {_BY_TARGET} ({running} > {window.removesuffix('s')}))",
+            f" and {_BY_TARGET} ({running} > {parse_duration(window):g}))",
             "polls made for each poll that was due, of the slowest exporter",
         ),
     )
@@ -318,7 +327,8 @@ def _spans(window: str) -> tuple[Recording, ...]:
     )
 
 
-def _requests(window: str) -> tuple[Recording, ...]:
+def _requests(settings: Settings, window: str) -> tuple[Recording, ...]:
+    requested = over_scrapes(settings, 300)
     return (
         Recording(
             PUSHED_ALERTS,
@@ -327,7 +337,7 @@ def _requests(window: str) -> tuple[Recording, ...]:
         ),
         Recording(
             APPROVAL_REQUESTS,
-            f"sum by (job, outcome) (increase({METRIC}approval_requests_total[5m]))",
+            f"sum by (job, outcome) (increase({METRIC}approval_requests_total[{requested}]))",
             "approvals requested from IMDS, by answer",
         ),
     )

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from alerts import resolve
+from alerts.rules import groups
+from alerts.rules.board_recordings import BLIND_SECONDS
+from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.board_stories import BOARD, BoardStory, exporter, of_vm, panel
 
 UNKNOWN, MISSING = 3e10, 4e10
@@ -51,3 +55,31 @@ def test_the_address_of_an_exporter_is_no_pattern(instance: str, tmp_path: Path)
     sees, happens = (panel("vm", title, variables=one) for title in ("Does it see?", "What happens to it"))
     series = exporter(instance, "web_0", "Vx80")
     _plays(BoardStory(series, {(sees, "10m"): {"": 0}, (happens, "10m"): {"": 0}}, EXPORTERS), tmp_path)
+
+
+@pytest.mark.parametrize("interval", ["30s", "3m", "5m"])
+def test_rare_warnings_do_not_blind_the_boards(interval: str, tmp_path: Path) -> None:
+    """However rarely the rules that warn are evaluated, the boards know at any moment that all exporters see."""
+    settings = {"evaluation.watcher-interval": interval}
+    rarest = max((group.interval for group in groups(resolve(settings)) if group.name in EXPORTERS), key=parse_duration)
+    trust = panel("fleet", "Can I trust this?")
+    sees = panel("vm", "Does it see?", variables=of_vm("web_0", "a:10169"))
+    moments = [f"{minute}m30s" for minute in range(20, 31)]
+    story = BoardStory(
+        exporter("a:10169", "web_0", "Vx160"),
+        {(query, at): {"": 0} for query in (trust, sees) for at in moments},
+        EXPORTERS,
+        settings,
+        every=rarest,
+    )
+    _plays(story, tmp_path)
+
+
+@pytest.mark.parametrize("interval", ["30s", "5m"])
+def test_an_hour_of_blindness_is_an_hour(interval: str) -> None:
+    """A sample of the seconds that an exporter was blind stands for the time between two of them."""
+    (group,) = (
+        each for each in groups(resolve({"evaluation.watcher-interval": interval})) if each.name == EXPORTERS[0]
+    )
+    seconds = next(rule for rule in group.recordings() if rule.record == BLIND_SECONDS)
+    assert seconds.expression.startswith(f"{parse_duration(group.interval):g} * ")

@@ -25,8 +25,9 @@ Rows = Mapping[str, float]
 
 
 @cache
-def _board(uid: str) -> Any:
-    return json.loads((_JSON / f"azure-scheduled-events-{uid}.json").read_text("utf-8"))
+def _board(uid: str) -> dict[str, Any]:
+    board: dict[str, Any] = json.loads((_JSON / f"azure-scheduled-events-{uid}.json").read_text("utf-8"))
+    return board
 
 
 def panel(uid: str, title: str, ref: str = "A", variables: Mapping[str, str] | None = None) -> str:

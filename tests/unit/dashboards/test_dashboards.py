@@ -193,7 +193,7 @@ def test_variables_are_asked_again_when_the_time_range_changes(board: Json) -> N
 
 
 def test_a_variable_with_one_value_is_compared_as_it_is(board: Json) -> None:
-    """Grafana escapes a value for a regular expression only where several can be chosen: an IPv6 address matched none."""
+    """Grafana escapes a value for a regular expression only where several can be chosen."""
     variables = [each for each in board["templating"]["list"] if each["type"] == "query"]
     single = "|".join(each["name"] for each in variables if not (each["multi"] or each["includeAll"]))
     queries = [*expressions(board), *((each["name"], each["query"]["query"]) for each in variables)]
