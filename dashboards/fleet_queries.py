@@ -8,6 +8,7 @@ from alerts.rules.board_recordings import (
     EARLY_SECONDS,
     EXPORTER_INFO,
     FIRST_SEEN,
+    LAST_STATE,
     PHASE,
     SECONDS_LEFT,
     STATE,
@@ -43,7 +44,7 @@ TRUST = trust(known_here(BLIND), placed(BLIND_SHARE))
 
 # ---- Now ------------------------------------------------------------------------------------------------------------
 
-_STATE = latest(STATE)
+_STATE = LAST_STATE
 _WAITING = here(f"{_STATE} < 3")
 _STARTED = here(f"{_STATE} == 3")
 NEXT_IMPACT = or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_WAITING})) - time()", QUIET)

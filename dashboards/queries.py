@@ -10,7 +10,7 @@ depend on
 panels.
 """
 
-from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, VM_STATE
+from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, HELD, VM_STATE
 from alerts.rules.series import EVENT
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
@@ -52,8 +52,11 @@ def here(events: str) -> str:
 
 
 def latest(recording: str, *matchers: str) -> str:
-    """Return the last values of a recording of events, for as long as the rules hold events by default."""
-    return f"last_over_time({of(recording, *matchers) if matchers else recording}[15m])"
+    """Return the last values of a recording of events, for as long as the rules hold events by default.
+
+    The labels of the recording must not change during an event, or it would be two rows.
+    """
+    return f"last_over_time({of(recording, *matchers) if matchers else recording}[{HELD}])"
 
 
 def past(events: str, window: str = f"[{RANGE}]") -> str:

@@ -6,6 +6,7 @@ from alerts.rules.board_recordings import (
     EARLY_SECONDS,
     EXPORTER_INFO,
     FIRST_SEEN,
+    LAST_STATE,
     PHASE,
     SECONDS_LEFT,
     STATE,
@@ -46,14 +47,17 @@ _VM_INFO = series("instance_info", _NAMED)
 IDENTITY = f"topk(1, group by ({_PLACE}, vm_id, vm_size, priority, job, instance) (last_over_time({_VM_INFO}[1d])))"
 INCARNATION = f"max({_raw('document_incarnation')})"
 
-_ITS = f"(({latest(STATE, _TOUCHES)} or on (event_id) {latest(VM_STATE, _NAMED)}) and on (event_id) {EVENT})"
+_SMALL = of(LAST_STATE, 'resources!~"|(.+,){9}.+"')
+_OF_LARGE = f"{latest(VM_STATE, _NAMED)} unless on (event_id) {_SMALL}"
+_ITS = f"(({of(LAST_STATE, _TOUCHES)} or on (event_id) {_OF_LARGE}) and on (event_id) {EVENT})"
 """Events that name the VM. ``resources`` holds ten names; of larger events its own exporter reports that they do."""
 _THEM = f"on (event_id) {_ITS}"
 
 
 def _or_quiet(vector: str, quiet: float) -> str:
     """``vector`` or why it is empty: ``quiet`` while this VM's exporter sees, else unknown."""
-    return f"{vector} or on () ({quiet:g} + 0 * max({_UP} == 1)) or on () vector({UNKNOWN:g})"
+    sees = f"{quiet:g} + 0" if quiet else "0"
+    return f"{vector} or on () ({sees} * max({_UP} == 1)) or on () vector({UNKNOWN:g})"
 
 
 IN_MAINTENANCE = 0.5

@@ -15,6 +15,7 @@ from .rule import Group, Recording, expression
 from .series import EVENT_APPROVED
 
 STATE = "azure_scheduled_events:event_state"
+LAST_STATE = "azure_scheduled_events:event_last_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
 SECONDS_LEFT = "azure_scheduled_events:event_last_seconds_left"
 PHASE = "azure_scheduled_events:event_phase_seconds"
@@ -46,6 +47,8 @@ EARLY_SECONDS = 60
 """A start this long before NotBefore was approved. More than an interval between scrapes, less than a usual notice."""
 LONGEST_INTERVAL = 120
 """The most seconds between recordings. Prometheus shows a sample for five minutes, and an evaluation may be missed."""
+HELD = "15m"
+"""How long boards hold the last row of an event that nobody shows: as long as the rules hold events by default."""
 QUANTILES = {"0.5": "median", "0.99": "99 %", "1": "worst"}
 
 _EVENT = "event_id, event_type, event_source, description, resources"
@@ -108,6 +111,15 @@ def _states(settings: Settings) -> tuple[Recording, ...]:
                 )
             """),
             "one row per event that an exporter shows: 1 waiting, 2 approved, 3 started",
+        ),
+        Recording(
+            LAST_STATE,
+            expression(f"""
+                {STATE}
+                or on (event_id)
+                topk by (event_id) (1, last_over_time({STATE}[{HELD}]) unless on (event_id) {STATE})
+            """),
+            "the same, and the last row of an event that no exporter has shown for up to 15 minutes",
         ),
         Recording(
             PHASE,

@@ -6,9 +6,10 @@ import pytest
 
 from alerts import resolve
 from alerts.rules import groups
-from alerts.rules.board_recordings import BLIND_SECONDS
+from alerts.rules.board_recordings import BLIND_SECONDS, BLIND_SHARE, URGENCY, VM_STATE, VMS
+from alerts.rules.series import APPROVED, EVENT, INFO
 from azure_scheduled_events_exporter.times import parse_duration
-from support.monitoring.board_stories import BOARD, BoardStory, exporter, of_vm, panel
+from support.monitoring.board_stories import BOARD, JOB, BoardStory, exporter, of_vm, panel
 
 UNKNOWN, MISSING = 3e10, 4e10
 EXPORTERS = tuple(f"{BOARD}-{name}" for name in ("blind", "exporters", "shares"))
@@ -83,3 +84,76 @@ def test_an_hour_of_blindness_is_an_hour(interval: str) -> None:
     )
     seconds = next(rule for rule in group.recordings() if rule.record == BLIND_SECONDS)
     assert seconds.expression.startswith(f"{parse_duration(group.interval):g} * ")
+
+
+def _info(instance: str, status: str, resources: str, scope: str = "self") -> str:
+    labels = f'event_id="E",event_type="Reboot",event_source="Platform",event_status="{status}",scope="{scope}"'
+    return f'{INFO}{{job="{JOB}",instance="{instance}",{labels},description="",resources="{resources}"}}'
+
+
+def _of_event(metric: str, instance: str, scope: str = "self") -> str:
+    return f'{metric}{{job="{JOB}",instance="{instance}",event_id="E",event_type="Reboot",scope="{scope}"}}'
+
+
+def _vm_state(vm: str, group: str = "production", scale_set: str = "web") -> str:
+    place = f'scale_set="{scale_set}",resource_group="{group}",location="westeurope",zone="1"'
+    return f'{VM_STATE}{{event_id="E",event_type="Reboot",vm_name="{vm}",fault_domain="0",{place}}}'
+
+
+def test_an_event_is_one_row_when_its_resources_change(tmp_path: Path) -> None:
+    """An event starts for one of two VMs: it does not wait any more, and nothing happens to the other VM."""
+    rows, types = panel("fleet", "Events now"), [panel("fleet", "By type", ref) for ref in "AD"]
+    hit, spared = (of_vm(vm, f"{vm}:10169") for vm in ("web_0", "web_1"))
+    story = BoardStory(
+        {
+            **exporter("web_0:10169", "web_0", "Vx60 stale"),
+            **exporter("web_1:10169", "web_1", "Vx60 stale"),
+            _info("web_0:10169", "Scheduled", "web_0,web_1"): "1x20 stale",
+            _info("web_1:10169", "Scheduled", "web_0,web_1"): "1x20 stale",
+            _info("web_0:10169", "Started", "web_0"): "_x21 1x38 stale",
+            _of_event(APPROVED, "web_0:10169"): "0x60 stale",
+            _of_event(APPROVED, "web_1:10169"): "0x20 stale",
+            _vm_state("web_0"): "1x20 3x39 stale",
+            _vm_state("web_1"): "1x20 stale",
+            f'{EVENT}{{event_id="E",event_type="Reboot",resources="web_0,web_1",scale_set="web"}}': "1x120",
+            f'{URGENCY}{{event_id="E"}}': "1x120",
+            f'{VMS}{{event_id="E",event_type="Reboot"}}': "2x20 1x100",
+            f'{BLIND_SHARE}{{job="{JOB}",scale_set="web",resource_group="production"}}': "0x120",
+        },
+        {
+            (f"count({rows})", "4m"): {"": 1},
+            (f"count({rows})", "10m"): {"": 1},
+            (f"max({rows})", "10m"): {"": 3},
+            (f"count({rows})", "20m"): {"": 1},
+            (f"max({rows})", "20m"): {"": 3},
+            (types[0], "4m"): {'event_type="Reboot"': 1},
+            (types[0], "10m"): {},
+            (types[1], "10m"): {'event_type="Reboot"': 1},
+            (panel("fleet", "VMs about to be hit"), "10m"): {"": 0},
+            (panel("fleet", "VMs being hit now"), "10m"): {"": 1},
+            (f"count({panel('vm', 'Events now', variables=hit)})", "10m"): {"": 1},
+            (panel("vm", "What happens to it", variables=spared), "4m"): {"": 1},
+            (panel("vm", "What happens to it", variables=spared), "10m"): {"": 0},
+            (panel("vm", "What happens to it", variables=hit), "10m"): {"": 3},
+            (panel("vm", "What happens to it", variables=hit), "20m"): {"": 3},
+        },
+        (f"{BOARD}-events", f"{BOARD}-exporters"),
+    )
+    _plays(story, tmp_path)
+
+
+def test_a_vm_that_resources_have_no_room_for(tmp_path: Path) -> None:
+    """Of an event with more VMs than exporters name, the VM's own exporter tells, also while it is down."""
+    named = ",".join(f"web_{number}" for number in range(10))
+    one = of_vm("web_33", "a:10169")
+    story = BoardStory(
+        {
+            _info("b:10169", "Scheduled", named, "peer"): "1x80",
+            _of_event(APPROVED, "b:10169", "peer"): "0x80",
+            _vm_state("web_33"): "1x20 stale",
+            f'{EVENT}{{event_id="E",event_type="Reboot",resources="{named}",scale_set="web"}}': "1x80",
+        },
+        {(panel("vm", "What happens to it", variables=one), at): {"": 1} for at in ("4m", "10m")},
+        (f"{BOARD}-events",),
+    )
+    _plays(story, tmp_path)
