@@ -112,10 +112,10 @@ ENDED_CANCELLED = f"count by (event_type) ({_ENDED} unless {_HAPPENED} and {_EAR
 ENDED_LOST = f"count by (event_type) ({_ENDED} unless {_HAPPENED} unless {_EARLY})"
 STILL_CURRENT = f"count by (event_type) ({here(latest(FIRST_SEEN))})"
 
-_FIRST = f"last_over_time({FIRST_SEEN}[{RANGE}])"
-_ANNOUNCED = f"last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) group_right () {_FIRST}"
-_NEVER_WAITED = f"(0 * {_FIRST} unless on (event_id) last_over_time({SECONDS_LEFT}[{RANGE}]))"
-_NOTICES = past(f"clamp_min({_ANNOUNCED} or on (event_id) {_NEVER_WAITED}, 0)")
+_FIRST = f"min_over_time({FIRST_SEEN}[{RANGE}])"
+_ANNOUNCED = f"last_over_time({NOT_BEFORE}[{RANGE}]) - {_FIRST}"  # all of these have event_id and event_type
+_NEVER_WAITED = f"0 * {_FIRST} unless last_over_time({SECONDS_LEFT}[{RANGE}])"
+_NOTICES = past(f"clamp_min({_ANNOUNCED} or {_NEVER_WAITED}, 0)")
 NOTICE_MEDIAN = f"quantile by (event_type) (0.5, {_NOTICES})"
 NOTICE_LEAST = f"min by (event_type) ({_NOTICES})"
 """Notice that the events of the time range gave; 0 for one that was first seen as Started."""

@@ -48,7 +48,8 @@ def here(events: str) -> str:
     The alert rules decide which events are current: they hold an event whose exporters are silent, as those of VMs are
     that restart.
     """
-    return f"{events} and on (event_id) {of(EVENT, CHOSEN_SCALE_SET)} unless on (event_id) {of(VM_STATE, ELSEWHERE)}"
+    known = of(EVENT, CHOSEN_SCALE_SET)
+    return f"{events} and on (event_id) {known} unless on (event_id) {latest(VM_STATE, ELSEWHERE)}"
 
 
 def latest(recording: str, *matchers: str) -> str:
@@ -61,8 +62,9 @@ def latest(recording: str, *matchers: str) -> str:
 
 def past(events: str, window: str = f"[{RANGE}]") -> str:
     """Return past ``events``, except those known to be outside the selection."""
-    outside = of(VM_STATE, 'scale_set!~"$scale_set|"')
-    return f"{events} unless on (event_id) present_over_time({outside}{window})"
+    places = (of(VM_STATE, each) for each in ('scale_set!~"$scale_set|"', ELSEWHERE))
+    outside = " or ".join(f"last_over_time({each}{window})" for each in places)
+    return f"{events} unless on (event_id) ({outside})"
 
 
 def with_trace(vector: str) -> str:

@@ -6,8 +6,20 @@ import pytest
 
 from alerts import resolve
 from alerts.rules import groups
-from alerts.rules.board_recordings import BLIND_SECONDS, BLIND_SHARE, URGENCY, VM_STATE, VMS
-from alerts.rules.series import APPROVED, EVENT, INFO
+from alerts.rules.board_recordings import (
+    APPROVED_BY,
+    BLIND_SECONDS,
+    BLIND_SHARE,
+    FIRST_SEEN,
+    LAST_STATE,
+    PHASE,
+    SECONDS_LEFT,
+    STATE,
+    URGENCY,
+    VM_STATE,
+    VMS,
+)
+from alerts.rules.series import APPROVED, EVENT, INFO, PLANNED
 from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.board_stories import BOARD, JOB, BoardStory, exporter, of_vm, panel
 
@@ -157,3 +169,39 @@ def test_a_vm_that_resources_have_no_room_for(tmp_path: Path) -> None:
         (f"{BOARD}-events",),
     )
     _plays(story, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("scale_set", "group", "shown"),
+    [(".*", ".*", 1), (".*", "data", 1), (".*", "production", 0), ("web", ".*", 0), ("db", "data", 1)],
+)
+def test_a_resource_group_is_chosen_in_the_past_too(scale_set: str, group: str, shown: int, tmp_path: Path) -> None:
+    """The last 30 days have an event if its resource group is chosen, and so has the page while its VM is down."""
+    chosen = {"$scale_set": scale_set, "$resource_group": group}
+    key = 'event_id="E",event_type="Reboot"'
+    series = {
+        f"{FIRST_SEEN}{{{key}}}": "60x80 stale",
+        f"{PLANNED}{{{key}}}": "960x20 stale",
+        f"{SECONDS_LEFT}{{{key}}}": "900-15x20 stale",
+        f'{PHASE}{{{key},phase="waiting"}}': "15x20 stale",
+        f'{PHASE}{{{key},phase="started"}}': "_x21 15x20 stale",
+        f'{APPROVED_BY}{{{key},approved_by="nobody"}}': "_x21 3x20 stale",
+        f'{LAST_STATE}{{{key},event_source="Platform",resources="db_0"}}': "1x20 3x60 stale",
+        f'{STATE}{{{key},event_source="Platform",resources="db_0"}}': "1x20 3x20 stale",
+        f'{EVENT}{{{key},event_source="Platform",resources="db_0",scale_set="db"}}': "1x80 stale",
+        _vm_state("db_0", "data", "db"): "1x20 3x20 stale",  # then its exporter is down
+    }
+    panels = {
+        ("How they ended", "A"): 1,
+        ("Notice given", "A"): 900,
+        ("Notice given", "B"): 900,
+        ("Approvals", "A"): 1,
+        ("How long events stayed Started", "A"): 315,
+    }
+    asked = {(panel("fleet", title, ref, chosen), "40m"): value for (title, ref), value in panels.items()}
+    asked |= {(panel("fleet", "By type", "D", chosen), at): 1 for at in ("8m", "18m")}
+    shows = {
+        (f"max by (event_type) ({query})", at): {'event_type="Reboot"': value} if shown else {}
+        for (query, at), value in asked.items()
+    }
+    _plays(BoardStory(series, shows), tmp_path)
