@@ -84,16 +84,19 @@ TYPE_STARTED = f"count by (event_type) ({_STARTED})"
 TYPE_VMS_STARTED = f"sum by (event_type) ({_VMS} and on (event_id) ({_STARTED}))"
 
 
-def _share(labels: str, named: str) -> str:
-    """The share of the exporters' VMs with the same ``labels`` that current events happen to; the highest ones."""
-    hit = f"group by ({labels}, vm_name) ({latest(VM_STATE, PLACE, named)} and on (event_id) {EVENT})"
+def _share(labels: str, named: str, shown: str) -> str:
+    """The share of the exporters' VMs with the same ``labels`` that current events happen to; the highest ones.
+
+    A place goes by the labels ``shown``; of places that are shown alike, by the highest share.
+    """
+    names = ", ".join(dict.fromkeys([*labels.split(", "), "resource_group", "vm_name"]))
+    hit = f"group by ({names}) ({latest(VM_STATE, PLACE, named)} and on (event_id) {EVENT})"
     share = f"topk(10, count by ({labels}) ({hit}) / count by ({labels}) ({placed(EXPORTER_INFO, named)}))"
-    sources = ", ".join(f'"{label}"' for label in labels.split(", "))
-    return f'max by (place) (label_join({share}, "place", "-", {sources}))'
+    return f'max by (place) (label_join({share}, "place", "-", {shown}))'
 
 
-SCALE_SETS_HIT = _share("scale_set", 'scale_set!=""')
-ZONES_HIT = _share("location, zone", 'zone!=""')
+SCALE_SETS_HIT = _share("resource_group, scale_set", 'scale_set!=""', '"scale_set"')
+ZONES_HIT = _share("location, zone", 'zone!=""', '"location", "zone"')
 
 _LAST_SEEN = f"topk(30, {past(f'last_over_time({FIRST_SEEN}[{RANGE}] @ end())', f'[{RANGE}] @ end()')})"
 EVENT_STATES = with_names(f"max by (event_id, event_type, resources) ({STATE}) and on (event_id) {_LAST_SEEN}")
@@ -121,7 +124,9 @@ NOTICE_LEAST = f"min by (event_type) ({_NOTICES})"
 """Notice that the events of the time range gave; 0 for one that was first seen as Started."""
 
 _BY = "event_type, approved_by"
-_APPROVED_BY = f"group by (event_id, {_BY}) ({past(f'last_over_time({APPROVED_BY}[{RANGE}])')})"
+# Who approved may be known only after the start, or no longer. The least value of an event is who approved it.
+_APPROVER_OF = f"bottomk by (event_id) (1, last_over_time({APPROVED_BY}[{RANGE}]))"
+_APPROVED_BY = f"group by (event_id, {_BY}) ({past(_APPROVER_OF)})"
 _WAITED = f"sum by (event_id) (sum_over_time({PHASE}{IN_WAIT}[{RANGE}]))"
 _LATENCY = f"{_APPROVED_BY} * on (event_id) group_left () {_WAITED}"
 APPROVALS = f"count by ({_BY}) ({_APPROVED_BY})"

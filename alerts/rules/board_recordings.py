@@ -183,17 +183,21 @@ def _approvals() -> tuple[Recording, ...]:
             APPROVED_BY,
             expression(f"""
                 max by (event_id, event_type, approved_by) (
-                  label_replace({EVENT_APPROVED} == 1, "approved_by", "exporter or operator", "", "")
+                  label_replace(
+                    max_over_time({EVENT_APPROVED}[1h]) == 1 and on (event_id) {STATE},
+                    "approved_by", "exporter or operator", "", ""
+                  )
                   or on (event_id)
                   label_replace(
                     {STATE} == 3 and on (event_id) last_over_time({SECONDS_LEFT}[1h]) > {EARLY_SECONDS},
                     "approved_by", "elsewhere", "", ""
-                  )
+                  ) - 1
                   or on (event_id)
                   label_replace({STATE} == 3, "approved_by", "nobody", "", "")
                 )
             """),
-            "events that may start, by who approved them; nobody: they started at NotBefore",
+            "events that may start, by who approved them: 1 an exporter or operator, also while that exporter is down, "
+            "2 elsewhere, 3 nobody: they started at NotBefore. Of several values over time the least is right",
         ),
         Recording(
             URGENCY,

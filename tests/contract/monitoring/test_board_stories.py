@@ -10,6 +10,7 @@ from alerts.rules.board_recordings import (
     APPROVED_BY,
     BLIND_SECONDS,
     BLIND_SHARE,
+    EXPORTER_INFO,
     FIRST_SEEN,
     LAST_STATE,
     PHASE,
@@ -24,6 +25,7 @@ from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.board_stories import BOARD, JOB, BoardStory, exporter, of_vm, panel
 
 UNKNOWN, MISSING = 3e10, 4e10
+_TIMES = ("event_seconds_until_not_before", "event_first_seen_timestamp_seconds")
 EXPORTERS = tuple(f"{BOARD}-{name}" for name in ("blind", "exporters", "shares"))
 
 
@@ -205,3 +207,59 @@ def test_a_resource_group_is_chosen_in_the_past_too(scale_set: str, group: str, 
         for (query, at), value in asked.items()
     }
     _plays(BoardStory(series, shows), tmp_path)
+
+
+def test_scale_sets_of_the_same_name_are_two(tmp_path: Path) -> None:
+    """The share of a scale set counts its own VMs, though another resource group has one of the same name."""
+    places = {group: f'scale_set="web",resource_group="{group}",location="westeurope",zone="1"' for group in ("a", "b")}
+    known = {
+        f'{EXPORTER_INFO}{{job="{JOB}",instance="{group}{number}",vm_name="web_{number}",{place}}}': "1x40"
+        for group, place in places.items()
+        for number in range(2)
+    }
+    hit = {_vm_state("web_0", "a"): "1x40", _vm_state("web_1", "a"): "1x40", _vm_state("web_0", "b"): "1x40"}
+    current = {f'{EVENT}{{event_id="E",event_type="Reboot",scale_set="web"}}': "1x40"}
+    share = {ref: panel("fleet", "Share that is affected", ref) for ref in "AB"}
+    shows = {
+        (share["A"], "5m"): {'place="web"': 1.0},
+        (share["B"], "5m"): {'place="westeurope-1"': 0.75},
+    }
+    _plays(BoardStory({**known, **hit, **current}, shows), tmp_path)
+
+
+def test_an_approval_counts_once_though_the_approving_vm_goes_down(tmp_path: Path) -> None:
+    """The exporter of a VM approves its reboot and is down during it. Its neighbour, which approved none, answers."""
+    a, b = "a:10169", "b:10169"
+    left, first = (f"azure_scheduled_events_{name}" for name in _TIMES)
+    series = {
+        _info(a, "Scheduled", "web_0"): "1x59 stale",
+        _info(b, "Scheduled", "web_0", "peer"): "1x59 stale",
+        _info(a, "Started", "web_0"): "_x60 1x5 stale _x47 1x5 stale",
+        _info(b, "Started", "web_0", "peer"): "_x60 1x59 stale",
+        _of_event(APPROVED, a): "0x35 1x29 stale _x47 1x5 stale",
+        _of_event(APPROVED, b, "peer"): "0x119 stale",
+        _of_event(left, a): "900-5x59 stale",
+        _of_event(left, b, "peer"): "900-5x59 stale",
+        _of_event(first, b, "peer"): "0x119 stale",
+    }
+    who = 'event_type="Reboot",approved_by="exporter or operator"'
+    now = f"group by (event_type, approved_by) ({APPROVED_BY})"
+    shows = {
+        **{(now, at): {who: 1.0} for at in ("4m", "5m20s", "7m", "9m50s")},
+        (now, "10m30s"): {},
+        (panel("fleet", "Approvals", "A"), "20m"): {who: 1.0},
+        (panel("fleet", "Approvals", "B"), "20m"): {who: 180.0},
+    }
+    groups_of = (f"{BOARD}-events", f"{BOARD}-approvals", f"{BOARD}-event-times", "azure-scheduled-events-approvals")
+    _plays(BoardStory(series, shows, groups_of, step="5s", every="5s"), tmp_path)
+
+
+@pytest.mark.parametrize("known", [("elsewhere",), ("nobody",), ("nobody", "elsewhere"), ()])
+def test_who_approved_may_be_known_late(known: tuple[str, ...], tmp_path: Path) -> None:
+    """A start is scraped before its approval, or an early start is forgotten: the event counts once, for who it was."""
+    values = {"exporter or operator": 1, "elsewhere": 2, "nobody": 3}
+    key = 'event_id="E",event_type="Reboot",approved_by'
+    began = {f'{APPROVED_BY}{{{key}="{name}"}}': f"{values[name]}x10 stale" for name in known}
+    later = {f'{APPROVED_BY}{{{key}="exporter or operator"}}': "_x12 1x10 stale"}
+    rows = {'event_type="Reboot",approved_by="exporter or operator"': 1.0}
+    _plays(BoardStory({**began, **later}, {(panel("fleet", "Approvals"), "20m"): rows}), tmp_path)
