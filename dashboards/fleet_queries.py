@@ -11,6 +11,7 @@ from alerts.rules.board_recordings import (
     LAST_STATE,
     PHASE,
     SECONDS_LEFT,
+    STARTED_FOR,
     STATE,
     URGENCY,
     VM_STATE,
@@ -19,6 +20,7 @@ from alerts.rules.board_recordings import (
 from alerts.rules.series import EVENT
 from alerts.rules.series import LENGTH as DURATION
 from alerts.rules.series import PLANNED as NOT_BEFORE
+from alerts.rules.series import STARTED as HAS_STARTED
 
 from .queries import (
     IN_START,
@@ -132,7 +134,7 @@ _LATENCY = f"{_APPROVED_BY} * on (event_id) group_left () {_WAITED}"
 APPROVALS = f"count by ({_BY}) ({_APPROVED_BY})"
 APPROVAL_MEDIAN = f"quantile by ({_BY}) (0.5, {_LATENCY})"
 APPROVAL_SLOWEST = f"max by ({_BY}) ({_LATENCY})"
-_STARTED_FOR = past(f"sum_over_time({PHASE}{IN_START}[{RANGE}])")
+_STARTED_FOR = past(f"max_over_time({STARTED_FOR}[{RANGE}])")
 STARTED_MEDIAN = f"quantile by (event_type) (0.5, {_STARTED_FOR})"
 STARTED_LONGEST = f"max by (event_type) ({_STARTED_FOR})"
 
@@ -152,6 +154,7 @@ def _marked(now: str, other: str) -> str:
     return f"count by (event_type) ({now} unless on (event_id) {other})"
 
 
-DETECTED = _marked(STATE, f"{STATE} offset 1m")
-STARTED = _marked(f"{STATE} == 3", f"({STATE} offset 1m == 3)")
-ENDED = _marked(f"{STATE} offset 1m", STATE)
+# The alert rules hold an event while its exporters are silent: it neither ends nor begins again.
+DETECTED = _marked(EVENT, f"{EVENT} offset 1m")
+STARTED = _marked(HAS_STARTED, f"{HAS_STARTED} offset 1m")
+ENDED = _marked(f"{EVENT} offset 1m", EVENT)

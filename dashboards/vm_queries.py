@@ -9,6 +9,7 @@ from alerts.rules.board_recordings import (
     LAST_STATE,
     PHASE,
     SECONDS_LEFT,
+    STARTED_FOR,
     STATE,
     URGENCY,
     VM_STATE,
@@ -94,7 +95,7 @@ _FIRST_SEEN = f"max by (event_id) (last_over_time({FIRST_SEEN}[{RANGE}]))"
 PAST_EVENTS = with_trace(f"topk by (event_id) (1, {_PAST_ROWS}) * on (event_id) group_left () (1000 * {_FIRST_SEEN})")
 PAST_NOTICE = f"last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) {_FIRST_SEEN} and {_THOSE}"
 PAST_WAITED = f"sum by (event_id) (sum_over_time({PHASE}{IN_WAIT}[{RANGE}])) and {_THOSE}"
-PAST_STARTED = f"sum by (event_id) (sum_over_time({PHASE}{IN_START}[{RANGE}])) and {_THOSE}"
+PAST_STARTED = f"max by (event_id) (max_over_time({STARTED_FOR}[{RANGE}])) and {_THOSE}"
 PAST_OUTCOME = (
     f"(0 * group by (event_id) ({EVENT})"
     f" or on (event_id) group by (event_id) (last_over_time({PHASE}{IN_START}[{RANGE}]))"

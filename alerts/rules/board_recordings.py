@@ -17,6 +17,8 @@ from .series import EVENT_APPROVED
 STATE = "azure_scheduled_events:event_state"
 LAST_STATE = "azure_scheduled_events:event_last_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
+STARTED_AT = "azure_scheduled_events:event_started_timestamp_seconds"
+STARTED_FOR = "azure_scheduled_events:event_started_seconds"
 SECONDS_LEFT = "azure_scheduled_events:event_last_seconds_left"
 PHASE = "azure_scheduled_events:event_phase_seconds"
 URGENCY = "azure_scheduled_events:event_urgency"
@@ -72,6 +74,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
     window = over_scrapes(settings, 60)
     groups = {
         "events": (fast, _states(settings)),
+        "starts": (fast, _starts(settings)),
         "approvals": (fast, _approvals()),
         "vms": (events, _vms()),
         "event-times": (events, _times()),
@@ -130,6 +133,28 @@ def _states(settings: Settings) -> tuple[Recording, ...]:
                 )
             """),
             "the seconds that one sample stands for: the sum over time is how long an event waited or stayed Started",
+        ),
+    )
+
+
+def _starts(settings: Settings) -> tuple[Recording, ...]:
+    """How long events stayed Started, from the first to the last sample: a VM may be down in between."""
+    interval, longest = settings.number("evaluation.interval"), settings.duration("longest")
+    started = f'{_INFO}{{event_status="Started"}}'
+    return (
+        Recording(
+            STARTED_AT,
+            expression(f"""
+                min by (event_id, event_type) (min_over_time({STARTED_AT}[{longest}]) and on (event_id) {started})
+                or on (event_id)
+                group by (event_id, event_type) ({started}) * time()
+            """),
+            "when an event was first seen Started, while an exporter shows it so",
+        ),
+        Recording(
+            STARTED_FOR,
+            f"{interval} + time() - {STARTED_AT}",
+            "how long it has been Started, also if nobody showed it in between",
         ),
     )
 

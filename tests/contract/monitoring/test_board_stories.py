@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from alerts import resolve
+from alerts import Settings, resolve
 from alerts.rules import groups
 from alerts.rules.board_recordings import (
     APPROVED_BY,
@@ -15,6 +15,7 @@ from alerts.rules.board_recordings import (
     LAST_STATE,
     PHASE,
     SECONDS_LEFT,
+    STARTED_FOR,
     STATE,
     URGENCY,
     VM_STATE,
@@ -22,7 +23,7 @@ from alerts.rules.board_recordings import (
 )
 from alerts.rules.series import APPROVED, EVENT, INFO, PLANNED
 from azure_scheduled_events_exporter.times import parse_duration
-from support.monitoring.board_stories import BOARD, JOB, BoardStory, exporter, of_vm, panel
+from support.monitoring.board_stories import BOARD, JOB, BoardStory, exporter, mark, of_vm, panel
 
 UNKNOWN, MISSING = 3e10, 4e10
 _TIMES = ("event_seconds_until_not_before", "event_first_seen_timestamp_seconds")
@@ -187,6 +188,7 @@ def test_a_resource_group_is_chosen_in_the_past_too(scale_set: str, group: str, 
         f"{SECONDS_LEFT}{{{key}}}": "900-15x20 stale",
         f'{PHASE}{{{key},phase="waiting"}}': "15x20 stale",
         f'{PHASE}{{{key},phase="started"}}': "_x21 15x20 stale",
+        f"{STARTED_FOR}{{{key}}}": "_x21 15+15x20 stale",
         f'{APPROVED_BY}{{{key},approved_by="nobody"}}': "_x21 3x20 stale",
         f'{LAST_STATE}{{{key},event_source="Platform",resources="db_0"}}': "1x20 3x60 stale",
         f'{STATE}{{{key},event_source="Platform",resources="db_0"}}': "1x20 3x20 stale",
@@ -263,3 +265,32 @@ def test_who_approved_may_be_known_late(known: tuple[str, ...], tmp_path: Path) 
     later = {f'{APPROVED_BY}{{{key}="exporter or operator"}}': "_x12 1x10 stale"}
     rows = {'event_type="Reboot",approved_by="exporter or operator"': 1.0}
     _plays(BoardStory({**began, **later}, {(panel("fleet", "Approvals"), "20m"): rows}), tmp_path)
+
+
+def test_an_event_goes_on_while_the_only_vm_that_sees_it_is_down(tmp_path: Path) -> None:
+    """A reboot of seven minutes, for five of which its VM, the only one that sees it, is down: one start, one end."""
+    own = "a:10169"
+    answers = "Vx125 stale _x59 Vx200"  # every 5 s: announced at 3:00, Started at 10:00, down from 10:30, over at 17:00
+    series = {
+        **exporter(own, "web_0", answers, vm_id="id", subscription_id="s"),
+        f'up{{job="{JOB}",instance="{own}"}}': "1x125 0x60 1x200",
+        _info(own, "Scheduled", "web_0"): "_x36 1x83 stale",
+        _info(own, "Started", "web_0"): "_x120 1x5 stale _x60 1x16 stale",
+        _of_event(APPROVED, own): "_x36 0x89 stale _x60 0x16 stale",
+        _of_event(f"azure_scheduled_events_{_TIMES[1]}", own): "_x36 0x89 stale _x60 0x16 stale",
+    }
+    remembers = (each.name for each in groups(Settings()) if "-board-" not in each.name and any(each.recordings()))
+    of_vm_a = of_vm("web_0", own)
+    lasted = {"fleet": "How long events stayed Started", "vm": "Its last events"}
+    by_type = 'event_type="Reboot"'
+    shows = {
+        **{
+            (f"count_over_time(({mark(name)})[25m:1m])", "26m"): {by_type: 1.0}
+            for name in ("Detected", "Started", "Ended")
+        },
+        (panel("fleet", lasted["fleet"], "A"), "27m"): {by_type: 420.0},
+        (panel("fleet", lasted["fleet"], "B"), "27m"): {by_type: 420.0},
+        (panel("vm", lasted["vm"], "D", of_vm_a), "27m"): {'event_id="E"': 420.0},
+    }
+    needed = (*remembers, *(f"{BOARD}-{name}" for name in ("events", "starts", "event-times")))
+    _plays(BoardStory(series, shows, needed, step="5s", every="5s"), tmp_path)
