@@ -302,7 +302,7 @@ def _expanded(expr: str, window: int, step: int, *, one: bool = False) -> dict[s
         "$__interval": f"{step}s",
         "${vm:regex}": "vmss7_0",
         "$vm": "vmss7_0",
-        "$job": ".+",
+        "$job": JOB if one else ".+",
         "$instance": "vm140:10169" if one else ".+",
         "$resource_group": ".*",
         "$scale_set": ".*",

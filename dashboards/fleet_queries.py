@@ -8,8 +8,10 @@ from alerts.rules.board_recordings import (
     EARLY_SECONDS,
     EXPORTER_INFO,
     FIRST_SEEN,
+    LAST_STATE,
     PHASE,
     SECONDS_LEFT,
+    STARTED_FOR,
     STATE,
     URGENCY,
     VM_STATE,
@@ -18,6 +20,7 @@ from alerts.rules.board_recordings import (
 from alerts.rules.series import EVENT
 from alerts.rules.series import LENGTH as DURATION
 from alerts.rules.series import PLANNED as NOT_BEFORE
+from alerts.rules.series import STARTED as HAS_STARTED
 
 from .queries import (
     IN_START,
@@ -43,7 +46,7 @@ TRUST = trust(known_here(BLIND), placed(BLIND_SHARE))
 
 # ---- Now ------------------------------------------------------------------------------------------------------------
 
-_STATE = latest(STATE)
+_STATE = LAST_STATE
 _WAITING = here(f"{_STATE} < 3")
 _STARTED = here(f"{_STATE} == 3")
 NEXT_IMPACT = or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_WAITING})) - time()", QUIET)
@@ -83,16 +86,19 @@ TYPE_STARTED = f"count by (event_type) ({_STARTED})"
 TYPE_VMS_STARTED = f"sum by (event_type) ({_VMS} and on (event_id) ({_STARTED}))"
 
 
-def _share(labels: str, named: str) -> str:
-    """The share of the exporters' VMs with the same ``labels`` that current events happen to; the highest ones."""
-    hit = f"group by ({labels}, vm_name) ({latest(VM_STATE, PLACE, named)} and on (event_id) {EVENT})"
+def _share(labels: str, named: str, shown: str) -> str:
+    """The share of the exporters' VMs with the same ``labels`` that current events happen to; the highest ones.
+
+    A place goes by the labels ``shown``; of places that are shown alike, by the highest share.
+    """
+    names = ", ".join(dict.fromkeys([*labels.split(", "), "resource_group", "vm_name"]))
+    hit = f"group by ({names}) ({latest(VM_STATE, PLACE, named)} and on (event_id) {EVENT})"
     share = f"topk(10, count by ({labels}) ({hit}) / count by ({labels}) ({placed(EXPORTER_INFO, named)}))"
-    sources = ", ".join(f'"{label}"' for label in labels.split(", "))
-    return f'max by (place) (label_join({share}, "place", "-", {sources}))'
+    return f'max by (place) (label_join({share}, "place", "-", {shown}))'
 
 
-SCALE_SETS_HIT = _share("scale_set", 'scale_set!=""')
-ZONES_HIT = _share("location, zone", 'zone!=""')
+SCALE_SETS_HIT = _share("resource_group, scale_set", 'scale_set!=""', '"scale_set"')
+ZONES_HIT = _share("location, zone", 'zone!=""', '"location", "zone"')
 
 _LAST_SEEN = f"topk(30, {past(f'last_over_time({FIRST_SEEN}[{RANGE}] @ end())', f'[{RANGE}] @ end()')})"
 EVENT_STATES = with_names(f"max by (event_id, event_type, resources) ({STATE}) and on (event_id) {_LAST_SEEN}")
@@ -111,22 +117,24 @@ ENDED_CANCELLED = f"count by (event_type) ({_ENDED} unless {_HAPPENED} and {_EAR
 ENDED_LOST = f"count by (event_type) ({_ENDED} unless {_HAPPENED} unless {_EARLY})"
 STILL_CURRENT = f"count by (event_type) ({here(latest(FIRST_SEEN))})"
 
-_FIRST = f"last_over_time({FIRST_SEEN}[{RANGE}])"
-_ANNOUNCED = f"last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) group_right () {_FIRST}"
-_NEVER_WAITED = f"(0 * {_FIRST} unless on (event_id) last_over_time({SECONDS_LEFT}[{RANGE}]))"
-_NOTICES = past(f"clamp_min({_ANNOUNCED} or on (event_id) {_NEVER_WAITED}, 0)")
+_FIRST = f"min_over_time({FIRST_SEEN}[{RANGE}])"
+_ANNOUNCED = f"last_over_time({NOT_BEFORE}[{RANGE}]) - {_FIRST}"  # all of these have event_id and event_type
+_NEVER_WAITED = f"0 * {_FIRST} unless last_over_time({SECONDS_LEFT}[{RANGE}])"
+_NOTICES = past(f"clamp_min({_ANNOUNCED} or {_NEVER_WAITED}, 0)")
 NOTICE_MEDIAN = f"quantile by (event_type) (0.5, {_NOTICES})"
 NOTICE_LEAST = f"min by (event_type) ({_NOTICES})"
 """Notice that the events of the time range gave; 0 for one that was first seen as Started."""
 
 _BY = "event_type, approved_by"
-_APPROVED_BY = f"group by (event_id, {_BY}) ({past(f'last_over_time({APPROVED_BY}[{RANGE}])')})"
+# Who approved may be known only after the start, or no longer. The least value of an event is who approved it.
+_APPROVER_OF = f"bottomk by (event_id) (1, last_over_time({APPROVED_BY}[{RANGE}]))"
+_APPROVED_BY = f"group by (event_id, {_BY}) ({past(_APPROVER_OF)})"
 _WAITED = f"sum by (event_id) (sum_over_time({PHASE}{IN_WAIT}[{RANGE}]))"
 _LATENCY = f"{_APPROVED_BY} * on (event_id) group_left () {_WAITED}"
 APPROVALS = f"count by ({_BY}) ({_APPROVED_BY})"
 APPROVAL_MEDIAN = f"quantile by ({_BY}) (0.5, {_LATENCY})"
 APPROVAL_SLOWEST = f"max by ({_BY}) ({_LATENCY})"
-_STARTED_FOR = past(f"sum_over_time({PHASE}{IN_START}[{RANGE}])")
+_STARTED_FOR = past(f"max_over_time({STARTED_FOR}[{RANGE}])")
 STARTED_MEDIAN = f"quantile by (event_type) (0.5, {_STARTED_FOR})"
 STARTED_LONGEST = f"max by (event_type) ({_STARTED_FOR})"
 
@@ -146,6 +154,7 @@ def _marked(now: str, other: str) -> str:
     return f"count by (event_type) ({now} unless on (event_id) {other})"
 
 
-DETECTED = _marked(STATE, f"{STATE} offset 1m")
-STARTED = _marked(f"{STATE} == 3", f"({STATE} offset 1m == 3)")
-ENDED = _marked(f"{STATE} offset 1m", STATE)
+# The alert rules hold an event while its exporters are silent: it neither ends nor begins again.
+DETECTED = _marked(EVENT, f"{EVENT} offset 1m")
+STARTED = _marked(HAS_STARTED, f"{HAS_STARTED} offset 1m")
+ENDED = _marked(f"{EVENT} offset 1m", EVENT)

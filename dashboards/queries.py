@@ -10,7 +10,7 @@ depend on
 panels.
 """
 
-from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, VM_STATE
+from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, HELD, VM_STATE
 from alerts.rules.series import EVENT
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
@@ -48,18 +48,23 @@ def here(events: str) -> str:
     The alert rules decide which events are current: they hold an event whose exporters are silent, as those of VMs are
     that restart.
     """
-    return f"{events} and on (event_id) {of(EVENT, CHOSEN_SCALE_SET)} unless on (event_id) {of(VM_STATE, ELSEWHERE)}"
+    known = of(EVENT, CHOSEN_SCALE_SET)
+    return f"{events} and on (event_id) {known} unless on (event_id) {latest(VM_STATE, ELSEWHERE)}"
 
 
 def latest(recording: str, *matchers: str) -> str:
-    """Return the last values of a recording of events, for as long as the rules hold events by default."""
-    return f"last_over_time({of(recording, *matchers) if matchers else recording}[15m])"
+    """Return the last values of a recording of events, for as long as the rules hold events by default.
+
+    The labels of the recording must not change during an event, or it would be two rows.
+    """
+    return f"last_over_time({of(recording, *matchers) if matchers else recording}[{HELD}])"
 
 
 def past(events: str, window: str = f"[{RANGE}]") -> str:
     """Return past ``events``, except those known to be outside the selection."""
-    outside = of(VM_STATE, 'scale_set!~"$scale_set|"')
-    return f"{events} unless on (event_id) present_over_time({outside}{window})"
+    places = (of(VM_STATE, each) for each in ('scale_set!~"$scale_set|"', ELSEWHERE))
+    outside = " or ".join(f"last_over_time({each}{window})" for each in places)
+    return f"{events} unless on (event_id) ({outside})"
 
 
 def with_trace(vector: str) -> str:
@@ -90,8 +95,11 @@ def or_quiet(vector: str, quiet: float = 0) -> str:
     return f"{vector} or on () ({quiet:g} + {doubt}) or on () vector({UNKNOWN:g})"
 
 
-RULES_MISSING = f"({MISSING:g} + 0 * count({series('up')}))"
-"""The number for exporters that are scraped by a Prometheus without the recording rules."""
+RULES_MISSING = f"({MISSING:g} + 0 * count({series('up')}) unless on () count({EXPORTER_INFO}))"
+"""The number for exporters that are scraped by a Prometheus without the recording rules.
+
+The rules record every exporter. So they are loaded if there is any row, also if none of the selected exporters is left.
+"""
 
 
 def trust(blind: str, seeing: str) -> str:

@@ -60,7 +60,7 @@ def vm() -> Json:
             variable("scale_set", "Scale set", values_of("scale_set", group), all_value=everywhere),
             variable("vm", "VM", values_of("vm_name", group, scale_set), all_value=None),
             variable("job", "Job", values_of("job", this), all_value=None),
-            variable("instance", "Instance", values_of("instance", this, 'job=~"$job"'), all_value=None),
+            variable("instance", "Instance", values_of("instance", this, 'job="$job"'), all_value=None),
         ],
         time_from="now-24h",
     )

@@ -6,8 +6,10 @@ from alerts.rules.board_recordings import (
     EARLY_SECONDS,
     EXPORTER_INFO,
     FIRST_SEEN,
+    LAST_STATE,
     PHASE,
     SECONDS_LEFT,
+    STARTED_FOR,
     STATE,
     URGENCY,
     VM_STATE,
@@ -17,11 +19,13 @@ from alerts.rules.series import EVENT, VM_MAINTENANCE
 from alerts.rules.series import LENGTH as DURATION
 from alerts.rules.series import PLANNED as NOT_BEFORE
 
-from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, TARGET, latest, of, series, with_trace
+from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, latest, of, series, with_trace
 from .style import QUIET, UNKNOWN
 
 _NAMED = 'vm_name="$vm"'
-_OWN = of(EXPORTER_INFO, _NAMED, TARGET)
+TARGET = 'job="$job", instance="$instance"'
+"""The exporter. Its variables have one value each, in which Grafana does not escape regular expressions."""
+_OWN = of(EXPORTER_INFO, _NAMED)
 _ON_IT = f"on (job, instance) {_OWN}"
 _WAS_ON_IT = f"on (job, instance) last_over_time({_OWN}[1d])"
 _TOUCHES = "resources=~`(.+,)?${vm:regex}(,.+)?`"  # backquotes, for the escapes of a regular expression
@@ -35,9 +39,8 @@ def _raw(name: str, *matchers: str) -> str:
 # ---- Now ------------------------------------------------------------------------------------------------------------
 
 _UP = f"({_raw('up')})"
-SIGHT = (
-    f"max({BLIND} and {_WAS_ON_IT}) or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
-)
+_BLIND = f"max({of(BLIND, TARGET)} and {_WAS_ON_IT})"
+SIGHT = f"{_BLIND} or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
 """0 while its exporter sees IMDS, else why it does not."""
 ANSWER_AGE = f"time() - max({_raw('last_success_timestamp_seconds')}) or on () vector({UNKNOWN:g})"
 _PLACE = "vm_name, scale_set, resource_group, location, zone, fault_domain"
@@ -45,14 +48,17 @@ _VM_INFO = series("instance_info", _NAMED)
 IDENTITY = f"topk(1, group by ({_PLACE}, vm_id, vm_size, priority, job, instance) (last_over_time({_VM_INFO}[1d])))"
 INCARNATION = f"max({_raw('document_incarnation')})"
 
-_ITS = f"(({latest(STATE, _TOUCHES)} or on (event_id) {latest(VM_STATE, _NAMED)}) and on (event_id) {EVENT})"
+_SMALL = of(LAST_STATE, 'resources!~"|(.+,){9}.+"')
+_OF_LARGE = f"{latest(VM_STATE, _NAMED)} unless on (event_id) {_SMALL}"
+_ITS = f"(({of(LAST_STATE, _TOUCHES)} or on (event_id) {_OF_LARGE}) and on (event_id) {EVENT})"
 """Events that name the VM. ``resources`` holds ten names; of larger events its own exporter reports that they do."""
 _THEM = f"on (event_id) {_ITS}"
 
 
 def _or_quiet(vector: str, quiet: float) -> str:
     """``vector`` or why it is empty: ``quiet`` while this VM's exporter sees, else unknown."""
-    return f"{vector} or on () ({quiet:g} + 0 * max({_UP} == 1)) or on () vector({UNKNOWN:g})"
+    sees = f"{quiet:g} + 0" if quiet else "0"
+    return f"{vector} or on () ({sees} * max({_UP} == 1)) or on () vector({UNKNOWN:g})"
 
 
 IN_MAINTENANCE = 0.5
@@ -79,7 +85,7 @@ TIMELINE = f"max by (event_type) (max_over_time({of(STATE, _TOUCHES)}[$__interva
 """What it went through, for steps of any length: an event between two points of a month's graph is not lost."""
 SIGHT_HISTORY = (
     f"max(max_over_time({of(BLIND, TARGET)}[$__interval]) and {_WAS_ON_IT})"
-    f" or on () 0 * max(max_over_time({_OWN}[$__interval]))"
+    f" or on () 0 * max(max_over_time({of(EXPORTER_INFO, _NAMED, TARGET)}[$__interval]))"
 )
 
 _PAST = f"last_over_time({of(STATE, _TOUCHES)}[{RANGE}])"
@@ -89,7 +95,7 @@ _FIRST_SEEN = f"max by (event_id) (last_over_time({FIRST_SEEN}[{RANGE}]))"
 PAST_EVENTS = with_trace(f"topk by (event_id) (1, {_PAST_ROWS}) * on (event_id) group_left () (1000 * {_FIRST_SEEN})")
 PAST_NOTICE = f"last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) {_FIRST_SEEN} and {_THOSE}"
 PAST_WAITED = f"sum by (event_id) (sum_over_time({PHASE}{IN_WAIT}[{RANGE}])) and {_THOSE}"
-PAST_STARTED = f"sum by (event_id) (sum_over_time({PHASE}{IN_START}[{RANGE}])) and {_THOSE}"
+PAST_STARTED = f"max by (event_id) (max_over_time({STARTED_FOR}[{RANGE}])) and {_THOSE}"
 PAST_OUTCOME = (
     f"(0 * group by (event_id) ({EVENT})"
     f" or on (event_id) group by (event_id) (last_over_time({PHASE}{IN_START}[{RANGE}]))"

@@ -7,14 +7,18 @@ without a problem are not recorded one by one: a graph of 10,000 lines shows not
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.metrics.spec import PREFIX as METRIC
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings
-from .fragments import slow_interval
+from .fragments import over_scrapes, slow_interval
 from .rule import Group, Recording, expression
 from .series import EVENT_APPROVED
 
 STATE = "azure_scheduled_events:event_state"
+LAST_STATE = "azure_scheduled_events:event_last_state"
 FIRST_SEEN = "azure_scheduled_events:event_first_seen_timestamp_seconds"
+STARTED_AT = "azure_scheduled_events:event_started_timestamp_seconds"
+STARTED_FOR = "azure_scheduled_events:event_started_seconds"
 SECONDS_LEFT = "azure_scheduled_events:event_last_seconds_left"
 PHASE = "azure_scheduled_events:event_phase_seconds"
 URGENCY = "azure_scheduled_events:event_urgency"
@@ -43,6 +47,10 @@ SILENT_SECONDS = 120
 """An exporter whose last answer is older than this plus three poll intervals has stopped polling."""
 EARLY_SECONDS = 60
 """A start this long before NotBefore was approved. More than an interval between scrapes, less than a usual notice."""
+LONGEST_INTERVAL = 120
+"""The most seconds between recordings. Prometheus shows a sample for five minutes, and an evaluation may be missed."""
+HELD = "15m"
+"""How long boards hold the last row of an event that nobody shows: as long as the rules hold events by default."""
 QUANTILES = {"0.5": "median", "0.99": "99 %", "1": "worst"}
 
 _EVENT = "event_id, event_type, event_source, description, resources"
@@ -57,14 +65,16 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
     """Return the groups. Prometheus evaluates the rules of a group one after another, so costly rules are spread.
 
     States and approvals of events are recorded often, since a Freeze takes seconds. Places of exporters, polls,
-    processes, spans and requests are evaluated half as often as the exporters' state: boards show them over hours.
+    processes, spans and requests are evaluated half as often as the exporters' state: boards show them over hours. No
+    interval is longer than :data:`LONGEST_INTERVAL`.
     """
     fast, events = settings.duration("evaluation.interval"), slow_interval(settings)
-    watcher = settings.duration("evaluation.watcher-interval")
-    slow, job = settings.several("evaluation.watcher-interval", 2), f'{{job=~"{settings.text("job")}"}}'
-    window = f"{max(60, 4 * int(settings.number('scrape.interval')))}s"  # a rate needs several scrapes
+    watcher, slow = (format_duration(_watcher_seconds(settings, times)) for times in (1, 2))
+    job = f'{{job=~"{settings.text("job")}"}}'
+    window = over_scrapes(settings, 60)
     groups = {
         "events": (fast, _states(settings)),
+        "starts": (fast, _starts(settings)),
         "approvals": (fast, _approvals()),
         "vms": (events, _vms()),
         "event-times": (events, _times()),
@@ -79,7 +89,7 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
         "memory": (slow, tuple(_memory(job).values())),
         **{f"cpu-{share}": (slow, (each,)) for share, each in _cpu(job, window).items()},
         "spans": (slow, _spans(window)),
-        "requests": (slow, _requests(window)),
+        "requests": (slow, _requests(settings, window)),
     }
     return tuple(
         Group(f"azure-scheduled-events-board-{name}", interval, rules) for name, (interval, rules) in groups.items()
@@ -106,6 +116,15 @@ def _states(settings: Settings) -> tuple[Recording, ...]:
             "one row per event that an exporter shows: 1 waiting, 2 approved, 3 started",
         ),
         Recording(
+            LAST_STATE,
+            expression(f"""
+                {STATE}
+                or on (event_id)
+                topk by (event_id) (1, last_over_time({STATE}[{HELD}]) unless on (event_id) {STATE})
+            """),
+            "the same, and the last row of an event that no exporter has shown for up to 15 minutes",
+        ),
+        Recording(
             PHASE,
             expression(f"""
                 {interval} * group by (event_id, event_type, phase) (
@@ -114,6 +133,28 @@ def _states(settings: Settings) -> tuple[Recording, ...]:
                 )
             """),
             "the seconds that one sample stands for: the sum over time is how long an event waited or stayed Started",
+        ),
+    )
+
+
+def _starts(settings: Settings) -> tuple[Recording, ...]:
+    """How long events stayed Started, from the first to the last sample: a VM may be down in between."""
+    interval, longest = settings.number("evaluation.interval"), settings.duration("longest")
+    started = f'{_INFO}{{event_status="Started"}}'
+    return (
+        Recording(
+            STARTED_AT,
+            expression(f"""
+                min by (event_id, event_type) (min_over_time({STARTED_AT}[{longest}]) and on (event_id) {started})
+                or on (event_id)
+                group by (event_id, event_type) ({started}) * time()
+            """),
+            "when an event was first seen Started, while an exporter shows it so",
+        ),
+        Recording(
+            STARTED_FOR,
+            f"{interval} + time() - {STARTED_AT}",
+            "how long it has been Started, also if nobody showed it in between",
         ),
     )
 
@@ -167,17 +208,21 @@ def _approvals() -> tuple[Recording, ...]:
             APPROVED_BY,
             expression(f"""
                 max by (event_id, event_type, approved_by) (
-                  label_replace({EVENT_APPROVED} == 1, "approved_by", "exporter or operator", "", "")
+                  label_replace(
+                    max_over_time({EVENT_APPROVED}[1h]) == 1 and on (event_id) {STATE},
+                    "approved_by", "exporter or operator", "", ""
+                  )
                   or on (event_id)
                   label_replace(
                     {STATE} == 3 and on (event_id) last_over_time({SECONDS_LEFT}[1h]) > {EARLY_SECONDS},
                     "approved_by", "elsewhere", "", ""
-                  )
+                  ) - 1
                   or on (event_id)
                   label_replace({STATE} == 3, "approved_by", "nobody", "", "")
                 )
             """),
-            "events that may start, by who approved them; nobody: they started at NotBefore",
+            "events that may start, by who approved them: 1 an exporter or operator, also while that exporter is down, "
+            "2 elsewhere, 3 nobody: they started at NotBefore. Of several values over time the least is right",
         ),
         Recording(
             URGENCY,
@@ -194,8 +239,13 @@ def _approvals() -> tuple[Recording, ...]:
 # ---- Exporters ------------------------------------------------------------------------------------------------------
 
 
+def _watcher_seconds(settings: Settings, times: int = 1) -> float:
+    """Return ``times`` the interval of rules that warn, but at most what boards can bear."""
+    return min(times * settings.seconds("evaluation.watcher-interval"), LONGEST_INTERVAL)
+
+
 def _blind(settings: Settings) -> tuple[Recording, ...]:
-    job, interval = f'job=~"{settings.text("job")}"', settings.number("evaluation.watcher-interval")
+    job, interval = f'job=~"{settings.text("job")}"', f"{_watcher_seconds(settings):.15g}"
     return (
         Recording(
             BLIND,
@@ -291,7 +341,7 @@ def _pace(window: str) -> tuple[Recording, ...]:
         Recording(
             POLL_PACE,
             f"min by (job) ({made} * {METRIC}poll_interval_seconds"
-            f" and {_BY_TARGET} ({running} > {window.removesuffix('s')}))",
+            f" and {_BY_TARGET} ({running} > {parse_duration(window):g}))",
             "polls made for each poll that was due, of the slowest exporter",
         ),
     )
@@ -318,7 +368,8 @@ def _spans(window: str) -> tuple[Recording, ...]:
     )
 
 
-def _requests(window: str) -> tuple[Recording, ...]:
+def _requests(settings: Settings, window: str) -> tuple[Recording, ...]:
+    requested = over_scrapes(settings, 300)
     return (
         Recording(
             PUSHED_ALERTS,
@@ -327,7 +378,7 @@ def _requests(window: str) -> tuple[Recording, ...]:
         ),
         Recording(
             APPROVAL_REQUESTS,
-            f"sum by (job, outcome) (increase({METRIC}approval_requests_total[5m]))",
+            f"sum by (job, outcome) (increase({METRIC}approval_requests_total[{requested}]))",
             "approvals requested from IMDS, by answer",
         ),
     )

@@ -22,6 +22,11 @@ def slow_interval(settings: Settings) -> str:
     return format_duration(max(settings.seconds("evaluation.interval"), settings.seconds("evaluation.slow-interval")))
 
 
+def over_scrapes(settings: Settings, least: int) -> str:
+    """Return the window of an increase or rate: ``least`` seconds, or longer so that it has several scrapes."""
+    return format_duration(max(least, 4 * settings.seconds("scrape.interval")))
+
+
 def lately(series: str, settings: Settings, before: str = "") -> str:
     """Return the last values of ``series``, also of exporters that stopped answering before a rule recorded them.
 

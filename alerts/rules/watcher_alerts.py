@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..settings import Settings
+from .fragments import over_scrapes
 from .rule import PREFIX, Alert, Dashboard, Group, expression
 from .series import (
     DELETING,
@@ -38,7 +39,7 @@ def watcher_groups(settings: Settings) -> tuple[Group, ...]:
         "throttling": (_throttled(settings),),
         "exporters": (_exporter_down(settings),),
         "discovery": (_no_exporters(settings),),
-        "refusals": (_approval_refused(),),
+        "refusals": (_approval_refused(settings),),
         "upkeep": (_journal(settings), _alertmanager(settings), _spans(settings)),
         "clock": (_clock(settings),),
     }
@@ -115,11 +116,12 @@ def _imds_unreachable(settings: Settings) -> Alert:
 
 def _throttled(settings: Settings) -> Alert:
     """The share of polls, not their rate: a throttled exporter polls less often."""
+    window = over_scrapes(settings, 300)
     return _alert(
         "Throttled",
         expression(f"""
-            sum without (outcome) (increase({POLLS}{{outcome="throttled"}}[5m]))
-            / increase({EVERY_POLL}[5m])
+            sum without (outcome) (increase({POLLS}{{outcome="throttled"}}[{window}]))
+            / increase({EVERY_POLL}[{window}])
             > {settings.number("throttled.share")}
         """),
         "The metadata service throttles an exporter.",
@@ -134,7 +136,7 @@ def _document_invalid(settings: Settings) -> Alert:
         "DocumentInvalid",
         expression(f"""
             {WITHOUT_IMDS}
-            and on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0
+            and on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[{over_scrapes(settings, 120)}]) > 0
         """),
         "The metadata service answers with something that is no document of events.",
         "{{ $labels.instance }} cannot read what IMDS answers: new events are not seen.",
@@ -152,12 +154,13 @@ def _never_ready(settings: Settings) -> Alert:
     )
 
 
-def _approval_refused() -> Alert:
+def _approval_refused(settings: Settings) -> Alert:
+    refused = 'azure_scheduled_events_approval_requests_total{outcome=~"rejected|error"}'
     return _alert(
         "ApprovalRefused",
-        expression("""
+        expression(f"""
             sum without (outcome) (
-              increase(azure_scheduled_events_approval_requests_total{outcome=~"rejected|error"}[5m])
+              increase({refused}[{over_scrapes(settings, 300)}])
             ) > 0
         """),
         "The metadata service refused an approval.",

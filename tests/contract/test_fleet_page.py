@@ -13,11 +13,15 @@ from typing import Any
 import pytest
 import yaml
 
+from alerts import Settings
+from alerts.rules import alerts, groups
 from azure_scheduled_events_exporter import __version__
-from support.monitoring.alert_scenarios import Story
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+from support.monitoring.alert_scenarios import Exporter, Seen, Story
 from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
 from support.monitoring.promtool import promtool
 from support.monitoring.stories.event_lives import FIRING_LIVES
+from support.monitoring.stories.expected_alerts import ZONE_HIT
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
 
@@ -61,11 +65,11 @@ def test_alerts_keep_what_they_need() -> None:
     assert [name for name in sorted(read) if not kept.fullmatch(name)] == []
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(4))
 def test_prometheus_takes_the_configurations(number: int, tmp_path: Path) -> None:
     """Every configuration of the page is good to Prometheus, the agent's in agent mode."""
     shown = blocks(FLEET, "yaml")
-    assert len(shown) == 3
+    assert len(shown) == 4
     text = shown[number]
     (tmp_path / "prometheus.yml").write_text(text)
     (tmp_path / "prometheus-rules.yml").write_text(RULES.read_text())
@@ -75,6 +79,47 @@ def test_prometheus_takes_the_configurations(number: int, tmp_path: Path) -> Non
     (tmp_path / "prometheus.yml").write_text(text.replace("/etc/prometheus/", f"{tmp_path}/"))
     (tmp_path / "mimir-password").write_text("secret")
     assert "SUCCESS" in tool("promtool", "check", "config", *agent, str(tmp_path / "prometheus.yml"))
+
+
+def _sends(configuration: str) -> set[str]:
+    """The alerts that a Prometheus with this configuration sends, by their names."""
+    sent = {alert.name for alert in alerts(Settings())}
+    for rule in yaml.safe_load(configuration)["alerting"]["alert_relabel_configs"]:
+        assert rule["action"] in {"keep", "drop", "labeldrop"}
+        assert "source_labels" not in rule or rule["source_labels"] == ["alertname"]
+        if rule["action"] != "labeldrop":
+            matching = {name for name in sent if re.fullmatch(rule["regex"], name)}
+            sent = matching if rule["action"] == "keep" else sent - matching
+    return sent
+
+
+def test_each_alert_of_shards_is_sent_where_it_is_right() -> None:
+    """A shard has a part of a zone, so only what has all shards sends ZoneHit. It gets scraped series only."""
+    shown = blocks(FLEET, "yaml")
+    shard = next(text for text in shown if "hashmod" in text)
+    every = {alert.name for alert in alerts(Settings())}
+    assert _sends(shard) == every - {ZONE_HIT}
+    above = next(text for text in shown if text.startswith("# above the shards\n"))
+    assert _sends(above) == {ZONE_HIT}
+    (written,) = yaml.safe_load(shard)["remote_write"]
+    (kept,) = written["write_relabel_configs"]
+    assert (kept["action"], kept["source_labels"]) == ("keep", ["__name__"])
+    read = {"up", *(spec.full_name for spec in SPECS.values())}
+    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
+    assert {name for name in read | recorded if re.fullmatch(kept["regex"], name)} == read
+
+
+def test_a_part_of_a_zone_is_no_zone(tmp_path: Path) -> None:
+    """With the series of all shards, an eighth of a zone is hit. It is half of what one shard scrapes of the zone."""
+    hit = Seen("Redeploy", resources="vmss_0,vmss_1")
+    fleet = tuple(
+        Exporter(f"vmss_{number}", (hit,) * (number < 2), target={"shard": f"{number // 4}"}) for number in range(16)
+    )
+    one = Story("one shard", fleet[:4], steady={ZONE_HIT: (60, 300)})
+    every = Story("all shards", fleet, quiet={ZONE_HIT: (30, 60, 300)})
+    for story in (one, every):
+        done = promtool(tmp_path, story)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_values_of_the_page_are_good(tmp_path: Path) -> None:

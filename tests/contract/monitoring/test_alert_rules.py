@@ -12,7 +12,9 @@ from alerts import Settings, resolve
 from alerts.prometheus import prometheus_rules
 from alerts.rules import groups
 from alerts.rules.event_alerts import event_groups
+from alerts.rules.rule import PREFIX
 from alerts.rules.series import EVENT
+from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.alert_scenarios import (
     ALL,
     DOWN,
@@ -29,11 +31,12 @@ from support.monitoring.alert_scenarios import (
     Story,
     one,
 )
+from support.monitoring.board_stories import BoardStory
 from support.monitoring.promtool import ALERTING, RULES, promtool
 from support.monitoring.stories.blind_exporters import BLIND
 from support.monitoring.stories.event_lives import FIRING_LIVES, LIVES
 from support.monitoring.stories.events import FIRING_EVENTS
-from support.monitoring.stories.expected_alerts import DEGRADED, SCALE_SET_HIT, ZONE_HIT
+from support.monitoring.stories.expected_alerts import DEGRADED, SCALE_SET_HIT, THROTTLED, ZONE_HIT
 from support.monitoring.stories.exporters import EXPORTERS, FIRING_EXPORTERS
 from support.monitoring.stories.fleets import DAY
 from support.monitoring.stories.hits import ANY_ORDER, HITS
@@ -182,6 +185,33 @@ def test_short_notice_with_rare_evaluations(tmp_path: Path) -> None:
     short = Exporter(events=(Seen(announced=605, not_before=895, first_seen=595),))
     story = Story("rare evaluations", (short,), steady={"AzureScheduledEventShortNotice": (660, 780)}, every=60)
     done = promtool(tmp_path, story, rules=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("scrape", ["5s", "1m", "2m", "5m"])
+def test_counters_increase_with_rare_scrapes(scrape: str, tmp_path: Path) -> None:
+    """Refused approvals, throttled polls and invalid documents raise their alerts with rare scrapes, too."""
+    name, target = "azure_scheduled_events", 'job="azure-scheduled-events-exporter",instance="a"'
+    count = 3600 // int(parse_duration(scrape))
+    series = {
+        f'{name}_approval_requests_total{{{target},outcome="rejected"}}': f"0x{count // 2} 1x{count}",
+        f'{name}_polls_total{{{target},outcome="throttled"}}': f"0+2x{count}",
+        f'{name}_polls_total{{{target},outcome="invalid_document"}}': f"0+1x{count}",
+        f"{name}_poll_duration_seconds_count{{{target}}}": f"0+3x{count}",
+        f"{name}_up{{{target}}}": f"0x{count}",
+    }
+    fires = (f"{PREFIX}ApprovalRefused", THROTTLED, f"{PREFIX}DocumentInvalid")
+    fired = 'group by (alertname) (count_over_time(ALERTS{alertstate="firing"}[1h]))'
+    groups = tuple(f"azure-scheduled-events-{each}" for each in ("blind", "refusals", "throttling", "documents"))
+    story = BoardStory(
+        series,
+        {(fired, "1h"): {f'alertname="{alert}"': 1 for alert in fires}, (fired, "2m"): {}},
+        groups,
+        {"scrape.interval": scrape},
+        step=scrape,
+        every="30s",
+    )
+    done = story.play(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

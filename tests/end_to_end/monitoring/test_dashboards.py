@@ -107,6 +107,17 @@ class Stage:
             expr = expr.replace(name, value)
         return expr
 
+    def of_vm(self, name: str) -> "Stage":
+        """Return it with the variables of the dashboard of one VM, as Grafana finds them."""
+        known = f'last_over_time(azure_scheduled_events_instance_info{{vm_name="{name}"}}[1h])'
+        (target,) = (series["metric"] for series in self.ask(known))
+        vm = {"${vm:regex}": name, "$vm": name, "$job": target["job"], "$instance": target["instance"]}
+        return Stage(self.prometheus, self.began, vm)
+
+    def chosen(self, uid: str) -> "Stage":
+        """Return it with a selection for one of the dashboards."""
+        return self.of_vm("web_0") if uid == "vm" else self
+
     def ask(self, expr: str) -> list[Json]:
         """Return the series of ``expr`` now."""
         return self._get("query", query=self.expression(expr), time=f"{time.time()}")
@@ -202,9 +213,7 @@ def _without_data(stage: Stage, board: Json) -> Iterator[str]:
 @pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
 def test_every_query_returns_data(stage: Stage, uid: str) -> None:
     """No panel is empty when there is something to show."""
-    board = _board(uid)
-    chosen = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_0", "$vm": "web_0"})
-    assert set(_without_data(chosen, board)) == set(WITHOUT_DATA[uid])
+    assert set(_without_data(stage.chosen(uid), _board(uid))) == set(WITHOUT_DATA[uid])
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +246,7 @@ def _asked(board: Json, moment: int) -> Iterator[tuple[str, str, str, dict[str, 
 @pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
 def test_victoria_metrics_answers_the_same(stage: Stage, victoria: VictoriaMetrics, copied: int, uid: str) -> None:
     """Every query gets the same series, names of metrics included, with the same values from both engines."""
-    chosen = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_0", "$vm": "web_0"})
+    chosen = stage.chosen(uid)
     found = {}
     for name, written, path, times in _asked(_board(uid), copied):
         parameters = {"query": chosen.expression(written), **times}
@@ -249,7 +258,7 @@ def test_victoria_metrics_answers_the_same(stage: Stage, victoria: VictoriaMetri
 @pytest.mark.parametrize("uid", ["fleet", "vm", "exporter"])
 def test_tables_have_one_row_for_each_event_or_vm(stage: Stage, uid: str) -> None:
     """No query of a table leaves the name of its metric in the rows, by which Grafana would tear them apart."""
-    chosen = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_0", "$vm": "web_0"})
+    chosen = stage.chosen(uid)
     for panel in _board(uid)["panels"]:
         for target in panel.get("targets", []):
             if panel["type"] == "table" and len(panel["targets"]) > 1:
@@ -263,8 +272,7 @@ def test_every_variable_has_values(stage: Stage, uid: str) -> None:
     for variable in _board(uid)["templating"]["list"]:
         if variable["type"] == "query":
             selector, _, label = variable["query"]["query"].removeprefix("label_values(")[:-1].rpartition(", ")
-            chosen = Stage(stage.prometheus, stage.began, {"$vm": "web_0"})
-            assert any(series["metric"].get(label) for series in chosen.ask(selector)), variable["name"]
+            assert any(series["metric"].get(label) for series in stage.chosen(uid).ask(selector)), variable["name"]
 
 
 def test_each_event_counts_once(stage: Stage) -> None:
@@ -327,7 +335,7 @@ def test_a_selection_narrows_what_is_counted(stage: Stage) -> None:
 
 def test_neighbours_tell_what_happens_to_a_blind_vm(stage: Stage) -> None:
     """The dashboard of a VM whose exporter is down says so, and still shows the event that its neighbours see."""
-    blind = Stage(stage.prometheus, stage.began, {"${vm:regex}": "web_2", "$vm": "web_2"})
+    blind = stage.of_vm("web_2")
     assert blind.value("vm", "Does it see?") == 1
     assert blind.value("vm", "What happens to it") == 1
     assert 3000 < blind.value("vm", "Next impact in") < 3600
@@ -342,10 +350,10 @@ def test_silence_is_never_drawn_as_quiet(tmp_path: Path) -> None:
     calm = Group("calm", ("1",), ({"type": "Freeze", "announced_at": "1h"},))
     with Fleet(tmp_path, (calm,), rules=_rules(tmp_path)) as fleet:
         stage = Stage(fleet.prometheus, time.time())
-        mine = Stage(fleet.prometheus, time.time(), {"${vm:regex}": "calm_0", "$vm": "calm_0"})
         quiet = {"Can I trust this?": 0, "Next impact in": 1e10, "VMs about to be hit": 0, "VMs being hit now": 0}
         eventually(lambda: stage.value("fleet", "Can I trust this?") == 0, "all see")
         eventually(lambda: {title: stage.value("fleet", title) for title in quiet} == quiet, "quiet is shown as quiet")
+        mine = stage.of_vm("calm_0")
         assert mine.value("vm", "What happens to it") == 0
         fleet.simulators[0].inject("503", 60)
         nothing_seen = ("Next impact in", "VMs about to be hit", "VMs being hit now")
@@ -368,8 +376,8 @@ def test_silence_is_never_drawn_as_quiet(tmp_path: Path) -> None:
 def test_missing_recording_rules_are_named(tmp_path: Path) -> None:
     """A Prometheus without the rules shows that they are missing, on every dashboard, and no number."""
     with Fleet(tmp_path, (Group("bare", ("1",), ({"type": "Freeze", "announced_at": "1h"},)),)) as fleet:
-        stage = Stage(fleet.prometheus, time.time(), {"${vm:regex}": "bare_0", "$vm": "bare_0"})
         eventually(lambda: fleet.prometheus.one("azure_scheduled_events_up"), "a scrape")
+        stage = Stage(fleet.prometheus, time.time()).of_vm("bare_0")
         first = {"fleet": "Can I trust this?", "vm": "Does it see?", "exporter": "Blind exporters"}
         assert {uid: stage.value(uid, title) for uid, title in first.items()} == dict.fromkeys(first, MISSING)
         assert stage.value("fleet", "VMs about to be hit") == UNKNOWN

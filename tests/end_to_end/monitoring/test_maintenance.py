@@ -17,7 +17,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, What
 from dashboards.vm_queries import IN_MAINTENANCE
-from support.monitoring.paging import Stack, Team
+from support.monitoring.paging import JOB, Stack, Team
 from support.paths import ROOT
 from support.programs import PATIENCE, Exporter, Program, debian, eventually, free_port
 
@@ -107,7 +107,8 @@ class Scene:
     def shown(self, vm: str) -> float | None:
         """Return what the VM dashboard shows that happens to a VM."""
         text = _WHAT_HAPPENS.replace("${vm:regex}", vm).replace("$vm", vm)
-        found = self.stack.prometheus.query(text.replace("$job", ".+").replace("$instance", ".+"))
+        own = f"{self.vms[vm].address}:{OWN_PORT}"
+        found = self.stack.prometheus.query(text.replace("$job", JOB).replace("$instance", own))
         return found[0][1] if found else None
 
     def heard(self, path: str, vm: str) -> list[tuple[str, str]]:
