@@ -1,8 +1,8 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and handles signals. One thread polls, one requests this VM's name until it is known, one
-delivers spans, one logs when a poll hangs, and one for each Alertmanager pushes alerts. They share only the snapshot
-that the poller publishes.
+The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one requests this VM's name until
+it is known, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and one for each
+Alertmanager pushes alerts. They share only the snapshot that the poller publishes.
 """
 
 import asyncio
