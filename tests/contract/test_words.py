@@ -15,7 +15,7 @@ OLD = {
     r"class Pace": "PollSchedule",
     r"Rhythm|class Attention|PauseWatch": "PauseDetector, SamplingMode, PauseTracker",
     r"Vantage|class (Instant|Reading)": "ObservationContext, Timestamp, ClockSample",
-    r"leave_sign|lateness|back_in": "record_heartbeat, overdue_seconds, extend_deadline",
+    r"leave_sign|lateness|back_in": "record_heartbeat, overdue_seconds, expect",
     r"stood_still|rejoined": "record_pause, merge_recovered",
     r"of_process|settled_metrics|polled_metrics": "process_metrics, state_metrics, poll_metrics",
     r"Tracer|Verdict": "SpanDelivery, ExportResult",

@@ -37,6 +37,7 @@ from .clock import Clock
 from .document_gaps import DocumentGaps
 from .empty_bodies import EmptyBodies
 from .event_log import EventLog
+from .liveness import Liveness
 from .pause_tracker import PauseTracker
 from .schedule import PollSchedule
 from .snapshot import Deliveries, Polls, Snapshot
@@ -49,12 +50,6 @@ FIRST_TIMEOUT_SECONDS = 130.0
 
 CLOCK_TOLERANCE_SECONDS = 300.0
 """If the wall clock differs more than this from that of IMDS, no history is removed by it."""
-
-HANGING_SECONDS = 30.0
-"""A poll that is overdue by more than this hangs; a busy machine delays polls for less."""
-
-CONFIRMING_SECONDS = 1.0
-"""A poll must still be overdue so much later: after Azure paused the VM, it ends within that time."""
 
 ANSWER_SECONDS = 0.2
 """For how long a poll waits for the answer to an approval. One that comes later is recorded by the next poll."""
@@ -118,13 +113,12 @@ class Poller:
         self._alerts = alerts
         self._clock = clock
         self._log = log
+        self.liveness = Liveness(clock)
         self._event_log = EventLog(log)
         self._approved = False
         self.has_read = False
         """Whether the last poll took in a document, or what of it could be read."""
         self._began = clock.now()
-        self._deadline = self._began.monotonic
-        self._overdue_at: float | None = None  # when somebody first saw that the poll is overdue
         self._body: bytes | None = None
         self._kept: bytes | None = None  # the last body that was kept, read or refused
         self._document: Document | None = None
@@ -167,8 +161,8 @@ class Poller:
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
         schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
-        while not self._pauses.wait(self._extend_deadline(schedule.due - self._clock.now().monotonic)):
-            self._extend_deadline(self._patience + ANSWER_SECONDS)
+        while not self._pauses.wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
+            self.liveness.expect(self._patience + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
@@ -177,13 +171,6 @@ class Poller:
             schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # its effects may follow immediately
                 schedule.at_once(now)
-
-    def overdue_seconds(self) -> float:
-        """Return by how many seconds :meth:`run` exceeds its expected waits. Any thread may call.
-
-        It is at most 0 while polls run, even if IMDS does not answer. If it exceeds some seconds, the thread hangs.
-        """
-        return self._clock.now().monotonic - self._deadline
 
     def latest(self) -> Snapshot:
         """Return the snapshot of the last poll, with what pushing and delivery have counted since. Any thread may call.
@@ -195,25 +182,15 @@ class Poller:
             deliveries = replace(deliveries, exported=self._delivery.exported, failed=self._delivery.failed)
         if pushes != snapshot.pushes or deliveries != snapshot.deliveries:
             snapshot = replace(snapshot, pushes=pushes, deliveries=deliveries)
-        if not self._hangs():
+        if not self.liveness.hangs():
             return snapshot
-        ended = round(self._clock.now().wall - self.overdue_seconds())
+        ended = round(self._clock.now().wall - self.liveness.overdue_seconds())
         failure = f"a poll should have ended at {iso_time(ended)}: the poll loop hangs"
         return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
 
     def _sees(self) -> bool:
         """Return whether the last poll was answered and the next one does not hang. Any thread may call."""
-        return self.snapshot.polls.up and not self._hangs()
-
-    def _hangs(self) -> bool:
-        """Return whether the poll loop hangs, for at least two looks. Any thread may call."""
-        now, overdue_at = self._clock.now().monotonic, self._overdue_at
-        if now - self._deadline <= HANGING_SECONDS:
-            self._overdue_at = None
-            return False
-        if overdue_at is None:
-            self._overdue_at = overdue_at = now
-        return now - overdue_at >= CONFIRMING_SECONDS
+        return self.snapshot.polls.up and not self.liveness.hangs()
 
     def poll(self) -> Outcome:
         """Poll IMDS once, record what changed, and publish a snapshot.
@@ -262,11 +239,6 @@ class Poller:
         if answered and max(now.since(answered), now.wall - answered.wall) < ENABLED_SECONDS:
             return timeout
         return max(FIRST_TIMEOUT_SECONDS, timeout)
-
-    def _extend_deadline(self, seconds: float) -> float:
-        """Extend the liveness deadline by ``seconds``, and return them."""
-        self._deadline = self._clock.now().monotonic + max(0.0, seconds)
-        return seconds
 
     def _fetch(self) -> Document:
         """Fetch the document and record what changed; after a failure, the known events stay unchanged."""

@@ -1,8 +1,8 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one requests this VM's name until
-it is known, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and one for each
-Alertmanager pushes alerts. They share only the snapshot that the poller publishes.
+The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one requests this VM's name
+until it is known, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and one for
+each Alertmanager pushes alerts. They share only the snapshot that the poller publishes.
 """
 
 import asyncio
@@ -314,7 +314,7 @@ async def _serve(
     exporter.start()
     manager = ServiceManager(os.environ)
     notifications = asyncio.create_task(
-        keep_notifying(manager, poller.overdue_seconds, lambda: status_line(poller.latest()))
+        keep_notifying(manager, poller.liveness.overdue_seconds, lambda: status_line(poller.latest()))
     )
     await ending.wait()
     notifications.cancel()
