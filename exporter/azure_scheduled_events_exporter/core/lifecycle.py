@@ -71,8 +71,8 @@ class Lifecycle:
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
             None if no NotBefore was known.
         requested_by: who requested an approval from here whose result is not known: set before the request, cleared by
-            a refusal. If the event then starts early, or while nobody watches, the request was accepted; if only a
-            boot suggests that, it stays. requested_at: when it was first sent.
+            a refusal. If the event then starts early, or while nobody watches, the request was accepted. requested_at:
+            when it was first sent.
         approved_by: who approved it, once that is known; approved_at: when.
         approved_not_before: NotBefore when the approval from here was accepted.
         started_at: when it was first seen Started; if only a boot of this VM proves that it started: when it was

@@ -181,9 +181,7 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
     life = replace(ended, outcome=None, ended_at=None, wrong_end=ended.counted_end)
     if ended.proven_by_boot:
         life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
-        # Only the boot suggested that IMDS had accepted a request without an answer, whose fields are therefore kept.
-        was_inferred = ended.requested_by is not None and ended.approved_at == ended.requested_at
-        if ended.approved_by is Approver.DEADLINE or was_inferred:
+        if ended.approved_by is Approver.DEADLINE:
             life = replace(life, approved_by=None, approved_at=None)
     life = life.moved(Transition.RETURNED, context.now, life.not_before)
     vm_name = context.vm_name or life.vm_name
@@ -314,7 +312,9 @@ def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext
     if life.approved_by is not None:
         return life, []
     if life.requested_by is not None and _was_sent_before(life, booted_at):
-        life = replace(life, approved_by=life.requested_by, approved_at=life.requested_at)
+        life = replace(
+            life, approved_by=life.requested_by, approved_at=life.requested_at, requested_by=None, requested_at=None
+        )
         return life, [Change(Transition.APPROVED, life, context.now)]
     if life.not_before is not None:
         is_between = life.first_seen.wall < life.not_before < booted_at.wall

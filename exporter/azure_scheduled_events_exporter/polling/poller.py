@@ -244,6 +244,7 @@ class Poller:
         """Fetch the document and record what changed; after a failure, the known events stay unchanged."""
         body = self._client.scheduled_events(self._patience)
         self._answered = self._clock.now()
+        self._take_answer()  # before the document, which may show what the approval has started
         if body is None and self._document is None:
             raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever sent a document")
         if self._document is not None and (body is None or body == self._body):

@@ -44,17 +44,17 @@ class TestReboot:
         assert machine.transitions == {"detected": 1, "completed": 1}
         assert machine.times() == {
             "detected": (0, 0),
-            "scheduled": (0, 910),
-            "approval": (0, 910),
-            "started": (910, 960),
+            "scheduled": (0, 900),
+            "approval": (0, 900),
+            "started": (900, 960),
             "scheduled_event": (0, 960),
         }
         root = machine.spans["scheduled_event"]
         assert root.attributes["azure.scheduled_event.outcome"] == "completed"
         assert {span.trace_id for span in machine.spans.values()} == {trace_id(ID)}
         assert {span.parent_id for span in machine.spans.values()} == {"", root.span_id}
-        assert machine.phases["Reboot", "scheduled"].total == 910
-        assert machine.phases["Reboot", "started"].total == 50
+        assert machine.phases["Reboot", "scheduled"].total == 900
+        assert machine.phases["Reboot", "started"].total == 60
 
     def test_the_collector_gets_it_whole(self, machine: Machine, collector: Collector) -> None:
         """A collector that got the beginning before the reboot gets the rest after it, in the same trace."""

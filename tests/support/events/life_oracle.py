@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 WATCHED_SECONDS = 60
 EARLY_SECONDS = 5
+OUTDATED_SECONDS = 600  # a document so long after a boot does not show its event as Scheduled
 ENDS_A_BOOT = {"Reboot", "Redeploy", "Preempt", "Terminate"}
 
 
@@ -108,7 +109,9 @@ class LifeOracle:
             life.outcome = "completed"
         elif watched and life.not_before is not None and at < life.not_before:
             life.outcome = "cancelled"
-        elif self._boot_proves(life):
+        elif self._boot_proves(life) and not (
+            watched and self._boot is not None and at - self._boot > OUTDATED_SECONDS
+        ):
             life.outcome, life.started, life.by_boot = "completed", True, True
             if life.approved_by is None and life.not_before is not None:
                 life.approved_by = "deadline"

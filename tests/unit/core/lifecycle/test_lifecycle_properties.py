@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope, comparable_name
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe, record_pause
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
@@ -226,7 +226,7 @@ class Lives(RuleBasedStateMachine):
             by_transition[transition] += count
         assert +by_transition == Counter(str(change.transition) for change in self.changes)
         assert self.statistics == Statistics().plus(map(measure, self.changes))
-        own = [change for change in self.changes if change.lifecycle.scope is Scope.SELF]
+        own = [change for change in self.changes if change.lifecycle.is_mine]
         detected = [change for change in own if change.transition is Transition.DETECTED]
         assert observed(self.statistics.notice) == len(
             [one for one in detected if one.lifecycle.notice_seconds is not None]

@@ -125,19 +125,6 @@ def test_a_late_boot_after_a_request_without_an_answer() -> None:
     assert (watch.life.approved_by, watch.life.approved_at) == (Approver.OPERATOR, at(10))
 
 
-def test_a_request_without_an_answer_after_a_wrong_end() -> None:
-    """An event that returns after its end by a boot is not approved: IMDS has not answered, so it is asked again."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = mark_requested(watch.known, ["A"], Approver.EXPORTER, at(10))
-    watch.sees(at(90, boot="boot-2"), watched=False, booted_at=at(60, boot="boot-2"))
-    assert watch.sees(at(120, boot="boot-2"), SCHEDULED) == ["returned"]
-    life = watch.known.current["A"]
-    assert (life.approved_by, life.approved_at, life.requested_by) == (None, None, Approver.EXPORTER)
-    assert life.is_open_to_approval
-    assert watch.approves(at(121, boot="boot-2")) == ["approved"]
-
-
 def test_an_eviction_is_not_as_long_as_the_absence() -> None:
     """A Spot VM that is started again three days after its eviction waited for it for the 30 s of its notice."""
     watch = Watch()
