@@ -106,7 +106,8 @@ class Power:
 
     def __init__(self, folder: Path) -> None:
         self._under = Image(folder / "under", 40, journal=False)
-        self._copy = folder / "copy"
+        self._folder = folder
+        self._cuts = 0
         self.disk: Image | None = None
 
     def __enter__(self) -> Self:
@@ -123,17 +124,22 @@ class Power:
     def cut(self) -> "Remains":
         """Return the disk as it is at this moment."""
         assert self.disk
-        self._copy.mkdir(exist_ok=True)
+        # A new file each time: its loop device may be detached only later, and mounting the same file again would then
+        # show what the device has in memory of the cut before.
+        shutil.rmtree(self._folder / f"cut-{self._cuts}", ignore_errors=True)
+        self._cuts += 1
+        remains = self._folder / f"cut-{self._cuts}"
+        remains.mkdir()
         handle = os.open(self._under.place, os.O_RDONLY)
         try:
             fcntl.ioctl(handle, _FREEZE, 0)
             try:
-                shutil.copyfile(self.disk.file, self._copy / "disk.img")
+                shutil.copyfile(self.disk.file, remains / "disk.img")
             finally:
                 fcntl.ioctl(handle, _THAW, 0)
         finally:
             os.close(handle)
-        return Remains(self._copy)
+        return Remains(remains)
 
 
 class Remains(Image):
