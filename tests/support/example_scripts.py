@@ -280,3 +280,21 @@ def reads_journal(script: Script) -> bool:
         except OSError:  # it has just ended
             continue
     return False
+
+
+def verbs(stage: Stage) -> list[str]:
+    """Return what the hook has told kubectl to do so far."""
+    return [call.split()[1] for call in stage.calls]
+
+
+def two_hooks(stage: Stage) -> Path:
+    """Return a hook that says when it begins and ends, and takes as long as a file with its name and event is there."""
+    hook = stage.file.parent / "hook"
+    hook.write_text(
+        "#!/bin/sh\n"
+        'echo "$EVENT_TYPE $1" >> "$CALLS"\n'
+        'while [ -e "$CALLS.$EVENT_TYPE.$1" ]; do sleep 0.05; done\n'
+        'echo "$EVENT_TYPE $1 done" >> "$CALLS"\n'
+    )
+    hook.chmod(0o755)
+    return hook

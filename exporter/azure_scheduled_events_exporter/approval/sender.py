@@ -131,7 +131,7 @@ class ApprovalSender:
 
     @property
     def _unanswered(self) -> Collection[int]:
-        """The numbers of the operators' requests in the request that IMDS has not answered yet."""
+        """The numbers of the operators' requests that were sent to IMDS and have no answer yet."""
         return () if self._sent is None else _requests(self._sent.due)
 
     def _open_requests(self, wall: float) -> list[ApprovalRequest]:

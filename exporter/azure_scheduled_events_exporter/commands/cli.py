@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from azure_scheduled_events_exporter import __version__, environment_file, logs, standard_streams
 from azure_scheduled_events_exporter.config import (
@@ -22,9 +22,6 @@ from azure_scheduled_events_exporter.config import (
     unknown_variables,
 )
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, OutputError, UsageError, closest
-
-if TYPE_CHECKING:
-    from azure_scheduled_events_exporter.service.ending import Ending
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -325,18 +322,14 @@ def _run(parsed: argparse.Namespace) -> int:
 
     ending = Ending()
     with ending.on_signals():  # before anything that takes time
-        return _serve(parsed, ending)
+        from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - only what a command needs is loaded
 
-
-def _serve(parsed: argparse.Namespace, ending: "Ending") -> int:
-    from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - only what a command needs is loaded
-
-    config = _config(parsed)
-    log = logs.set_up(config.log_level, config.log_format)
-    for name, meant in unknown_variables(os.environ):
-        hint = f"did you mean {meant}?" if meant else "see --help"
-        log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
-    return daemon.run(config, log, ending=ending)
+        config = _config(parsed)
+        log = logs.set_up(config.log_level, config.log_format)
+        for name, meant in unknown_variables(os.environ):
+            hint = f"did you mean {meant}?" if meant else "see --help"
+            log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
+        return daemon.run(config, log, ending=ending)
 
 
 def _demo(parsed: argparse.Namespace) -> int:

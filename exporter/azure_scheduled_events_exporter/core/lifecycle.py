@@ -75,8 +75,8 @@ class Lifecycle:
             when it was first sent.
         approved_by: who approved it, once that is known; approved_at: when.
         approved_not_before: NotBefore when the approval from here was accepted.
-        started_at: when it was first seen Started; if only a boot of this VM proves that it started: when it was
-            approved by then, the boot, else NotBefore.
+        started_at: when it was first seen Started. If only a boot of this VM proves the start: the boot, or NotBefore
+            if that was earlier and no approval had been sent from here.
         proven_by_boot: whether only a boot of this VM shows that it started.
         outcome: how it ended: completed, cancelled or lost; ended_at: when that was seen.
         wrong_end: the end that was counted before the event returned; None if it never returned.

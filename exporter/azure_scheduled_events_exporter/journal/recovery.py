@@ -23,7 +23,7 @@ _MEASURED_BY: Mapping[Transition | None, tuple[str, ...]] = {
     Transition.CANCELLED: ("scheduled",),
     Transition.COMPLETED: ("scheduled", "started", "latency", "pause", "pauses"),
 }
-"""The columns that an end has already given, if the event returned afterwards."""
+"""The durations that are counted with an end. If the event returns and ends again, they are not counted again."""
 
 Row = dict[str, Any]
 """One row of ``transitions`` by its columns."""

@@ -89,7 +89,7 @@ def approvals_due(current: Lives, statuses: Mapping[str, ApprovalStatus]) -> Sam
 
 
 def event_info(current: Lives) -> Samples:
-    """Return 1 for each current event, with its texts cut to a bounded length."""
+    """Return 1 for each current event, with its texts as labels, which are cut if they are long."""
     for life in current.values():
         event = life.event
         status = str(life.state) if life.state is State.STARTED else event.status

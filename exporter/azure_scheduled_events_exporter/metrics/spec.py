@@ -1,4 +1,4 @@
-"""What a row of the table of metrics is, and how it becomes a metric of prometheus_client. Knows no metric by name."""
+"""Defines a row of the table of metrics, and converts it to a metric of prometheus_client. Contains no metric."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 LONGEST_SECONDS = 1.9
-"""After this, the process leaves whatever hangs; the whole shutdown takes less than 2 s."""
+"""The process exits at most so long after a signal, even if one of its threads hangs."""
 
 _SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")  # the last one ends a service on Windows
 
@@ -36,11 +36,13 @@ class Ending:
 
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
-        """During the block, end the process after a signal: with SystemExit until :meth:`attach`."""
+        """During the block, a signal ends the process: by SystemExit, or after :meth:`attach` by :meth:`wait`."""
         before = {}
-        for number in (getattr(signal, name) for name in _SIGNALS if hasattr(signal, name)):
-            if signal.getsignal(number) is not signal.SIG_IGN or number == signal.SIGTERM:  # nohup ignores SIGHUP
-                before[number] = signal.signal(number, self._signalled)
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # nohup ignores it
+                continue
+            before[number] = signal.signal(number, self._signalled)
         try:
             yield
         finally:
@@ -52,7 +54,7 @@ class Ending:
         self._begun, self._loop = asyncio.Event(), asyncio.get_running_loop()
 
     async def wait(self) -> None:
-        """Wait until the end begins; call :meth:`attach` before."""
+        """Wait until a signal or :meth:`fail` begins the end. Call :meth:`attach` first."""
         assert self._begun is not None  # noqa: S101 - attached
         await self._begun.wait()
 
@@ -74,7 +76,7 @@ class Ending:
         self.begin()
 
     def _start_limit(self) -> None:
-        """Let the process exit in time. The timer is not cancelled: a thread may keep the interpreter from its end."""
+        """Exit in time. The timer is never cancelled, because a thread can delay the exit of the interpreter."""
         if self._limit is None:
             self._limit = threading.Timer(LONGEST_SECONDS, self._leave)
             self._limit.daemon = True

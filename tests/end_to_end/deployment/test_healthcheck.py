@@ -55,18 +55,24 @@ def test_error_in_another_setting(simulator: Simulator, start_exporter: Start, t
     assert not check(CONFIG_FILE=str(file))
 
 
+def with_tls(folder: Path, client_auth: str, more: str = "") -> Path:
+    """Return a web configuration file with TLS, which asks clients for a certificate or not."""
+    authority = Authority(folder)
+    pair = authority.server()
+    ca = f", client_ca_file: {authority.own.certificate}" if client_auth != "NoClientCert" else ""
+    file = folder / "web.yaml"
+    file.write_text(
+        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}, "
+        f"client_auth_type: {client_auth}{ca}{more}}}\n"
+    )
+    return file
+
+
 @pytest.mark.parametrize("client_auth", ["NoClientCert", "RequireAndVerifyClientCert"])
 @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
 def test_tls(client_auth: str, version: str, simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """With TLS it needs no certificate, not even where clients do: to be asked for one is an answer."""
-    authority = Authority(tmp_path)
-    pair = authority.server()
-    ca = f", client_ca_file: {authority.own.certificate}" if client_auth != "NoClientCert" else ""
-    file = tmp_path / "web.yaml"
-    file.write_text(
-        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}, "
-        f"client_auth_type: {client_auth}{ca}, max_version: {version}}}\n"
-    )
+    file = with_tls(tmp_path, client_auth, f", max_version: {version}")
     exporter = start_exporter(simulator.url, "--web.config.file", str(file))
     assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file))
     assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}")
@@ -79,14 +85,7 @@ def test_web_configuration_that_changed(
     after: str | None, client_auth: str, simulator: Simulator, start_exporter: Start, tmp_path: Path
 ) -> None:
     """An exporter keeps its last valid web configuration, so it is healthy whatever has become of the file since."""
-    authority = Authority(tmp_path)
-    pair = authority.server()
-    ca = f", client_ca_file: {authority.own.certificate}" if client_auth != "NoClientCert" else ""
-    file = tmp_path / "web.yaml"
-    file.write_text(
-        f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}, "
-        f"client_auth_type: {client_auth}{ca}}}\n"
-    )
+    file = with_tls(tmp_path, client_auth)
     exporter = start_exporter(simulator.url, "--web.config.file", str(file))
     if after is None:
         file.unlink()

@@ -132,6 +132,14 @@ def test_nohup(simulator: Simulator, start_exporter: Start) -> None:
     assert_ends(exporter, signal.SIGTERM)
 
 
+def test_started_in_the_background(simulator: Simulator, start_exporter: Start) -> None:
+    """SIGINT ends it also if a script started it in the background, with SIGINT ignored."""
+    ignoring = ("sh", "-c", 'trap "" INT; exec "$0" "$@"', COMMAND)
+    exporter = start_exporter(simulator.url, command=ignoring)
+    exporter.shows("a poll", lambda now: now.value("up") == 1)
+    assert_ends(exporter, signal.SIGINT)
+
+
 @pytest.mark.parametrize("fault", ["timeout", "slow-drip"])
 def test_while_imds_hangs(fault: str, simulator: Simulator, start_exporter: Start) -> None:
     """A request that hangs is given up."""

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from support.events.follower import event
-from support.example_scripts import EXAMPLES, Stage, reads_journal, scenario
+from support.example_scripts import EXAMPLES, Stage, reads_journal, scenario, verbs
 from support.programs import COMMAND, PATIENCE, eventually
 
 
@@ -91,23 +91,6 @@ def test_stopped_while_a_hook_runs(trap: str, calls: list[str], stage: Stage) ->
     assert task["do"] == "prepare"
 
 
-def test_stopped_while_two_hooks_run(stage: Stage) -> None:
-    """A runner that is stopped while hooks of two events run ends both at the same time, each within its seconds."""
-    folder = stage.file.parent
-    hook, runner = folder / "hook", folder / "runner"
-    hook.write_text("#!/bin/sh\ntrap '' TERM\necho $$ >> $CALLS\nwhile :; do sleep 0.1; done\n")
-    runner.write_text((EXAMPLES / "prepare-and-recover").read_text().replace("HOOK_SECONDS = 60", "HOOK_SECONDS = 2"))
-    for program in (hook, runner):
-        program.chmod(0o755)
-    stage.exporter()
-    script = stage.run(str(runner), "--lead=1e12", str(hook))
-    stage.simulator.set_document([event("ONE", "Scheduled"), event("TWO", "Scheduled", kind="Redeploy")])
-    eventually(lambda: len(stage.calls) == 2, "both hooks")
-    script.process.send_signal(signal.SIGTERM)
-    assert script.process.wait(PATIENCE) == 0, script.output.read_text()
-    assert not [number for number in stage.calls if psutil.pid_exists(int(number))]
-
-
 def test_hook_that_takes_too_long(stage: Stage) -> None:
     """A hook that exceeds its time limit is ended with all that it has started, and is run again."""
     hook = stage.file.parent / "hook"
@@ -134,11 +117,6 @@ def test_drain_that_fails(stage: Stage) -> None:
     eventually(lambda: verbs(stage)[-1:] == ["uncordon"], "recovery")
     assert verbs(stage) == ["drain", "drain", "uncordon"]
     assert stage.approved == ["Reboot"]
-
-
-def verbs(stage: Stage) -> list[str]:
-    """Return what the hook has told kubectl to do so far."""
-    return [call.split()[1] for call in stage.calls]
 
 
 def test_lost_journal(stage: Stage) -> None:
@@ -382,147 +360,3 @@ def test_line_from_before_a_reboot(stage: Stage) -> None:
     eventually(lambda: stage.handled >= 1 and stage.is_idle, "the line is handled")
     assert script.process.poll() is None
     assert not stage.calls
-
-
-def two_hooks(stage: Stage) -> Path:
-    """Return a hook that says when it begins and ends, and takes as long as a file with its name and event is there."""
-    hook = stage.file.parent / "hook"
-    hook.write_text(
-        "#!/bin/sh\n"
-        'echo "$EVENT_TYPE $1" >> "$CALLS"\n'
-        'while [ -e "$CALLS.$EVENT_TYPE.$1" ]; do sleep 0.05; done\n'
-        'echo "$EVENT_TYPE $1 done" >> "$CALLS"\n'
-    )
-    hook.chmod(0o755)
-    return hook
-
-
-def test_hooks_of_two_events_run_at_once(stage: Stage) -> None:
-    """An eviction is prepared for, and ends, while the hook of a Reboot still runs, which is approved at its end."""
-    long = Path(f"{stage.file}.Reboot.prepare")
-    long.touch()
-    stage.exporter()
-    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve", "--lead=1e12", str(two_hooks(stage)))
-    script = stage.run(*runner)
-    reboot = event("LONG", "Scheduled")
-    stage.simulator.set_document([reboot])
-    eventually(lambda: stage.calls == ["Reboot prepare"], "the drain")
-    stage.simulator.set_document([reboot, event("SPOT", "Scheduled", kind="Preempt")])
-    eventually(lambda: stage.calls[1:] == ["Preempt prepare", "Preempt prepare done"], "the eviction's hook")
-    eventually(lambda: "Preempt SPOT deletes this VM" in script.output.read_text(), "what follows the eviction's hook")
-    assert not stage.approved
-    long.unlink()
-    eventually(lambda: stage.approved == ["Reboot"], "the approval")
-    assert stage.calls[3:] == ["Reboot prepare done"]
-
-
-def test_recovery_waits_for_its_own_preparation(stage: Stage) -> None:
-    """An event that is over while its hook prepares is recovered from when the hook has ended, not beside it."""
-    long = Path(f"{stage.file}.Reboot.prepare")
-    long.touch()
-    exporter = stage.exporter()
-    stage.run(str(EXAMPLES / "prepare-and-recover"), "--lead=1e12", str(two_hooks(stage)))
-    stage.simulator.set_document([event("LONG", "Scheduled")])
-    eventually(lambda: stage.calls == ["Reboot prepare"], "the drain")
-    stage.simulator.set_document([])
-    exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="cancelled") == 1)
-    eventually(lambda: stage.handled >= 2, "the line is handled")
-    assert stage.calls == ["Reboot prepare"]
-    long.unlink()
-    eventually(lambda: len(stage.calls) == 4, "recovery")
-    assert stage.calls[1:] == ["Reboot prepare done", "Reboot recover", "Reboot recover done"]
-
-
-def test_preparation_waits_for_a_recovery(stage: Stage) -> None:
-    """An event that is announced while the VM recovers from another one is prepared for right after that."""
-    long = Path(f"{stage.file}.Reboot.recover")
-    long.touch()
-    stage.exporter()
-    stage.run(str(EXAMPLES / "prepare-and-recover"), "--lead=1e12", str(two_hooks(stage)))
-    stage.simulator.set_document([event("OLD", "Scheduled")])
-    eventually(lambda: stage.calls == ["Reboot prepare", "Reboot prepare done"], "the drain")
-    stage.simulator.set_document([])
-    eventually(lambda: stage.calls[2:] == ["Reboot recover"], "recovery")
-    stage.simulator.set_document([event("SPOT", "Scheduled", kind="Preempt")])
-    eventually(lambda: stage.handled >= 3, "the line is handled")
-    assert stage.calls[2:] == ["Reboot recover"]
-    long.unlink()
-    eventually(lambda: len(stage.calls) == 6, "the eviction's hook")
-    assert stage.calls[3:] == ["Reboot recover done", "Preempt prepare", "Preempt prepare done"]
-
-
-def test_follower_ends_while_a_hook_runs(stage: Stage) -> None:
-    """A hook that runs when the follower ends is finished, and its event approved, before the runner ends."""
-    long = Path(f"{stage.file}.Reboot.prepare")
-    long.touch()
-    stage.exporter()
-    script = stage.run(str(EXAMPLES / "prepare-and-recover"), "--approve", str(two_hooks(stage)))
-    stage.simulator.play(scenario("Reboot", started_for=60))
-    eventually(lambda: stage.calls == ["Reboot prepare"], "the drain")
-    followers = [each for each in psutil.Process(script.process.pid).children() if "--follow" in each.cmdline()]
-    for each in followers:
-        each.kill()
-    assert len(followers) == 1
-    long.unlink()
-    eventually(lambda: stage.approved == ["Reboot"], "the approval")
-    assert script.process.wait(PATIENCE) == 1
-    assert "events --follow has ended" in script.output.read_text()
-    assert stage.calls == ["Reboot prepare", "Reboot prepare done"]
-
-
-def refused(stage: Stage, *words: str, **settings: str) -> str:
-    """Start the runner with ``words``, which it refuses at once; return its last line."""
-    script = stage.run(str(EXAMPLES / "prepare-and-recover"), *words, **settings)
-    assert script.process.wait(PATIENCE) == 2, script.output.read_text()
-    return script.output.read_text().splitlines()[-1]
-
-
-@pytest.mark.parametrize(("types", "name"), [("Preemt", "Preemt"), ("Reboot,,Freeze", ""), ("Reboot Freeze",) * 2])
-def test_types_that_do_not_exist(types: str, name: str, stage: Stage) -> None:
-    """A type that Azure does not have is refused at the start, in place of waiting for it for ever."""
-    line = refused(stage, "--types", types, str(EXAMPLES / "kubectl-drain"))
-    known = "Freeze, Reboot, Redeploy, Preempt, Terminate"
-    assert line == f"prepare-and-recover: error: argument --types: unknown type '{name}'; known are {known}"
-
-
-def test_types_in_another_spelling(stage: Stage) -> None:
-    """Types may have blanks around them and other capitals than Azure's."""
-    stage.exporter()
-    stage.run(
-        str(EXAMPLES / "prepare-and-recover"), "--types", "freeze, reBoot", str(EXAMPLES / "kubectl-drain"), NODE="n"
-    )
-    stage.simulator.play(scenario("Reboot", notice=30))
-    eventually(lambda: verbs(stage) == ["drain"], "the drain")
-
-
-def test_hook_that_is_not_there(stage: Stage, tmp_path: Path) -> None:
-    """A hook that is missing or not executable is refused at the start, not when an event comes."""
-    data = tmp_path / "data"
-    data.write_text("#!/bin/sh\n")
-    for hook in (tmp_path / "missing", data, tmp_path):
-        text = f"prepare-and-recover: error: {hook} does not exist, or is not an executable file"
-        assert refused(stage, str(hook)) == text
-
-
-def test_no_exporter_on_the_path(stage: Stage) -> None:
-    """Without the exporter on the PATH, the runner says so at the start."""
-    line = refused(stage, str(EXAMPLES / "kubectl-drain"), PATH="/usr/bin:/bin")
-    assert line == f"prepare-and-recover: error: {Path(COMMAND).name} is not on the PATH"
-
-
-def test_hook_that_is_gone_later(stage: Stage) -> None:
-    """A hook that cannot be run when an event comes has failed: one line says why, and it is tried again."""
-    hook = two_hooks(stage)
-    aside = hook.with_name("aside")
-    stage.exporter()
-    script = stage.run(str(EXAMPLES / "prepare-and-recover"), str(hook))
-    eventually(lambda: reads_journal(script), "the follower")
-    hook.rename(aside)
-    stage.simulator.play(scenario("Preempt", notice=30))
-    eventually(lambda: "cannot be run" in script.output.read_text(), "the failure")
-    begins, failure = script.output.read_text().splitlines()
-    event_id = begins.removeprefix("prepare for Preempt ")
-    reason = f"{hook} cannot be run: No such file or directory"
-    assert failure == f"prepare-and-recover: {reason}; prepare for {event_id} is tried again"
-    aside.rename(hook)
-    eventually(lambda: stage.calls == ["Preempt prepare", "Preempt prepare done"], "the next try")
