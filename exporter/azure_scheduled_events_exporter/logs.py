@@ -1,10 +1,12 @@
 """The log: one line per record on standard error, as logfmt or JSON.
 
 A record's fields are passed as ``extra={"facts": {...}}``; the message is a fixed text that can be found with grep.
+Nobody waits for a log that is not read: no poll and no scrape. Its lines are lost then, and the log says how many.
 """
 
 import json
 import logging
+import select
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,12 +17,14 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("logfmt", "json")
 _REPEAT_SECONDS = 60.0  # in which a library's message is logged once
 _REPEAT_MOST = 10  # different messages of a library in that time
+_READ_MILLISECONDS = 200  # for which a line waits until the log's reader has made space
+_CHUNK = 1024  # characters, at most 4096 bytes: a pipe that is ready takes so many without waiting
 
 
 def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logger:
     """Return the exporter's logger, writing records of ``level`` and above to ``stream`` (standard error)."""
     log = logging.getLogger(LOGGER)
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_Formatter(json_lines=form == "json"))
     log.handlers = [handler]
     log.setLevel(level.upper())
@@ -54,6 +58,60 @@ class RateLimit(logging.Filter):
 def facts(**values: object) -> dict[str, Mapping[str, object]]:
     """Return ``values`` as the ``extra`` of a log call."""
     return {"facts": values}
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """Writes records as lines. A line that the pipe or terminal behind the stream does not take soon is lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lost = 0  # lines since the last that was written
+        self._is_cut = False  # whether the last line was written only in part
+        self._has_space = _space_in(stream)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write ``record``, after the number of lines that were lost before it."""
+        try:
+            if self._lost:
+                if not self._writes(self._loss()):
+                    self._lost += 1
+                    return
+                self._lost = 0
+            if not self._writes(record):
+                self._lost = 1
+        except Exception:  # noqa: BLE001 - as in the base class: the log must not fail who logs
+            self.handleError(record)
+
+    def _writes(self, record: logging.LogRecord) -> bool:
+        """Write the line of ``record``, and return whether there was space for all of it."""
+        text = "\n" * self._is_cut + self.format(record) + self.terminator
+        for start in range(0, len(text), _CHUNK):
+            if not self._has_space(0 if self._lost else _READ_MILLISECONDS):
+                self._is_cut = self._is_cut or start > 0
+                return False
+            self.stream.write(text[start : start + _CHUNK])
+            self.stream.flush()
+        self._is_cut = False
+        return True
+
+    def _loss(self) -> logging.LogRecord:
+        text = "lines of this log were lost: nobody read it"
+        record = logging.LogRecord(LOGGER, logging.WARNING, __file__, 0, text, None, None)
+        record.facts = {"lines": self._lost}
+        return record
+
+
+def _space_in(stream: TextIO) -> Callable[[int], object]:
+    """Return what waits so many milliseconds until ``stream`` takes a chunk, and returns whether it does."""
+    try:
+        file = stream.fileno()
+    except OSError:  # a stream in memory
+        return lambda _: True
+    if sys.platform == "win32":  # has no poll
+        return lambda _: True
+    ready = select.poll()
+    ready.register(file, select.POLLOUT)
+    return ready.poll
 
 
 class _Formatter(logging.Formatter):

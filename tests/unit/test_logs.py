@@ -1,8 +1,10 @@
 """One line per record, with any content."""
 
+import fcntl
 import io
 import json
 import logging
+import os
 import re
 from collections.abc import Iterator
 
@@ -166,3 +168,18 @@ def test_record_without_facts() -> None:
     stream = io.StringIO()
     set_up("info", "logfmt", stream).info("ended")
     assert list(read(stream.getvalue()[:-1])) == ["ts", "level", "msg"]
+
+
+def test_a_line_longer_than_the_space_for_it() -> None:
+    """A line that was written only in part ends there: the next one begins on a line of its own."""
+    pipe, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 16_384)
+    with os.fdopen(pipe, "rb", buffering=0) as reader, os.fdopen(write, "w") as stream:
+        log = set_up("info", "logfmt", stream)
+        log.info("long", extra=facts(text="x" * 100_000))
+        first = reader.read(1 << 16).decode()
+        log.info("short")
+        cut, loss, last, nothing = (first + reader.read(1 << 16).decode()).split("\n")
+    assert cut.startswith("ts=")
+    assert cut.endswith("xxx")
+    assert (read(loss)["lines"], read(loss)["level"], read(last)["msg"], nothing) == ("1", "warning", "short", "")

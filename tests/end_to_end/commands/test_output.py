@@ -1,6 +1,7 @@
 """What a command does when its output cannot be written: the reader has ended, the disk is full, or it is closed."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ import pytest
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.commands import NAME, place_event
 from support.events.approve_command import approved, event_ids, group
-from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch, free_port
+from support.events.follower import event
+from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually, fetch, free_port
 from support.servers.http_peer import Peer
 
 COMMANDS = ("events", "history", "check-config", "doctor", "drill", "approve", "assets", "--help")
@@ -133,3 +135,34 @@ def test_log_that_nobody_reads(redirection: str, simulator: Simulator, tmp_path:
         finally:
             running.terminate()
         assert running.wait(30) == 0
+
+
+def test_log_that_is_read_too_late(simulator: Simulator) -> None:
+    """While nobody reads its log, the exporter polls and serves; a later reader learns how many lines are missing."""
+    port = free_port()
+    flags = ("--web.listen-address", f"127.0.0.1:{port}", "--journal.path", "memory", "--poll.interval", "250ms")
+    command = [COMMAND, "run", "--imds.endpoint", simulator.url, *flags]
+
+    def detected() -> float:
+        page = fetch(f"http://127.0.0.1:{port}/metrics").body.decode()
+        return Scrape(page).total("transitions_total", transition="detected")
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=buffering(), pipesize=4096) as running:
+        assert running.stderr
+        try:
+            eventually(lambda: is_ready(port), "the exporter is ready")
+            simulator.set_document([event(f"E{number}") for number in range(60)])
+            eventually(lambda: detected() == 60, "it shows the events, each of which is a line of its log")
+            os.set_blocking(running.stderr.fileno(), False)
+            log = running.stderr.read()
+            os.set_blocking(running.stderr.fileno(), True)
+        finally:
+            running.terminate()
+        log += running.stderr.read()
+        assert running.wait(30) == 0
+    lines = log.decode().splitlines()
+    lost = [
+        int(number) for line in lines for number in re.findall(r'lines of this log were lost.*" lines=(\d+)$', line)
+    ]
+    assert sum(lost) + sum("event detected" in line for line in lines) >= 60
+    assert all(re.match(r"ts=\S+Z level=[a-z]+ msg=", line) for line in lines), "each line is whole"
