@@ -130,8 +130,11 @@ def one_line(text: str, length: int = 160) -> str:
 def without_password(text: str) -> str:
     """Return ``text`` for display and logs: if it is an address, without its user and password.
 
-    Also if the address is invalid because its password has an unescaped ``/``, ``?`` or ``#``.
+    Also if the address is invalid because its password has an unescaped ``/``, ``?`` or ``#``, or because its scheme is
+    missing.
     """
+    if "//" not in text:
+        return re.sub(r"^\S+@", "***@", text)
     return re.sub(r"//(?:[^/?#\s]*|[^/?#\s:]+:(?!\d+[/?#])\S*?)@", "//***@", text)
 
 

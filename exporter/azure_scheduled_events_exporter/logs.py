@@ -1,7 +1,8 @@
 """The log: one line per record on standard error, as logfmt or JSON.
 
 A record's fields are passed as ``extra={"facts": {...}}``; the message is a fixed text that can be found with grep.
-Nobody waits for a log that is not read: no poll and no scrape. Its lines are lost then, and the log says how many.
+No poll and no scrape waits for the reader of the pipe that the log may be. Lines are lost instead, and the log says how
+many.
 """
 
 import json
@@ -61,7 +62,7 @@ def facts(**values: object) -> dict[str, Mapping[str, object]]:
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes records as lines. A line that the pipe or terminal behind the stream does not take soon is lost."""
+    """Writes records as lines. A line that the pipe or socket behind the stream does not take soon is lost."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)

@@ -4,6 +4,7 @@ Must not depend on the meaning of a file. Every scalar is text until a reader re
 a boolean and ``2020-07-01`` never a date.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from .times import parse_duration
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _LARGEST = 1 << 20
 _DEEPEST = 30  # levels; far below the limit of Python, which would end other code in its middle too
+_NAMED = re.compile(r"\b(alias|anchor|tag handle) .*")  # and its name, which may be a password without quotes
 _MOST_KEYS = 10_000  # limit of keys in a file: aliases of aliases can turn a few lines into millions
 
 
@@ -235,6 +237,7 @@ def parse(text: str, source: str) -> Section:
         # "expected a single document" is in the context, "but found another document" in the problem.
         whole = error.context and (not error.problem or error.problem.startswith("but "))
         problem = f"{error.context} {error.problem or ''}".strip() if whole else error.problem
+        problem = _NAMED.sub(r"\1: put a value that begins with *, & or ! in quotes", str(problem))
         raise UsageError(f"{source}:{line}: is not valid YAML: {problem}") from None
     except yaml.YAMLError as error:
         raise UsageError(f"{source}: is not valid YAML: {' '.join(str(error).split())}") from None

@@ -79,7 +79,7 @@ def export(target: Path, assignments: Sequence[str], values: Path | None, *, wor
             f"Keep them with --values {target / _VALUES}, or remove that file to reset them"
         )
     rendered = _rendered(settings) if chosen or values else {}
-    written = assets.export(target, rendered, frozenset() if world_readable else _WITH_KEYS)
+    written = assets.export(target, rendered, _WITH_KEYS if rendered and not world_readable else frozenset())
     print(f"Wrote {len(written)} files to {target}: {', '.join(assets.KINDS)}", file=sys.stderr)
     return 0
 

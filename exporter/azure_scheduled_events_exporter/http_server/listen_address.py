@@ -8,7 +8,8 @@ from dataclasses import dataclass
 _HIGHEST_PORT = 65535
 _PORT = re.compile(r"\d{1,5}", re.ASCII)
 _ZONE = re.compile(r"[0-9A-Za-z_.~@:-]+", re.ASCII)  # of a link-local address: an interface's name or number
-_HOST = re.compile(r"[0-9A-Za-z_.-]*", re.ASCII)
+_LABEL = "[0-9A-Za-z_-]{1,63}"
+_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*\.?)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

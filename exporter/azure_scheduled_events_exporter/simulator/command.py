@@ -1,6 +1,7 @@
 """The command ``simulate``: parses flags and runs a simulator until it is stopped. Does not decide how IMDS behaves."""
 
 import argparse
+import os
 import re
 import signal
 import sys
@@ -21,10 +22,12 @@ from .stage import FASTEST, SLOWEST
 from .timeline import Happening, What
 
 _LISTEN: Final = "127.0.0.1:10170"
-_EXPORTER: Final = "azure-scheduled-events-exporter run --imds.endpoint"
+_EXPORTER: Final = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint"
+_ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # of several exporters on one machine
 _HIGHEST_PORT: Final = 65535
 _PORT: Final = re.compile("[0-9]{1,5}")
 _PATIENCE: Final = 3600.0  # seconds; on Windows a wait without end cannot be interrupted
+_END_SECONDS: Final = 1.9  # after a signal, even if nobody reads what happens
 
 DESCRIPTION: Final = (
     "Simulate the Azure Instance Metadata Service: play what Azure does to VMs, to try or test an exporter, alerts and "
@@ -131,9 +134,17 @@ def line(happening: Happening) -> str:
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT``; ``:PORT`` means every address of this machine."""
     host, colon, port = text.rpartition(":")
-    if not colon or not _PORT.fullmatch(port) or int(port) > _HIGHEST_PORT:
+    if not colon or not _PORT.fullmatch(port) or int(port) > _HIGHEST_PORT or not _is_host(host):
         raise UsageError(f"--web.listen-address: '{text[:100]}' is no address: write HOST:PORT, such as {_LISTEN}")
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)  # noqa: S104 - asked for by ':PORT'
+
+
+def _is_host(text: str) -> bool:
+    try:
+        text.encode("idna")  # as the socket does
+    except UnicodeError:
+        return False
+    return True
 
 
 def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening], None]) -> Simulator:
@@ -169,6 +180,9 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
 def _setting(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         ended.set()
+        limit = threading.Timer(_END_SECONDS, os._exit, (0,))
+        limit.daemon = True
+        limit.start()
 
     return handle
 
@@ -179,7 +193,7 @@ def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
     say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
     say(f"  {first}: {_EXPORTER} {simulator.url}")
     for name in others:
-        say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)}")
+        say(f"  {name}: {_EXPORTER} {simulator.vm_url(name)} {_ANY_PORT}")
     say("What happens, in UTC:")
 
 

@@ -99,6 +99,16 @@ def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> No
     assert closed == (set() if flags else secret)
 
 
+def test_what_has_no_keys_is_for_everybody(tmp_path: Path) -> None:
+    """Without settings of one's own nothing is secret, so Alertmanager's user, whoever that is, can read its file."""
+    before = os.umask(0o022)
+    try:
+        assert main(["assets", "export", str(tmp_path / "rendered")]) == 0
+    finally:
+        os.umask(before)
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in (tmp_path / "rendered").rglob("*"))
+
+
 def test_links_are_replaced(tmp_path: Path) -> None:
     """An export writes into the folder that it is given, not through a symbolic link that is in it."""
     rendered, elsewhere = tmp_path / "rendered", tmp_path / "elsewhere"

@@ -156,6 +156,7 @@ def test_no_alertmanager() -> None:
         (("--scenario", "all"), "--scenario: 'all' is not one scenario with events"),
         (("--scenario", "flood"), "'flood' is no scenario"),
         (("--alerts.values", "/no/values.yaml"), "--alerts.values: /no/values.yaml: "),
+        (("--exporter.listen-address", "10169"), "--exporter.listen-address: '10169' is no listen address"),
         (("--push", "--exporter.listen-address", ":0"), "--push and --exporter.listen-address cannot be used together"),
     ],
 )

@@ -42,6 +42,10 @@ class TestListenAddress:
             "http://localhost:1",
             "a b:1",
             ":1\n",
+            "a..b:1",
+            "127.0.0..1:1",
+            ".:1",
+            "a" * 64 + ":1",
         ],
     )
     def test_refuses(self, text: str) -> None:

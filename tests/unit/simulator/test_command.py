@@ -13,6 +13,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Happening, What
 from azure_scheduled_events_exporter.simulator.command import add_arguments, line, parse_address, run
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
+from support.programs import eventually
 
 PROGRAM = """
 import argparse, sys
@@ -48,11 +49,33 @@ def test_command_plays_tells_and_ends_on_a_signal(number: signal.Signals) -> Non
         finally:
             process.kill()
     assert head[0].startswith("Playing host-failure at speed 5000.")
-    assert head[1].startswith("  vmss_0: azure-scheduled-events-exporter run --imds.endpoint http://127.0.0.1:")
-    assert head[5].endswith("/vm/vmss_4\n")
+    start = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint http://127.0.0.1:"
+    assert head[1].startswith(f"  vmss_0: {start}")
+    assert head[5].startswith(f"  vmss_4: {start}")
+    assert head[5].endswith("/vm/vmss_4 --web.listen-address 127.0.0.1:0\n")
     assert [words[1:4] for words in told] == [
         [what, "Reboot", "Platform"] for what in ("announced", "started", "completed")
     ]
+
+
+def test_sigterm_while_nobody_reads_what_happens() -> None:
+    """A full pipe for what happens does not keep the command from ending on SIGTERM with status 0."""
+    flags = ["--scenario", "spot-preempt", "--loop", "--speed", "10000", "--web.listen-address", "127.0.0.1:0"]
+    command = [sys.executable, "-c", PROGRAM, *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, pipesize=4096) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            eventually(lambda: waits(process.pid), "a thread waits for the reader")
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
+
+
+def waits(process: int) -> bool:
+    """Return whether a thread of ``process`` waits in the kernel for space in a pipe."""
+    return any("pipe_write" in file.read_text() for file in Path(f"/proc/{process}/task").glob("*/wchan"))
 
 
 def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,6 +99,7 @@ def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureF
         (["--web.listen-address", "10170"], "--web.listen-address: '10170' is no address: write HOST:PORT"),
         (["--web.listen-address", "a:" + "1" * 5000], "--web.listen-address: 'a:1{98}' is no address"),
         (["--web.listen-address", "a:70000"], "--web.listen-address: 'a:70000' is no address"),
+        (["--web.listen-address", "a..b:1"], "--web.listen-address: 'a..b:1' is no address"),
     ],
 )
 def test_impossible_flag_is_refused(flags: list[str], complaint: str) -> None:

@@ -115,11 +115,12 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     if arguments.push and arguments.listen is not None:
         raise UsageError("--push and --exporter.listen-address cannot be used together")
+    address = None if arguments.listen is None else _listen_address(arguments.listen)
     team.sent()  # so that a wrong address is reported before anything starts
     if arguments.push:
         _pushed(team, story, alert, timeout, arguments)
-    elif arguments.listen is not None:
-        _scraped(team, story, alert, (wait, timeout, after), arguments)
+    elif address is not None:
+        _scraped(team, story, alert, (wait, timeout, after), address, keep=arguments.keep)
     else:
         _posted(team, story, alert, timeout, keep=arguments.keep)
 
@@ -179,13 +180,14 @@ def _scraped(
     story: Scenario,
     alert: EventAlert,
     seconds: tuple[float, float, float],
-    arguments: argparse.Namespace,
+    address: ListenAddress,
+    *,
+    keep: bool,
 ) -> None:
-    """Let the team's Prometheus scrape a simulated VM; after the event, serve on unless ``--keep``."""
+    """Let the team's Prometheus scrape a simulated VM; after the event, serve on unless ``keep``."""
     wait, timeout, after = seconds
-    address = parse_listen_address(arguments.listen)
     where = ListenAddress(address.host or "localhost", address.port)
-    with staged(story, arguments.listen) as stage:
+    with staged(story, str(address)) as stage:
         stage.ready()
         _print(f"drill: scrape http://{where}/metrics now; the event follows in {format_duration(wait)}")
         stage.serve(wait)
@@ -202,7 +204,7 @@ def _scraped(
             after = 0
             raise
         finally:
-            if after and not arguments.keep:
+            if after and not keep:
                 stage.call_off()
                 _print(
                     f"drill: the event is over; the metrics are served for {format_duration(after)} more, so that "
@@ -294,6 +296,13 @@ def _duration(flag: str, text: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"--{flag}: {error}") from None
+
+
+def _listen_address(text: str) -> ListenAddress:
+    try:
+        return parse_listen_address(text)
+    except ValueError as error:
+        raise UsageError(f"--exporter.listen-address: {error}") from None
 
 
 def _print(text: str) -> None:
