@@ -7,7 +7,7 @@ from .rules.life_alerts import BESIDE
 from .rules.maintenance import MAINTENANCE
 from .rules.not_back import NOT_BACK
 from .rules.rule import PREFIX
-from .rules.watcher_alerts import EXPORTER_DOWN, IMDS_EXPLAINED, IMDS_UNREACHABLE
+from .rules.watcher_alerts import DOCUMENT_INVALID, EXPORTER_DOWN, IMDS_UNREACHABLE
 from .settings import MAINTENANCE_TARGETS, MATCHER, PLACEHOLDERS, Settings
 from .yaml_text import to_yaml
 
@@ -94,16 +94,15 @@ def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
 
     Only alerts of events have an event_id: without that matcher, two alerts that lack it would count as equal. The
     alerts that are delivered beside a page are excluded.
+
+    Alertmanager never reports an alert as resolved that ends while it is inhibited
+    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So nothing here may inhibit an
+    alert that was delivered before. VmNotBack comes last of all alerts of an event.
     """
     target = ("job", "instance", *_within(settings, "job", "instance"))
     return [
         {
-            "source_matchers": [_OURS, _EVENT, 'event_status="Started"'],
-            "target_matchers": [_OURS, _EVENT, 'event_status="Scheduled"'],
-            "equal": ["event_id"],
-        },
-        {
-            "source_matchers": [_OURS, _EVENT, 'severity="critical"'],
+            "source_matchers": [_OURS, _EVENT, 'severity="critical"', f'alertname!="{NOT_BACK}"'],
             "target_matchers": [_OURS, _EVENT, 'severity=~"warning|info"', f'alertname!~"{"|".join(BESIDE)}"'],
             "equal": ["event_id"],
         },
@@ -113,7 +112,7 @@ def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
             "equal": [*target],
         },
         {
-            "source_matchers": [f'alertname=~"{"|".join(IMDS_EXPLAINED)}"'],
+            "source_matchers": [f'alertname="{DOCUMENT_INVALID}"'],
             "target_matchers": [f'alertname="{IMDS_UNREACHABLE}"'],
             "equal": [*target],
         },

@@ -268,7 +268,7 @@ def _now() -> list[g.Panel]:
             transformations=columns({"place": "Place", "Value #A": "Scale set", "Value #B": "Zone"}),
             thresholds=steps(NEUTRAL, (0.001, WAITING), (0.5, IMPACT)),
             options={"sortBy": [{"displayName": "Scale set", "desc": True}]},
-            defaults={"min": 0, "max": 1, "decimals": 0, "noValue": "No VM with an exporter is hit."},
+            defaults={"min": 0, "max": 1, "decimals": 0, "noValue": "No VM is known to be hit."},
             overrides=[
                 by_name("Place", custom__minWidth=100),
                 *(colored(name, 80, noValue=" ") for name in ("Scale set", "Zone")),
@@ -307,7 +307,7 @@ def _by_type(
         links=manual(part),
         time_from=HISTORY,
         transformations=columns({"event_type": "Type", **names}),
-        defaults={"noValue": "no event in 30 days"},
+        defaults={"noValue": "no event is recorded"},
         overrides=[by_name("Type", custom__width=95), *overrides],
     )
 
@@ -330,7 +330,7 @@ def _history() -> list[g.Panel]:
                 "lineWidth": 0,
                 "stacking": {"mode": "normal", "group": "A"},
             },
-            defaults={"decimals": 0, "min": 0, "noValue": "no event in 30 days"},
+            defaults={"decimals": 0, "min": 0, "noValue": "no event is recorded"},
             overrides=painted(TYPES),
         ),
         panel(
@@ -346,7 +346,7 @@ def _history() -> list[g.Panel]:
                 {"event_type": "Type", **{f"Value #{ref}": name for ref, name in zip("ABCD", OUTCOMES, strict=True)}}
             ),
             options={"xField": "Type"},
-            defaults={"color": FIXED, "decimals": 0, "min": 0, "noValue": "no event in 30 days"},
+            defaults={"color": FIXED, "decimals": 0, "min": 0, "noValue": "no event is recorded"},
             overrides=painted(OUTCOMES),
         ),
         _by_type(

@@ -222,7 +222,7 @@ def _past() -> list[g.Panel]:
             links=manual("vm"),
             time_from=HISTORY,
             points=8640,  # five minutes each
-            defaults={"color": FIXED, "noValue": "neither an event nor an exporter in 30 days"},
+            defaults={"color": FIXED, "noValue": "neither an event nor an exporter is recorded"},
             overrides=[by_name("exporter", mappings=values({0: ("sees", FINE), **REASONS}))],
         ),
         panel(
@@ -252,7 +252,7 @@ def _past() -> list[g.Panel]:
                 "first_vm",
             ),
             options={"sortBy": [{"displayName": "First seen", "desc": True}]},
-            defaults={"decimals": 0, "noValue": "no event in 30 days"},
+            defaults={"decimals": 0, "noValue": "no event is recorded"},
             overrides=[
                 by_name("First seen", unit="dateTimeAsIso", custom__width=170),
                 colored(

@@ -21,8 +21,8 @@ _SCHEDULED = MappingProxyType({"event_status": "Scheduled"})
 _STARTED = MappingProxyType({"event_status": "Started"})
 _EVERY = 'event_id!=""'
 
-BESIDE = tuple(f"{PREFIX}{name}" for name in ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack"))
-"""Alerts that are delivered although the same event has a critical alert."""
+BESIDE = tuple(f"{PREFIX}{name}" for name in ("Overdue", "StartedTooLong", "NotApproved", "VmNotBack", "DegradedHost"))
+"""Alerts that are delivered although the same event has a critical alert. DegradedHost ends as that one begins."""
 
 
 def life_groups(settings: Settings) -> tuple[Group, Group]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from azure_scheduled_events_exporter.times import format_duration
+
 from ..settings import Settings
 from .fragments import over_scrapes
 from .rule import PREFIX, Alert, Dashboard, Group, expression
@@ -21,7 +23,7 @@ from .series import (
 )
 
 IMDS_UNREACHABLE = f"{PREFIX}ImdsUnreachable"
-IMDS_EXPLAINED = (f"{PREFIX}DocumentInvalid", f"{PREFIX}Throttled")
+DOCUMENT_INVALID = f"{PREFIX}DocumentInvalid"
 EXPORTER_DOWN = f"{PREFIX}ExporterDown"
 
 _COMPONENT: Mapping[str, str] = MappingProxyType({"component": "exporter"})
@@ -105,9 +107,11 @@ def _no_exporters(settings: Settings) -> Alert:
 
 
 def _imds_unreachable(settings: Settings) -> Alert:
+    """An exporter that never had an answer is left to NeverReady, one that is restarted until that alert fires."""
+    until = format_duration(settings.seconds("exporter-down.for") + settings.seconds("never-ready.for"))
     return _alert(
         "ImdsUnreachable",
-        f"{WITHOUT_IMDS} unless on (job, instance) {LAST_SUCCESS} == 0",
+        f"{WITHOUT_IMDS} unless on (job, instance) max_over_time({LAST_SUCCESS}[{until}]) == 0",
         "The metadata service does not answer an exporter.",
         "{{ $labels.instance }} gets no answer from IMDS: new events are not seen, and the last known ones stay shown.",
         settings.duration("imds.for"),

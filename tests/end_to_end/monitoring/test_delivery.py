@@ -1,6 +1,7 @@
 """Which alerts a real Alertmanager delivers beside a page, and which it inhibits."""
 
 import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -8,6 +9,7 @@ import pytest
 
 from alerts import Settings, resolve
 from alerts.rules import alerts
+from azure_scheduled_events_exporter.times import iso_time
 from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.programs import eventually, fetch
 
@@ -22,24 +24,28 @@ class Delivery:
     alertmanager: Alertmanager
     receiver: Receiver
 
-    def fire(self, event_id: str, *names: str) -> None:
-        """Raise alerts about a Reboot, with the labels that the rules give them."""
-        event = {"event_id": event_id, "event_type": "Reboot"}
+    def fire(self, event_id: str, *names: str, resolved: tuple[str, ...] = ()) -> None:
+        """Raise alerts about a Reboot, with the labels that the rules give them, and resolve others."""
+        event, now = {"event_id": event_id, "event_type": "Reboot"}, iso_time(time.time())
         raised = [
-            {"labels": {"alertname": RULES[name].name, **event, **RULES[name].all_labels()}, "annotations": {}}
-            for name in names
+            {
+                "labels": {"alertname": RULES[name].name, **event, **RULES[name].all_labels()},
+                "annotations": {},
+                **({"endsAt": now} if name in resolved else {}),
+            }
+            for name in (*names, *resolved)
         ]
         address = f"{self.alertmanager.url}/api/v2/alerts"
         answer = fetch(address, "POST", json.dumps(raised).encode(), Content_Type="application/json")
         assert answer.status == 200, answer.body
 
-    def notified(self, event_id: str) -> set[tuple[str, str]]:
-        """Return to whom which alerts of the event were delivered."""
+    def notified(self, event_id: str, status: str = "firing") -> set[tuple[str, str]]:
+        """Return to whom which alerts of the event were delivered as firing, or as resolved."""
         return {
             (each.path, alert["labels"]["alertname"].removeprefix("AzureScheduledEvent"))
             for each in self.receiver.webhooks()
             for alert in each.body["alerts"]
-            if alert["labels"]["event_id"] == event_id
+            if alert["labels"]["event_id"] == event_id and alert["status"] == status
         }
 
     def state(self, event_id: str, name: str) -> list[str]:
@@ -80,7 +86,26 @@ def test_a_vm_that_does_not_come_back_is_a_page_of_its_own(delivery: Delivery) -
     assert len({each["groupKey"] for each in told}) == 2
 
 
-@pytest.mark.parametrize("name", ["DegradedHost", "RebootRequested"])
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("DegradedHost", "Reboot"),  # less than a day is left
+        ("NotApproved", "StartedTooLong"),
+        ("Overdue", "VmNotBack"),
+        ("RebootRequested", "VmNotBack"),
+    ],
+)
+def test_a_ticket_is_closed(delivery: Delivery, name: str, page: str) -> None:
+    """An alert that ends while a later one about the same event fires is reported as resolved."""
+    event_id = f"{name}, then {page}"
+    delivery.fire(event_id, name)
+    eventually(lambda: delivery.notified(event_id) == {("/tickets", name)}, "the ticket is delivered")
+    delivery.fire(event_id, page, resolved=(name,))
+    eventually(lambda: delivery.notified(event_id, "resolved") == {("/tickets", name)}, "the ticket is closed")
+    assert delivery.state(event_id, page) == ["active"]
+
+
+@pytest.mark.parametrize("name", ["ShortNotice", "RebootRequested"])
 def test_silent_beside_a_page(delivery: Delivery, name: str) -> None:
     """A warning without new information beside the page of its event is not delivered."""
     event_id = f"silent {name}"

@@ -247,6 +247,20 @@ EXPORTERS = (
         quiet=only(),
     ),
     Story(
+        "an exporter is restarted while IMDS does not answer: the alert stays, and is NeverReady at last",
+        (
+            Exporter(
+                more={
+                    "up": lambda now: now < 60,
+                    "last_success_timestamp_seconds": lambda now: min(max(now, 1), 60) if now < 400 else 0,
+                    "polls_total timeout": counting(60, 5000),
+                }
+            ),
+        ),
+        quiet={NEVER_READY: (400, 700, 900)},
+        steady={UNREACHABLE: (240, 940), NEVER_READY: (1330, 3000)},
+    ),
+    Story(
         "all targets are gone from discovery",
         (Exporter(gone=600),),
         fires={
