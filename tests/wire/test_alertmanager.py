@@ -1,12 +1,15 @@
 """What the client of Alertmanager makes of every kind of answer, and that no Alertmanager holds up the exporter."""
 
 import base64
+import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -14,8 +17,15 @@ from typing import Any, cast
 import pytest
 
 from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
+from azure_scheduled_events_exporter.alertmanager.push import AlertPush
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
+from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
 from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient, Posted, PushResult
+from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.service.alert_push import check
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from support.events.follower import event
 from support.programs import Exporter, eventually, free_port
@@ -222,6 +232,11 @@ def ends(peer: Peer, event_id: str) -> list[datetime]:
     return [datetime.fromisoformat(each["endsAt"]) for each in alerts if each["labels"]["event_id"] == event_id]
 
 
+def posts_more(peer: Peer, event_id: str, count: int) -> bool:
+    """Return whether the alert of ``event_id`` has been posted more than ``count`` times."""
+    return len(ends(peer, event_id)) > count
+
+
 def is_resolved(peer: Peer, event_id: str) -> bool:
     """Return whether the last post of the alert of ``event_id`` ended it."""
     return bool(times := ends(peer, event_id)) and times[-1] <= datetime.now(UTC)
@@ -301,3 +316,49 @@ def test_impossible_date(pushing: Callable[..., Exporter]) -> None:
             [end, *_] = eventually(partial(ends, peer, name), "the alert")
             assert abs(end - datetime.now(UTC)) < timedelta(days=1)
         assert not exporter.lines("internal error")
+
+
+@dataclass
+class Clock:
+    """The clocks of a VM whose wall clock is ``ahead``, and for which so many seconds more have ``passed``."""
+
+    ahead: float
+    passed: float = 0.0
+
+    def true(self) -> float:
+        """Return the wall-clock time of Alertmanager."""
+        return time.time() + self.passed
+
+    def __call__(self) -> Timestamp:
+        """Return what the VM's clocks say."""
+        return Timestamp(self.true() + self.ahead, time.monotonic() + self.passed, "boot")
+
+
+def test_clock_that_is_set_right_after_the_end() -> None:
+    """An end that is repeated stays in the past by Alertmanager's clock when the VM's, a minute ahead, is set right."""
+    clock = Clock(ahead=60.0)
+    headers = {"Date": formatdate(time.time() - clock.ahead)}
+    with Peer(headers=headers) as peer:
+        catalog, client = check(resolve({}, {})), AlertmanagerClient(peer.url, None, 10.0)
+        pushing = AlertPush([client], catalog, {}, Scrapes(), lambda _: None, clock, logging.getLogger())
+        pushing.sees = lambda: True
+        (worker,) = pushing.workers
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        try:
+            eventually(lambda: peer.requests, "an empty post, whose answer shows that the clock is ahead")
+            life = Lifecycle(ScheduledEvent("MINE", "Preempt", "Scheduled"), State.SCHEDULED, Scope.SELF, clock())
+            pushing.update({"MINE": life}, (), {"MINE"})
+            eventually(lambda: ends(peer, "MINE"), "the alert")
+            over = replace(life, outcome=Transition.LOST, ended_at=clock())
+            pushing.update({}, (over,), set())
+            eventually(lambda: ends(peer, "MINE")[-1].timestamp() < clock.true(), "its end")
+            clock.ahead, headers["Date"] = 0.0, formatdate()
+            for repeated in range(1, 4):
+                count, clock.passed = len(ends(peer, "MINE")), 20.0 * repeated
+                worker.wake()
+                eventually(partial(posts_more, peer, "MINE", count), "the end again")
+                assert ends(peer, "MINE")[-1].timestamp() < clock.true()
+        finally:
+            pushing.stop()
+            thread.join()

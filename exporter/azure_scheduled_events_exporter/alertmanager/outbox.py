@@ -39,13 +39,13 @@ class Ended:
 
 @dataclass(slots=True)
 class Entry:
-    """One alert. Times with ``_at`` are monotonic seconds, except for ``ended_wall``.
+    """One alert. Times with ``_at`` are monotonic seconds: the wall clock may be set between two posts.
 
     Attributes:
         due_at: when to send it next.
         confirmed: whether a document of this run has shown its event.
         was_accepted: whether Alertmanager has accepted it while it fired.
-        ended_at: when it ended, None while it fires; ended_wall: the same in seconds since the epoch.
+        ended_at: when it ended, None while it fires.
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
     """
 
@@ -54,16 +54,15 @@ class Entry:
     confirmed: bool
     was_accepted: bool = False
     ended_at: float | None = None
-    ended_wall: float = 0.0
     is_reported: bool = False
 
-    def ends_at(self, wall: float) -> float:
-        """Return until when Alertmanager keeps it, in seconds since the epoch, if it is sent at ``wall``."""
-        return wall + self.alert.hold if self.ended_at is None else self.ended_wall - _RESOLVED_MARGIN_SECONDS
+    def ends_in(self, now: float) -> float:
+        """Return for how many seconds more Alertmanager keeps it if it is sent ``now``; negative if it has ended."""
+        return self.alert.hold if self.ended_at is None else self.ended_at - now - _RESOLVED_MARGIN_SECONDS
 
-    def end(self, now: float, wall: float) -> None:
+    def end(self, now: float) -> None:
         """Mark the alert as ended."""
-        self.ended_at, self.ended_wall, self.due_at, self.is_reported = now, wall, now, False
+        self.ended_at, self.due_at, self.is_reported = now, now, False
 
 
 class Outbox:
@@ -79,7 +78,7 @@ class Outbox:
         entry = self._entries.get(alert.identity)
         return entry is not None and entry.ended_at is None
 
-    def refresh(self, holding: Iterable[Holding], now: float, wall: float) -> None:
+    def refresh(self, holding: Iterable[Holding], now: float) -> None:
         """Set the alerts that fire now; an entry that is not among them is ended."""
         current = {each.alert.identity: each for each in holding}
         for identity, each in current.items():
@@ -88,7 +87,7 @@ class Outbox:
             if identity in current or entry.ended_at is not None:
                 continue
             if entry.confirmed:
-                entry.end(now, wall)
+                entry.end(now)
             else:
                 # It was another VM's, whose journal this VM's image contained. Or no document of this run has shown it,
                 # and it is over: then it is among the ended ones.
@@ -105,13 +104,13 @@ class Outbox:
         if is_new:
             entry.ended_at, entry.due_at, entry.is_reported = None, now, False
 
-    def add_ended(self, ended: Iterable[Ended], now: float, wall: float) -> None:
+    def add_ended(self, ended: Iterable[Ended], now: float) -> None:
         """Send alerts as resolved whose events ended before this run, or were shown by none of its documents."""
         for each in ended:
             identity = each.alert.identity
             if each.seconds_ago < each.alert.hold and identity not in self._entries:
                 entry = self._entries[identity] = Entry(each.alert, now, confirmed=True)
-                entry.end(now - each.seconds_ago, wall - each.seconds_ago)
+                entry.end(now - each.seconds_ago)
 
     def due(self, now: float, settling: float) -> list[Entry]:
         """Return what is to be sent now; an alert is over only ``settling`` seconds after the end of its event."""

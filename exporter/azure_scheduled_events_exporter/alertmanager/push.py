@@ -143,9 +143,9 @@ class AlertPush:
             alerts = self._alerts(life, now.wall)
             if alerts:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
-        outbox.refresh(holding, now.monotonic, now.wall)
+        outbox.refresh(holding, now.monotonic)
         if self._identity is not None or not needs_instance(self._catalog):
-            outbox.add_ended(list(self._ended(view, outbox, shows, now)), now.monotonic, now.wall)
+            outbox.add_ended(list(self._ended(view, outbox, shows, now)), now.monotonic)
             outbox.ended_ids = frozenset(life.event_id for life in view.ended)
         return len(holding) == len(view.current) and outbox.ended_ids is not None
 
@@ -210,6 +210,8 @@ class _Worker:
         self._probe_at = 0.0
         self._pause = _FIRST_RETRY_SECONDS
         self._offset = 0.0
+        first = clock()
+        self._ahead = first.wall - first.monotonic
         self._trouble = ""
         self.up = False
         self.counts = no_alerts()
@@ -243,10 +245,11 @@ class _Worker:
         """Send the due alerts; return how long to wait afterwards."""
         now = self._clock()
         is_complete = self._push.refresh(self._outbox, self._client.shows, now)
+        self._follow_clock(now)
         settling = self._push.settling(now.monotonic)
         due = self._sendable(self._outbox.due(now.monotonic, settling), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
-            posted = [Posted(entry.alert, entry.ends_at(now.wall)) for entry in due]
+            posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
             result = self._client.push(posted, self._offset)
             if self._stopping.is_set() or not self._took(result, due):
                 return self._backoff()
@@ -257,6 +260,13 @@ class _Worker:
         if not is_complete:
             waits.append(_LOOK_SECONDS)
         return max(0.0, min(wait for wait in waits if wait is not None))
+
+    def _follow_clock(self, now: Timestamp) -> None:
+        """Correct the offset by as much as the wall clock was set since the last post: its answer comes too late."""
+        ahead = now.wall - now.monotonic
+        if abs(ahead - self._ahead) > _CLOCK_TOLERANCE_SECONDS:
+            self._offset -= ahead - self._ahead
+        self._ahead = ahead
 
     def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
         """While this exporter cannot reach IMDS, leave out alerts whose end another exporter may have seen."""

@@ -53,7 +53,9 @@ class ReloadingPolicy:
         else:
             if policy != self._policy or self._error:
                 self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(policy.rules)))
-            self._policy, self._error = policy, ""
+            if policy != self._policy:  # else the same object: its decisions stay logged and counted
+                self._policy = policy
+            self._error = ""
 
     def _look(self) -> _Stamp | None:
         """Return the stamp by which a change of the file is detected; None if the file cannot be found."""

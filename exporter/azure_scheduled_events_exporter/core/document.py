@@ -10,10 +10,11 @@ import email.utils
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import reduce
 from typing import Any
 
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
@@ -210,7 +211,7 @@ def _since_epoch(moment: datetime) -> float | None:
 
 
 def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
-    events: dict[str, ScheduledEvent] = {}
+    events: dict[str, list[ScheduledEvent]] = {}
     unreadable: list[str] = []
     remarks: list[str] = []
     nameless: dict[str, int] = {}
@@ -223,15 +224,15 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
             event = replace(event, event_id=_made_up_id(event, nameless))
             remarks.append(f"Events[{position}] has no EventId, called {event.event_id} here")
         remarks.extend(f"event {event.event_id}: {oddity}" for oddity in oddities)
-        known = events.get(event.event_id)
-        if known is not None:
+        same = events.setdefault(event.event_id, [])
+        if same:
             remarks.append(f"event {event.event_id} appears more than once in one document")
-            event = _merge(known, event)
-        events[event.event_id] = event
+        same.append(event)
     incarnation = _integer(content.get("DocumentIncarnation"))
     if incarnation is None:
         remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
-    return Document(incarnation, tuple(events.values()), tuple(unreadable), tuple(remarks))
+    merged = tuple(_merged(same) for same in events.values())
+    return Document(incarnation, merged, tuple(unreadable), tuple(remarks))
 
 
 def _kind(value: object) -> str:
@@ -269,12 +270,18 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
     return event, oddities
 
 
+def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
+    """Merge the entries with one EventId: Started takes precedence, and the VMs of all are kept."""
+    if len(same) == 1:
+        return same[0]
+    return replace(reduce(_merge, same), resources=_each_once([name for event in same for name in event.resources]))
+
+
 def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
-    """Merge two entries with one EventId: Started takes precedence, and all VMs of both are kept."""
+    """Merge two entries with one EventId, but for their VMs."""
     leading, other = (second, first) if second.status == EventStatus.STARTED else (first, second)
     return replace(
         leading,
-        resources=_each_once(first.resources + second.resources),
         event_type=leading.event_type or other.event_type,
         source=leading.source or other.source,
         resource_type=leading.resource_type or other.resource_type,

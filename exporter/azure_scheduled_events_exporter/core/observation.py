@@ -206,7 +206,9 @@ def _seen(
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
     if state is State.STARTED and (before is None or before.state is not State.STARTED):
-        life = _paused(life, context.pause, begins=True)
+        # After a reboot that has begun it, the pause since the last document is not the whole of it.
+        is_watched = before is None or not _boot_proves(before, context, watched=context.watched)
+        life = _paused(life, context.pause, begins=is_watched)
     changes = []
     for transition in transitions:
         happened = _apply(transition, before, life, context)

@@ -21,6 +21,13 @@ class CutOffAdapter(requests.adapters.HTTPAdapter):
     def __init__(self) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1)
         self._connection: Any = None
+        self.is_cut_off = False
+        """Whether the exchange is to end, also if its connection is still being made."""
+
+    def send(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
+        """Begin a new exchange."""
+        self.is_cut_off = False
+        return super().send(*args, **kwargs)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
         """Return the pool for a request, with connections that can be cut off."""
@@ -35,6 +42,7 @@ class CutOffAdapter(requests.adapters.HTTPAdapter):
 
     def cut_off(self) -> None:
         """End the exchange, whatever it waits for, also in the middle of a TLS handshake."""
+        self.is_cut_off = True
         opened = getattr(self._connection, "sock", None)
         if opened is not None:
             with contextlib.suppress(OSError):
@@ -48,6 +56,8 @@ def _watched(connection_class: Any, adapter: CutOffAdapter) -> Any:  # noqa: ANN
         def connect(self) -> None:
             adapter.watch(self)
             super().connect()
+            if adapter.is_cut_off:  # there was no socket yet that could be closed
+                raise TimeoutError("cut off while connecting")
 
     return Connection
 

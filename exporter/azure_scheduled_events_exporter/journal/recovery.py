@@ -65,14 +65,19 @@ def _begun_before(newer: Lifecycle, older: Lifecycle) -> Lifecycle:
     return replace(known, wrong_end=older.counted_end, moves=(*older.moves, back, *newer.moves))
 
 
-def merged_rows(rows: Sequence[Row], older: Lifecycle | None, written: Collection[Written]) -> Iterator[Row]:
+def merged_rows(
+    rows: Sequence[Row], older: Lifecycle | None, newer: Lifecycle | None, written: Collection[Written]
+) -> Iterator[Row]:
     """Yield those of memory's ``rows`` of one event that are missing on disk, adapted to the older record.
 
     Args:
         rows: transitions that were kept in memory, in order.
         older: the lifecycle on disk; None if there is none.
+        newer: the lifecycle in memory.
         written: the transitions of the event that are on disk.
     """
+    # A record that continues the one on disk has measured its durations from first seen, by the monotonic clock.
+    went_on = older is not None and newer is not None and older.first_seen == newer.first_seen
     have = {transition for transition, _ in written}
     ends = sum(transition in _ENDS for transition, _ in written)
     has_ended = ends > sum(transition == Transition.RETURNED for transition, _ in written)
@@ -95,7 +100,7 @@ def merged_rows(rows: Sequence[Row], older: Lifecycle | None, written: Collectio
             continue
         has_ended = transition in _ENDS or (has_ended and transition != Transition.RETURNED)
         have.add(transition)
-        yield row if older is None else _dated(row, older)
+        yield row if older is None or went_on else _dated(row, older)
 
 
 def _dated(row: Row, older: Lifecycle) -> Row:

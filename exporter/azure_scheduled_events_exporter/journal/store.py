@@ -329,7 +329,12 @@ class Store:
             )
             for event_id, transition, wall in self._db.execute(select, (json.dumps(list(rows)),)):
                 written[event_id].add((transition, wall))
-            added = [row for name, its in rows.items() for row in merged_rows(its, mine.get(name), written[name])]
+            memory = {life.event_id: life for life in theirs}
+            added = [
+                row
+                for name, its in rows.items()
+                for row in merged_rows(its, mine.get(name), memory.get(name), written[name])
+            ]
             self._db.executemany(_INSERT_TRANSITION, sorted(added, key=itemgetter("seq")))
             lives = [merged_life(mine.get(life.event_id), life) for life in theirs]
             self._insert(Entry(lives=lives, spans=[queued.span for queued in reversed(other.all_spans())]))

@@ -5,20 +5,19 @@ from azure_scheduled_events_exporter.alertmanager.outbox import RESOLVED_SECONDS
 
 REBOOT = EventAlert({"alertname": "Reboot", "event_id": "1"}, {}, starts_at=1000.0, hold=900.0)
 STARTED = EventAlert(REBOOT.labels, {"description": "It has started."}, starts_at=1000.0, hold=3600.0)
-WALL = 10_000.0
 
 
 def sent(outbox: Outbox, now: float, settling: float = 0.0) -> list[float]:
     """Send what is due at ``now``; return when each alert is to end, in seconds from then."""
     due = outbox.due(now, settling)
-    ends = [entry.ends_at(WALL + now) - (WALL + now) for entry in due]
+    ends = [entry.ends_in(now) for entry in due]
     outbox.sent(due, now, accepted=True)
     return ends
 
 
 def holding(outbox: Outbox, now: float, *alerts: EventAlert, confirmed: bool = True) -> None:
     """Let ``alerts`` hold from ``now`` on."""
-    outbox.refresh([Holding(alert, confirmed) for alert in alerts], now, WALL + now)
+    outbox.refresh([Holding(alert, confirmed) for alert in alerts], now)
 
 
 def test_life_of_an_alert() -> None:
@@ -80,7 +79,7 @@ def test_ends_before_a_restart() -> None:
     outbox = Outbox()
     old = EventAlert({"alertname": "Reboot", "event_id": "0"}, {}, starts_at=0.0, hold=900.0)
     holding(outbox, 0.0)
-    outbox.add_ended([Ended(REBOOT, 100.0), Ended(old, 901.0)], 0.0, WALL)
+    outbox.add_ended([Ended(REBOOT, 100.0), Ended(old, 901.0)], 0.0)
     assert sent(outbox, 0.0) == [-103.0]
     assert [entry.alert for entry in outbox.due(16.0, 0.0)] == [REBOOT]
 

@@ -79,3 +79,15 @@ def test_unchanged_file(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     reloading = ReloadingPolicy(load(file), LOG)
     assert [rule(reloading) for _ in range(3)] == ["go"] * 3
     assert caplog.records == []
+
+
+def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A deployment that writes the same policy again changes nothing, so no decision is logged or counted again."""
+    caplog.set_level(logging.INFO)
+    reloading = ReloadingPolicy(load(file), LOG)
+    before = reloading.current()
+    again = file.with_name("again.yaml")
+    again.write_text(APPROVE)
+    again.replace(file)
+    assert reloading.current() is before
+    assert caplog.records == []

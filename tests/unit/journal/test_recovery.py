@@ -31,10 +31,12 @@ class Observer:
     stores: list[Store]
     known: Lifecycles = field(default_factory=Lifecycles)
     detected: list[Change] = field(default_factory=list)
+    ahead: int = 0
+    """Seconds by which the wall clock has been set forward."""
 
     def sees(self, second: int, document: dict[str, str]) -> None:
         """Observe ``document``, a status by EventId, and write what is new to every store."""
-        now = Timestamp(START + second, 1000.0 + second, "boot")
+        now = Timestamp(START + second + self.ahead, 1000.0 + second, "boot")
         events = tuple(
             ScheduledEvent(name, "Reboot", STATUSES[status], "Platform", (VM,), START + 900)
             for name, status in sorted(document.items())
@@ -73,6 +75,18 @@ def test_memory_that_went_on(documents: list[dict[str, str]], cut: int, both: in
         disk.merge(memory)
         assert disk.transitions(0, -1) == whole.transitions(0, -1)
         assert list(disk.history()) == list(whole.history())
+        assert disk.restore().statistics == whole.restore().statistics
+
+
+def test_memory_that_went_on_while_the_clock_was_set() -> None:
+    """Durations stay as the monotonic clock measured them."""
+    with closing(fresh()) as whole, closing(fresh()) as disk, closing(fresh()) as memory:
+        observer = Observer([whole, disk])
+        observer.sees(0, {"A": "s"})
+        observer.stores, observer.ahead = [whole, memory], 3600
+        observer.sees(905, {"A": "S"})
+        observer.sees(965, {})
+        disk.merge(memory)
         assert disk.restore().statistics == whole.restore().statistics
 
 

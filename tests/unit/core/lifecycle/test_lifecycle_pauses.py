@@ -70,6 +70,17 @@ class TestPause:
             watch.sees(at(990, boot="boot-2"), watched=False, booted_at=at(960, boot="boot-2"), pause=boot)
             assert watch.life.observed_pause == measured, kind
 
+    @pytest.mark.parametrize("ending", ["Started", "gone"])
+    def test_a_reboot_before_an_outdated_document(self, ending: str) -> None:
+        """A pause after the reboot that an outdated document still shows as Scheduled is not the event's."""
+        watch = Watch()
+        watch.sees(at(0), replace(SCHEDULED, event_type="Reboot"))
+        booted_at = at(960, boot="boot-2")
+        watch.sees(at(990, boot="boot-2"), replace(SCHEDULED, event_type="Reboot"), watched=False, booted_at=booted_at)
+        last = [replace(STARTED, event_type="Reboot")] * (ending == "Started")
+        watch.sees(at(991, boot="boot-2"), *last, booted_at=booted_at, pause=whole(0.02))
+        assert watch.life.observed_pause is None
+
     @pytest.mark.parametrize("vm_name", ["vm_9", None])
     def test_only_events_of_this_vm(self, vm_name: str | None) -> None:
         """Pauses of this VM do not count for events of another VM or of unknown scope."""

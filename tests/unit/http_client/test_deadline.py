@@ -1,0 +1,37 @@
+"""The deadline of a whole exchange, whatever part of it takes long."""
+
+import socket
+import threading
+
+import pytest
+import requests
+
+from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
+from support.programs import PATIENCE, eventually
+
+
+def test_a_deadline_that_passes_while_the_connection_is_made() -> None:
+    """An exchange whose server accepts too late is over, and its answer is not waited for."""
+    adapter = CutOffAdapter()
+    deadline = Deadline(0.3, adapter.cut_off)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, requests.Session() as session:
+        address = "{}:{}".format(*server.getsockname())
+
+        def accept_late() -> None:
+            eventually(lambda: deadline.passed, "the deadline")
+            server.settimeout(PATIENCE)
+            for _ in range(2):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+        with socket.create_connection(server.getsockname()) as other:  # the only one that fits into the backlog
+            other.sendall(b"x")
+            thread = threading.Thread(target=accept_late)
+            thread.start()
+            session.trust_env = False
+            session.mount("http://", adapter)
+            with pytest.raises(requests.ConnectionError, match="cut off"), deadline:
+                session.get(f"http://{address}/", timeout=PATIENCE)
+            thread.join()
