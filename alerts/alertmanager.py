@@ -96,8 +96,8 @@ def _inhibitions(settings: Settings) -> list[dict[str, Any]]:
     alerts that are delivered beside a page are excluded.
 
     Alertmanager never reports an alert as resolved that ends while it is inhibited
-    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So nothing here may inhibit an
-    alert that was delivered before. VmNotBack comes last of all alerts of an event.
+    (https://github.com/prometheus/alertmanager/issues/2754): its ticket would stay open. So no alert is inhibited
+    here that is usually delivered before the one that would inhibit it. VmNotBack comes last of all alerts of an event.
     """
     target = ("job", "instance", *_within(settings, "job", "instance"))
     return [

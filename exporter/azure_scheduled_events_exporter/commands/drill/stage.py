@@ -17,6 +17,8 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator
 _Found = TypeVar("_Found")
 _LOOK_SECONDS: Final = 0.05  # between two looks at Alertmanager
 _START_SECONDS: Final = 10
+_EVENTS: Final = "/metadata/scheduledevents"
+_INSTANCE: Final = "/metadata/instance"
 
 
 def until(look: Callable[[], _Found], end: float) -> _Found:
@@ -38,10 +40,15 @@ class Stage:
     story: Scenario
 
     def ready(self) -> None:
-        """Wait until the exporter polls; ExporterError: it has ended."""
-        until(lambda: self.simulator.requests or self.exporter.poll(), time.monotonic() + _START_SECONDS)
+        """Wait until the exporter knows its VM, which alerts name, and polls; ExporterError: it has ended."""
+        until(lambda: self._knows() or self.exporter.poll() is not None, time.monotonic() + _START_SECONDS)
         if self.exporter.poll() is not None:
             raise ExporterError("the exporter of the drill has ended; see its message above")
+
+    def _knows(self) -> bool:
+        """Return whether the exporter has polled after it asked for its VM."""
+        paths = [request.path for request in self.simulator.requests]
+        return _INSTANCE in paths and _EVENTS in paths[paths.index(_INSTANCE) :]
 
     def announce(self) -> str:
         """Announce the event; return its id."""
