@@ -2,7 +2,6 @@
 
 import os
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually, fetch, free_port
+from support.programs import Exporter, eventually, fetch, free_port
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 WATCHDOG = 2.0  # seconds; there are four pings in that time, and none once polling is late by half of it
@@ -81,33 +80,21 @@ def test_failing_imds_is_no_reason(fault: str, status: str, manager: Manager, st
         eventually(lambda: manager.heard(f"STATUS={status}"), "the status of the last answer")
 
 
-def test_polling_that_hangs_is_one(manager: Manager) -> None:
-    """No WATCHDOG=1 is sent while polling hangs (on a log that is not read), though the port answers."""
-    port = free_port()
+def test_polling_that_hangs_is_one(manager: Manager, start_exporter: Start, tmp_path: Path) -> None:
+    """No WATCHDOG=1 is sent while polling hangs (on a policy file that cannot be read), though the port answers."""
+    policy, fifo = tmp_path / "policy.yaml", tmp_path / "fifo"
+    policy.write_text("rules: [{name: wait, action: hold}]\n")
+    os.mkfifo(fifo)
     with Simulator(QUIET) as simulator:
-        flags = ["--imds.endpoint", simulator.url, "--web.listen-address", f"127.0.0.1:{port}"]
-        exporter = subprocess.Popen(
-            [COMMAND, "run", *flags, "--journal.path", "memory", "--imds.timeout", "0.5s"],
-            env=environment(**manager.environment),
-            stderr=subprocess.PIPE,
+        flags = ("--approval.policy", str(policy), "--imds.timeout", "0.5s")
+        exporter = start_exporter(simulator.url, *flags, **manager.environment)
+        eventually(lambda: manager.heard("STATUS=IMDS answers"), "a poll")
+        fifo.replace(policy)
+        eventually(
+            lambda: manager.heard("WATCHDOG=1") and time.monotonic() - manager.fed_at > WATCHDOG,
+            "pings that stay away for longer than the watchdog waits",
         )
-        try:
-            eventually(lambda: manager.heard("STATUS=IMDS answers"), "a poll")
-            assert exporter.stderr is not None
-            pipe = os.open(f"/proc/self/fd/{exporter.stderr.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
-            with suppress(BlockingIOError):
-                while True:
-                    os.write(pipe, b"\n")
-            os.close(pipe)
-            simulator.inject("500")  # there is something to log now
-            eventually(
-                lambda: manager.heard("WATCHDOG=1") and time.monotonic() - manager.fed_at > WATCHDOG,
-                "pings that stay away for longer than the watchdog waits",
-            )
-            assert fetch(f"http://127.0.0.1:{port}/-/healthy").status == 200
-        finally:
-            exporter.kill()
-            exporter.communicate(timeout=PATIENCE)
+        assert fetch(f"{exporter.url}/-/healthy").status == 200
 
 
 def test_its_end_is_notified(manager: Manager, start_exporter: Start) -> None:

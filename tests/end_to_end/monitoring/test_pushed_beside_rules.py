@@ -51,7 +51,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     """All cases, played side by side into one Prometheus and one Alertmanager, which is restarted in mid event."""
     folder = tmp_path_factory.mktemp("beside")
     with ExitStack() as stack:
-        chain = stack.enter_context(Stack(folder, {**VALUES, "memory": "20s"}, []))
+        # An event that nobody shows any more is remembered for 20 s, and Alertmanager is restarted in between.
+        values = {**VALUES, "memory": "20s", "started.limit": "5m"}
+        chain = stack.enter_context(Stack(folder, values, []))
         plays = {case.name: Play(case, folder, stack, chain.alertmanager.url) for case in CASES}
         with ThreadPoolExecutor(4) as pool:  # most of a start is waiting for a turn
             starts = [pool.submit(play.start, n) for play in plays.values() for n in range(play.case.exporters)]
