@@ -64,9 +64,13 @@ class Account:
 
     @property
     def is_settled(self) -> bool:
-        """Whether every event that Alertmanager was told of has ended for the pager."""
-        counts = ((each, self._counts(each)) for each in self.events if each.was_pushed)
-        return all(resolved or self._explains(event, firing, resolved) for event, (firing, resolved) in counts)
+        """Whether every event that Alertmanager was told of has ended for the pager.
+
+        An exporter that is killed directly after a post has not logged it.
+        """
+        counts = [(each, *self._counts(each)) for each in self.events]
+        told = [(event, firing, resolved) for event, firing, resolved in counts if event.was_pushed or firing]
+        return all(resolved or self._explains(event, firing, resolved) for event, firing, resolved in told)
 
     def check(self, say: Callable[[str], None]) -> str:
         """Return what nobody could tell the pager, as text; fail if another event was not told and resolved once."""
