@@ -103,12 +103,15 @@ class _Handler(logging.StreamHandler[TextIO]):
 
 
 def _space_in(stream: TextIO) -> Callable[[int], object]:
-    """Return what waits so many milliseconds until ``stream`` takes a chunk, and returns whether it does."""
+    """Return a function that waits up to so many milliseconds for space in ``stream``, and returns whether there is.
+
+    It always returns True for a stream in memory, and on Windows, which has no poll.
+    """
     try:
         file = stream.fileno()
     except OSError:  # a stream in memory
         return lambda _: True
-    if sys.platform == "win32":  # has no poll
+    if sys.platform == "win32":
         return lambda _: True
     ready = select.poll()
     ready.register(file, select.POLLOUT)

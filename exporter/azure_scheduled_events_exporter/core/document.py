@@ -278,7 +278,7 @@ def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
 
 
 def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
-    """Merge two entries with one EventId, but for their VMs."""
+    """Merge two entries with one EventId. The caller merges their VMs."""
     leading, other = (second, first) if second.status == EventStatus.STARTED else (first, second)
     return replace(
         leading,

@@ -40,7 +40,11 @@ class Stage:
     story: Scenario
 
     def ready(self) -> None:
-        """Wait until the exporter knows its VM, which alerts name, and polls; ExporterError: it has ended."""
+        """Wait until the exporter polls and knows its VM, which its alerts name.
+
+        Raises:
+            ExporterError: the exporter has ended.
+        """
         until(lambda: self._knows() or self.exporter.poll() is not None, time.monotonic() + _START_SECONDS)
         if self.exporter.poll() is not None:
             raise ExporterError("the exporter of the drill has ended; see its message above")
