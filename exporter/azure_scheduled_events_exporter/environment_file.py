@@ -14,6 +14,7 @@ UNIT_FILE = Path("/etc/azure-scheduled-events-exporter/environment")
 
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)[ \t\r]*=[ \t\r]*")
 _SKIPPED = re.compile(r"\s*(?:[#;][^\n]*\s*)*")  # empty lines and comments
+_CONTINUED_COMMENT = re.compile(r"(?:^|\n)[ \t\r]*[#;][^\n]*\\\n[ \t\r]*\Z")
 _SINGLE_QUOTED = re.compile(r"'([^']*)'[ \t\r]*")
 _DOUBLE_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"[ \t\r]*', re.DOTALL)
 _UNQUOTED = re.compile(r"((?:\\.|[^\\\n])*?)[ \t\r]*(?:\n|\\?\Z)", re.DOTALL)
@@ -42,7 +43,7 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise UsageError(f"{path}:{line}: has a NUL byte, so systemd ignores the whole file; remove the byte")
     found: dict[str, tuple[str, int]] = {}
-    at = _after_comments(text, 0)
+    at = _after_comments(text, 0, path)
     while at < len(text):
         line = text.count("\n", 0, at) + 1
         name = _NAME.match(text, at)
@@ -50,13 +51,21 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
             raise UsageError(f"{path}:{line}: expected NAME=VALUE")
         value, at = _value(text, name.end(), f"{path}:{line}: {name[1]}")
         found[name[1]] = value, line
-        at = _after_comments(text, at)
+        at = _after_comments(text, at, path)
     return found
 
 
-def _after_comments(text: str, at: int) -> int:
+def _after_comments(text: str, at: int, path: Path) -> int:
+    """Return where the next setting begins; UsageError: some versions of systemd take it for a part of the comment."""
     found = _SKIPPED.match(text, at)
-    return found.end() if found else at
+    end = found.end() if found else at
+    if end < len(text) and _CONTINUED_COMMENT.search(text[at:end]):
+        line = text.count("\n", 0, end)
+        raise UsageError(
+            f"{path}:{line}: a comment ends in a backslash, so systemd before version 254 ignores the next line; "
+            "remove the backslash"
+        )
+    return end
 
 
 def _value(text: str, at: int, place: str) -> tuple[str, int]:

@@ -74,6 +74,24 @@ def test_invisible_characters(text: str, message: str, tmp_path: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize("text", ["# B=c \\\nA=b\n", "C=d\n\n ; x\\\n  A=b", "# one \\\n# two \\\nA=b\n"])
+def test_continued_comment(text: str, tmp_path: Path) -> None:
+    """A comment that ends in a backslash before a setting is refused: some versions of systemd ignore that setting."""
+    file = tmp_path / "environment"
+    file.write_text(text)
+    line = text[: text.index("A=b")].count("\n")
+    with pytest.raises(UsageError, match=f":{line}: a comment ends in a backslash, so systemd before version 254"):
+        load(file)
+
+
+@pytest.mark.parametrize("text", ["# B=c \\\n\nA=b\n", "# one \\\n# two\nA=b\n", "A=b\n# \\\n", "A=b\n# \\"])
+def test_harmless_backslash(text: str, tmp_path: Path) -> None:
+    """A comment that ends in a backslash is accepted before an empty line or a comment, where it hides nothing."""
+    file = tmp_path / "environment"
+    file.write_text(text)
+    assert load(file).keys() == {"A"}
+
+
 def test_not_text(tmp_path: Path) -> None:
     """A file that is not text is refused in one line."""
     file = tmp_path / "environment"

@@ -94,7 +94,8 @@ class AlertmanagerClient:
 
     def shows(self, alert: EventAlert) -> bool:
         """Return whether Alertmanager holds ``alert`` as active now."""
-        filters = [("filter", f"{name}={json.dumps(value)}") for name, value in alert.labels.items()]
+        values = {name: json.dumps(value, ensure_ascii=False) for name, value in alert.labels.items()}
+        filters = [("filter", f"{name}={value}") for name, value in values.items()]
         result, content = self._exchange("GET", params=filters)
         try:
             return result.outcome is PushOutcome.ACCEPTED and bool(json.loads(content))

@@ -61,6 +61,11 @@ class ApprovalSender:
         return self._scheduler.policy
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a request was sent whose answer has not been taken yet."""
+        return self._sent is not None
+
+    @property
     def counts(self) -> dict[ApprovalOutcome, int]:
         """How many requests there were, by outcome."""
         return dict(self._scheduler.counts)

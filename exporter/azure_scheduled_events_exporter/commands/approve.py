@@ -142,8 +142,12 @@ def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecy
     store = writable(path)
     # A poll for each event too: after a refusal of all together, each is sent alone.
     patience = config.imds_timeout + config.poll_interval * (1 + len(chosen)) + _PATIENCE_SECONDS
+
+    def wait() -> None:
+        time.sleep(_LOOK_SECONDS)
+
     try:
-        return _requested(store.requests, chosen, config, patience, lambda: time.sleep(_LOOK_SECONDS))
+        return _requested(store.requests, chosen, config, patience, wait, wait)
     finally:
         store.close()
 
@@ -169,9 +173,13 @@ def _alone(exporter: daemon.Exporter, chosen: Sequence[Lifecycle], config: Confi
         polled.append(True)
         _poll(exporter)
 
+    def settle() -> None:
+        time.sleep(_LOOK_SECONDS)
+        exporter.poller.take_answer()
+
     polled: list[bool] = []
     patience = _AGAIN_SECONDS * len(chosen) + _PATIENCE_SECONDS
-    return _requested(_Own(exporter), chosen, config, patience, look)
+    return _requested(_Own(exporter), chosen, config, patience, look, settle)
 
 
 class _Own:
@@ -184,35 +192,62 @@ class _Own:
 
 
 def _requested(
-    requests: Requests, chosen: Sequence[Lifecycle], config: Config, patience: float, look: Callable[[], None]
+    requests: Requests,
+    chosen: Sequence[Lifecycle],
+    config: Config,
+    patience: float,
+    look: Callable[[], None],
+    settle: Callable[[], None],
 ) -> int:
-    """Queue requests and ``look`` until all have results, for ``patience`` seconds; return the exit status."""
+    """Queue requests and ``look`` until all have results, for ``patience`` seconds; return the exit status.
+
+    Args:
+        requests: where they are queued.
+        chosen: the events to approve.
+        config: the configuration.
+        patience: in seconds.
+        look: waits a moment, and takes the results that have come; sends what is due.
+        settle: the same, but sends nothing.
+
+    Raises:
+        ExporterError: ``look`` failed, and no event may have been approved.
+    """
     wall = time.time()
     numbers = requests.add(chosen, _operator(), wall, wall + patience)
     status = 1
+    failure: ExporterError | None = None
     try:
         deadline = time.monotonic() + patience
         while len(requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
             look()
     except (Interrupted, KeyboardInterrupt) as interrupted:
         status = interrupted.exit_status if isinstance(interrupted, Interrupted) else 128 + signal.SIGINT
+    except ExporterError as error:  # IMDS fails after the request was sent, or before
+        failure = error
     finally:
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
-        results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS)
+        results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS, settle)
     _report(chosen, numbers, results)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
     if all(map(is_approved, final)):
         return 0
-    return _MAY_BE_APPROVED if any(map(may_be_approved, final)) else status
+    if any(map(may_be_approved, final)):
+        return _MAY_BE_APPROVED
+    if failure is not None:
+        raise failure
+    return status
 
 
-def _withdrawn(requests: Requests, numbers: Sequence[int], seconds: float) -> Mapping[int, str]:
+def _withdrawn(
+    requests: Requests, numbers: Sequence[int], seconds: float, settle: Callable[[], None]
+) -> Mapping[int, str]:
     """Withdraw requests without a result; wait for those being sent, because they cannot be withdrawn."""
     requests.withdraw(numbers, _WITHDRAWN)
     deadline = time.monotonic() + seconds
     while len(results := requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
-        time.sleep(_LOOK_SECONDS)
+        settle()
+        requests.withdraw(numbers, _WITHDRAWN)  # what IMDS has refused may be marked to be sent again
     if len(results) < len(numbers):
         requests.withdraw(numbers, UNKNOWN_RESULT, sent_too=True)
         results = requests.results(numbers)

@@ -1,6 +1,7 @@
 """The command ``assets``: lists and exports the files that are shipped with the program."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,7 +99,7 @@ def _settings(chosen: dict[str, str], values: Path | None) -> Any:  # noqa: ANN4
 def _lost(target: Path, settings: Any) -> list[str]:  # noqa: ANN401 - as above
     """Return the settings of an earlier export into ``target`` that are neither defaults nor in ``settings``."""
     there = target / _VALUES
-    if not there.is_file():
+    if not os.path.isfile(there):  # noqa: PTH113 - Path.is_file raises for a folder that this user cannot read
         return []
     before, defaults = assets.generator("settings").load(there), assets.generator("settings").resolve({})
     return [name for name, text in before if text not in {settings.text(name), defaults.text(name)}]

@@ -33,7 +33,8 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
         otlp_sender(config.otlp_endpoint)  # refuses what OpenTelemetry refuses; sends nothing
     for setting, text, place in written(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")
-        print(f"{setting.flag}: {without_password(value)}   [{place or 'default'}]")
+        shown = without_password(value) if setting.is_address else value
+        print(f"{setting.flag}: {shown}   [{place or 'default'}]")
     for warning in [*warnings(config), *(doubts(environment) if traced else [])]:
         print(f"warning: {warning}", file=sys.stderr)
     for name, meant in unknown_variables(environment):

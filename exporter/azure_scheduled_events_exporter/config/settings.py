@@ -4,6 +4,7 @@ To add a setting, add a row to ``SETTINGS`` and a field to :class:`Config`. Must
 (``config.resolution``).
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,11 @@ class Setting:
     def environment(self) -> str:
         """Its environment variable."""
         return environment_name(self.flag)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is an address, which may contain a password."""
+        return self.metavar.startswith("URL")
 
     @property
     def field(self) -> str:
@@ -229,7 +235,7 @@ def _policy(text: str) -> Policy:
     text = text or "off"
     if text in BUILT_IN:
         return BUILT_IN[text]
-    if Path(text).name == text and not Path(text).suffix and not Path(text).exists():
+    if Path(text).name == text and not Path(text).suffix and not os.path.exists(text):  # noqa: PTH110 - Path.exists raises for a name that is too long
         raise ValueError(f"{text!r} is neither {', '.join(BUILT_IN)} nor a file in this folder")
     from azure_scheduled_events_exporter.approval.policy_file import load  # noqa: PLC0415 - YAML takes 1.3 MiB
 
@@ -259,8 +265,8 @@ SETTINGS = (
         "imds.timeout",
         "10s",
         _timeout,
-        "Time limit of a whole request, at most 1h. The first request waits up to 130s, because it may enable "
-        "Scheduled Events.",
+        "Time limit of a whole request, at most 1h. Until the first answer, requests wait up to 130s, because they may "
+        "enable Scheduled Events.",
         "DURATION",
     ),
     Setting("poll.interval", "1s", _interval, "Time between polls, 10ms to 12h. Missed polls are skipped.", "DURATION"),

@@ -257,13 +257,11 @@ def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
 
 
 def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
-    # Checked first: an event that leaves while polls succeed was still there after the last boot, so it did not cause
-    # it.
     watched = context.watched and life.event_id not in context.unshown
-    if watched and life.not_before is not None and context.now.wall < life.not_before:
-        return Absence.EARLY
     if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
+    if watched and life.not_before is not None and context.now.wall < life.not_before:
+        return Absence.EARLY
     if not watched:
         return Absence.UNWATCHED
     return Absence.OVERDUE

@@ -5,6 +5,9 @@ from .clock import Clock
 HANGING_SECONDS = 30.0
 """A poll that is overdue by more than this hangs; a busy machine delays polls for less."""
 
+HANGS = "the poll loop hangs"
+"""How the failure of a poll that hangs ends."""
+
 CONFIRMING_SECONDS = 1.0
 """A poll must still be overdue so much later: after Azure paused the VM, it ends within that time."""
 

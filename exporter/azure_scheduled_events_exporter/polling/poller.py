@@ -37,7 +37,7 @@ from .clock import Clock
 from .document_gaps import DocumentGaps
 from .empty_bodies import EmptyBodies
 from .event_log import EventLog
-from .liveness import Liveness
+from .liveness import HANGS, Liveness
 from .pause_tracker import PauseTracker
 from .schedule import PollSchedule
 from .snapshot import Deliveries, Polls, Snapshot
@@ -53,6 +53,9 @@ CLOCK_TOLERANCE_SECONDS = 300.0
 
 ANSWER_SECONDS = 0.2
 """For how long a poll waits for the answer to an approval. One that comes later is recorded by the next poll."""
+
+ANSWER_POLL_SECONDS = 1.0
+"""The longest time until the next poll while IMDS has not answered an approval, whatever the interval is."""
 
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
@@ -171,6 +174,8 @@ class Poller:
             schedule.polled(now, throttled=outcome is Outcome.THROTTLED)
             if self._approved:  # its effects may follow immediately
                 schedule.at_once(now)
+            elif self._approvals.is_waiting and outcome is not Outcome.THROTTLED:
+                schedule.at_latest(now + ANSWER_POLL_SECONDS)
 
     def latest(self) -> Snapshot:
         """Return the snapshot of the last poll, with what pushing and delivery have counted since. Any thread may call.
@@ -185,7 +190,7 @@ class Poller:
         if not self.liveness.hangs():
             return snapshot
         ended = round(self._clock.now().wall - self.liveness.overdue_seconds())
-        failure = f"a poll should have ended at {iso_time(ended)}: the poll loop hangs"
+        failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
         return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
 
     def _sees(self) -> bool:
@@ -203,7 +208,7 @@ class Poller:
         self._approved = self.has_read = False
         self._keep_journal(began)
         try:
-            self._take_answer()
+            self.take_answer()
             document = self._fetch()
             self.has_read = True
             self._approve(document)
@@ -244,7 +249,7 @@ class Poller:
         """Fetch the document and record what changed; after a failure, the known events stay unchanged."""
         body = self._client.scheduled_events(self._patience)
         self._answered = self._clock.now()
-        self._take_answer()  # before the document, which may show what the approval has started
+        self.take_answer()  # before the document, which may show what the approval has started
         if body is None and self._document is None:
             raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever sent a document")
         if self._document is not None and (body is None or body == self._body):
@@ -368,11 +373,14 @@ class Poller:
         if due:
             self.snapshot = self._with(requested(self._known, due, self._clock.now()), ())
             self._approvals.send(due)
-            self._take_answer(ANSWER_SECONDS)
+            self.take_answer(ANSWER_SECONDS)
         self._show_approvals()
 
-    def _take_answer(self, wait: float = 0.0) -> None:
-        """Record IMDS' answer to the last approval, if it has come or comes within ``wait`` seconds."""
+    def take_answer(self, wait: float = 0.0) -> None:
+        """Record IMDS' answer to the last approval, if it has come or comes within ``wait`` seconds.
+
+        Every poll does this. Only the thread of the polls may call it.
+        """
         answer = self._approvals.answer(wait)
         if answer is None:
             return

@@ -37,3 +37,7 @@ class PollSchedule:
     def at_once(self, now: float) -> None:
         """Schedule the next poll at ``now``; later polls follow from there."""
         self._due = now
+
+    def at_latest(self, then: float) -> None:
+        """Schedule the next poll no later than ``then``; later polls follow from there."""
+        self._due = min(self._due, then)

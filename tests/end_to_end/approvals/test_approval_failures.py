@@ -1,17 +1,19 @@
 """What IMDS can do to an approval: refuse it, lose its answer, never answer, while the exporter is killed."""
 
 import itertools
+import json
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.events.gate import Gate, Rule, Treatment, Way
-from support.programs import Exporter, Scrape, eventually, fetch
+from support.programs import PATIENCE, Exporter, Scrape, eventually, fetch
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 FLAGS = ("--poll.interval", "250ms", "--imds.timeout", "700ms", "--approval.policy", "documented")
@@ -211,16 +213,36 @@ def test_killed_before_the_answer(
 
 def test_polls_go_on_without_an_answer(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
     """While IMDS does not answer an approval, a later event is seen; that no answer came is known later."""
-    late = PlannedEvent("Preempt", ("vmss_0",), announced_at=1.5, notice=300)
-    simulator = stack.enter_context(Simulator(replace(reboot(3600), events=(*reboot(3600).events, late))))
+    simulator = stack.enter_context(Simulator(reboot(3600)))
     gate = stack.enter_context(Gate(simulator.url, Way.LATE))
     exporter = start_exporter(gate.url, *FLAGS, "--imds.timeout", "50s")
+    eventually(lambda: gate.posts, "the approval")
+    (event,) = json.loads(fetch(simulator.url + SCHEDULED_EVENTS, Metadata="true").body)["Events"]
+    simulator.set_document([event, {**event, "EventId": str(uuid.uuid4()), "EventType": "Preempt"}])
     exporter.shows("the later event", lambda scrape: scrape.total("pending", event_type="Preempt", scope="self") == 1)
     assert [arrival.treated for arrival in gate.posts] == [Way.LATE]
     assert not exporter.lines("approval without an answer")
     assert not approvals(exporter.scrape())
     gate.ending.set()
     exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
+
+
+def test_an_answer_is_not_left_for_a_rare_poll(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """The answer to an approval that comes after its poll is reported in a second or so, at any poll interval."""
+    answer = threading.Event()
+
+    def later(_: Sequence[str]) -> Treatment:
+        answer.wait(PATIENCE)
+        return Way.PASS
+
+    simulator = stack.enter_context(Simulator(reboot(), requests_per_second=20))
+    gate = stack.enter_context(Gate(simulator.url, later))
+    exporter = start_exporter(gate.url, *FLAGS, "--poll.interval", "1h", "--imds.timeout", "50s")
+    exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+    assert exporter.scrape().total("event_approved") == 0
+    answer.set()
+    exporter.shows("the start", lambda scrape: scrape.total("started", event_type="Reboot", scope="self") == 1)
+    assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1}
 
 
 def test_killed_after_the_answer(stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -25,7 +26,7 @@ from support.events.approve_command import (
     start,
     stopped,
 )
-from support.events.gate import Gate, Nameless, Treatment, Way
+from support.events.gate import Gate, Nameless, Rule, Treatment, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.storage.disk import Locked
 
@@ -253,6 +254,50 @@ def test_imds_is_away(
     exporter = start(start_exporter, simulator.url, state)
     exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 5)
     assert not approved(simulator)
+
+
+class _Slow(Gate):
+    """An IMDS that answers no approval until ``answer`` is set."""
+
+    def __init__(self, target: str, *rules: Rule) -> None:
+        super().__init__(target, *rules)
+        self.asked, self.answer = threading.Event(), threading.Event()
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Hold an approval back."""
+        if method == "POST":
+            self.asked.set()
+            self.answer.wait(PATIENCE)
+        return super().take(method, path, body)
+
+
+@pytest.mark.parametrize(
+    ("treatment", "status", "result"),
+    [
+        (Way.PASS, 0, "accepted"),
+        (Way.HANG, 3, "approval without an answer: no whole answer from "),
+        (500, 1, "approval refused: "),
+    ],
+)
+def test_imds_fails_after_the_request(
+    treatment: Treatment, status: int, result: str, simulator: Simulator, state: Path
+) -> None:
+    """If a poll of the command fails while its request is under way, the result of the request is still reported."""
+    event_id = event_ids(simulator)["Reboot"]
+    with _Slow(simulator.url, treatment) as gate:
+        command = [COMMAND, "approve", "--imds.endpoint", gate.url, "--journal.path", str(state), event_id, "--yes"]
+        command += ["--imds.timeout", "10s"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as operator:
+            assert gate.asked.wait(PATIENCE)
+            before = len(gate.arrivals)
+            simulator.inject("503")
+            eventually(lambda: len(gate.arrivals) > before, "the next poll")
+            simulator.heal()
+            gate.answer.set()
+            said, _ = operator.communicate(timeout=2 * PATIENCE)
+    assert operator.returncode == status
+    assert said.splitlines()[-1].startswith(f"{event_id}: {result}")
+    assert approved(simulator) == ([("Reboot", "vmss_0")] if status == 0 else [])
 
 
 def test_operators_wish_survives_a_kill(state: Path, start_exporter: Callable[..., Exporter]) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ import yaml
 
 from azure_scheduled_events_exporter.commands.cli import main
 from support.charts import helm
+from support.commands import assert_one_line
 from support.paths import ROOT
+from support.programs import COMMAND, environment
 
 PLACEHOLDER = re.compile(rb"REPLACE|example\.com")
 CHART = "helm/azure-scheduled-events-exporter"
@@ -130,3 +133,18 @@ def test_export_to_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert main(["assets", "export", ""]) == 2
     assert capsys.readouterr().err.endswith(": assets export: DIR has no value: name a folder\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["closed/rendered", "x" * 300], ids=["not readable", "too long"])
+def test_export_where_nothing_can_be_written(name: str, tmp_path: Path) -> None:
+    """A folder that this user cannot look into, or whose name is too long, is an error of one line."""
+    (tmp_path / "closed").mkdir(mode=0o700)
+    as_other: tuple[str, ...] = ()
+    if os.geteuid() == 0:  # keep the user, who can read the program, without root's access to everything
+        os.chown(tmp_path / "closed", 65534, 65534)
+        as_other = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    else:
+        (tmp_path / "closed").chmod(0)
+    command = (*as_other, COMMAND, "assets", "export", str(tmp_path / name))
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
+    assert_one_line(done, 1, "cannot be written")

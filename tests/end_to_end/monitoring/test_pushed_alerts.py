@@ -1,6 +1,7 @@
 """Exporters and one Alertmanager are a whole paging chain: no Prometheus runs here."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,6 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from alerts import resolve
+from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
+from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
+from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient, Posted
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from support.events.follower import event
 from support.events.gate import Nameless, Treatment
@@ -190,6 +194,18 @@ def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) ->
         url = f"{alertmanager.url}/api/v2/alerts?filter=cluster%3Done"
         (alert,) = eventually(lambda: json.loads(fetch(url).body), "an alert with the label")
     assert alert["labels"]["region"] == "west"
+
+
+def test_labels_in_any_script(team: tuple[Alertmanager, Receiver]) -> None:
+    """Alertmanager is asked for an alert by its labels, also if these are not ASCII, or have quotes and backslashes."""
+    alertmanager, _ = team
+    client = AlertmanagerClient(alertmanager.url, None, 10.0)
+    for number, team_name in enumerate(("Größe", "東京 \U0001f600", 'a "b" \\n c')):
+        labels = {"alertname": "Script", "case": f"script-{number}", "team": team_name}
+        alert = EventAlert(labels, {}, starts_at=time.time(), hold=900.0)
+        assert not client.shows(alert)
+        assert client.push([Posted(alert, time.time() + 900)], 0.0).outcome is PushOutcome.ACCEPTED
+        assert client.shows(alert), team_name
 
 
 class _Silent(Nameless):

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.config import resolve
+from azure_scheduled_events_exporter.config import Config, resolve
 from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.doctor.api import Api
+from azure_scheduled_events_exporter.doctor.local.exporter import examine
+from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.service.daemon import Exporter
 from azure_scheduled_events_exporter.service.routes import routes
@@ -46,6 +49,13 @@ def questions(team: Peer) -> int:
     return sum(not body for _, _, body in list(team.requests))
 
 
+def doctor_says(config: Config, url: str) -> dict[str, str]:
+    """Return what ``doctor`` advises about the exporter at ``url``, and whether it is one."""
+    subject = Subject(config, {}, (), url)
+    findings = {finding.check: finding for finding in examine(subject, Api("--exporter", url))}
+    return {"served": findings["served"].mark, "exporter-polls": findings["exporter-polls"].hint}
+
+
 def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A poll that never ends makes an exporter unhealthy, ``up`` is 0 until it ends, and no alert is prolonged.
 
@@ -63,7 +73,8 @@ def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         gate.answers.set()
         flags = {"imds.endpoint": gate.url, "instance.name": vm.name, "journal.path": str(tmp_path)}
         flags["alertmanager.url"] = team.url
-        exporter = Exporter(resolve(flags, {}), logging.getLogger("tests.health"), clock, RateLimiter(1000))
+        config = resolve(flags, {})
+        exporter = Exporter(config, logging.getLogger("tests.health"), clock, RateLimiter(1000))
         exporter.start()
         try:
             with serving(routes(exporter.poller.latest, "/metrics")) as running:
@@ -88,6 +99,11 @@ def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
                 assert re.fullmatch(rb"a poll should have ended at 2023-\S+Z: the poll loop hangs\n", body)
                 assert not up()
                 assert b"the poll loop hangs" in running.get("/")[1]
+                assert doctor_says(config, f"http://127.0.0.1:{running.server.port}") == {
+                    "served": "ok",
+                    "exporter-polls": "Find out what it waits for, such as the disk of its journal or of its log, and "
+                    "restart it.",
+                }
                 assert "the poll loop hangs" in status_line(exporter.poller.latest())
                 eventually(lambda: "the poll loop hangs" in caplog.messages, "a line in the log")
                 posted, asked = posts(team), questions(team)

@@ -110,6 +110,13 @@ def _patient(config: dict[str, Any]) -> None:
         route.pop("group_wait", None)
 
 
+def _patient_before_an_audit(config: dict[str, Any]) -> None:
+    """Page late, although another receiver gets the same alerts at once."""
+    late = {"matchers": ['severity="critical"'], "receiver": "pager", "group_wait": "30s", "continue": True}
+    at_once = {"matchers": ['alertname=~"AzureScheduledEvent.+"'], "receiver": "tickets", "group_wait": "0s"}
+    config["route"]["routes"] = [late, at_once]
+
+
 def _no_inhibitions(config: dict[str, Any]) -> None:
     config["inhibit_rules"] = []
 
@@ -211,6 +218,9 @@ MONITORING_FAULTS = (
     Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
     Fault("no grouping by event", "grouping", "event_id", alertmanager(_no_routes), "warning"),
     Fault("pages wait", "group-wait", "group_wait: 0s", alertmanager(_patient), "warning"),
+    Fault(
+        "pages wait, others do not", "group-wait", "group_wait: 0s", alertmanager(_patient_before_an_audit), "warning"
+    ),
     Fault("no inhibitions", "inhibitions", "inhibit_rules", alertmanager(_no_inhibitions), "warning"),
     Fault("broad inhibition", "inhibitions", "equal", alertmanager(_broad_inhibition), "warning"),
     Fault("muted at night", "mute-times", "mute_time_intervals", alertmanager(_muted), "warning"),

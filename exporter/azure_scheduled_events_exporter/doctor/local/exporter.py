@@ -24,6 +24,7 @@ from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.messages import plain
 from azure_scheduled_events_exporter.polling import empty_bodies
+from azure_scheduled_events_exporter.polling.liveness import HANGS
 from azure_scheduled_events_exporter.times import format_duration
 
 _PREFIX: Final = "azure_scheduled_events_"
@@ -94,7 +95,7 @@ def _served(api: Api, port: int) -> Finding:
             "Give doctor such a certificate: --exporter.http-config.file.",
             "web-config.md",
         )
-    if answer.body.strip() != b"alive":
+    if answer.body.strip() != b"alive" and not answer.body.strip().endswith(HANGS.encode()):
         return _another(api, answer.status, listener(port))
     who = listener(port)
     return ok("served", f"The exporter answers at {api.shown}{f' ({who})' if who else ''}.")
@@ -163,10 +164,14 @@ def _version(state: Mapping[str, Any]) -> Finding:
 def _polls(state: Mapping[str, Any]) -> Finding:
     if state.get("up"):
         return ok("exporter-polls", f"The exporter's last poll succeeded ({state.get('last_success')}).")
+    failure = state.get("failure") or "none has succeeded yet"
+    hint = "See the checks of the metadata service above. If they are ok, only the exporter's user or unit is refused."
+    if failure.endswith(HANGS):
+        hint = "Find out what it waits for, such as the disk of its journal or of its log, and restart it."
     return wrong(
         "exporter-polls",
-        f"The exporter's last poll failed: {state.get('failure') or 'none has succeeded yet'}.",
-        "See the checks of the metadata service above. If they are ok, only the exporter's user or unit is refused.",
+        f"The exporter's last poll failed: {failure}.",
+        hint,
         "runbooks/AzureScheduledEventImdsUnreachable.md",
     )
 

@@ -57,7 +57,7 @@ def examine(subject: Subject, api: Api) -> Findings:
         yield _receivers(config["route"], receivers, alerts)
         yield _placeholders(config["route"], receivers, alerts)
         yield _grouping(config["route"], alerts)
-        yield _waiting(config["route"], alerts)
+        yield _waiting(config["route"], receivers, alerts)
         yield _muted(config["route"], alerts)
         yield _inhibitions(config.get("inhibit_rules") or (), alerts)
         yield _silences(api.data("/api/v2/silences"), alerts)
@@ -176,19 +176,20 @@ def _grouping(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
     return ok("grouping", "Pages are grouped by event_id: one event is one page.")
 
 
-def _waiting(tree: Mapping[str, Any], alerts: _Alerts) -> Finding:
-    waits = {
-        name: route.group_wait
+def _waiting(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], alerts: _Alerts) -> Finding:
+    slow = {
+        name: route
         for name, labels in alerts.items()
         if (labels.get("severity") == _PAGES and "event_id" in labels) or "Preempt" in name
         for route in routes(tree, labels)
+        if integrations(receivers, route.receiver) and parse_duration(route.group_wait) > _LONGEST_WAIT
     }
-    slow = {name: wait for name, wait in waits.items() if parse_duration(wait) > _LONGEST_WAIT}
     if slow:
-        name, wait = next(iter(slow.items()))
+        name, route = next(iter(slow.items()))
         return warning(
             "group-wait",
-            f"{len(slow)} pages wait before they are sent, such as {name} for {wait}.",
+            f"{len(slow)} pages wait before they are sent, such as {name} for {route.group_wait} "
+            f"to '{route.receiver}'.",
             "Set group_wait: 0s on their route: an eviction leaves 30 seconds.",
             _SET_UP,
         )

@@ -117,6 +117,21 @@ def test_a_boot_after_a_request_without_an_answer(booted: float, approver: Appro
     assert (watch.life.approved_by, watch.life.approved_at) == (approver, at(10))
 
 
+@pytest.mark.parametrize(("is_approved", "outcome"), [(True, "completed"), (False, "cancelled")])
+def test_an_outdated_document_after_the_boot(is_approved: bool, outcome: str) -> None:  # noqa: FBT001 - by name
+    """A boot soon after an approval completes the event, also if IMDS shows it as Scheduled for a moment after it.
+
+    Without an approval, an event that leaves before NotBefore is cancelled, whatever booted the VM.
+    """
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    if is_approved:
+        watch.approves(at(1))
+    booted = at(30, boot="boot-2")
+    assert watch.sees(at(60, boot="boot-2"), SCHEDULED, watched=False, booted_at=booted) == []
+    assert watch.sees(at(61, boot="boot-2"), booted_at=booted) == [outcome]
+
+
 def test_an_eviction_is_not_as_long_as_the_absence() -> None:
     """A Spot VM that is started again three days after its eviction waited for it for the 30 s of its notice."""
     watch = Watch()
