@@ -26,7 +26,7 @@ from support.paths import GUARD, ROOT
 TOOLS = ROOT / ".tools" / "usr" / "bin"
 COMMAND = str(Path(sys.executable).parent / "azure-scheduled-events-exporter")
 PREFIX = "azure_scheduled_events_"
-PATIENCE = 60.0  # seconds; a busy machine is slow, a broken program never gets there
+PATIENCE = 180.0  # seconds; a busy machine is slow, a broken program never gets there
 Sample = tuple[dict[str, str], float]
 _NAME = re.compile(r"[^{ ]*")
 _Found = TypeVar("_Found")

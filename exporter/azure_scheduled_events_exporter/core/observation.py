@@ -104,6 +104,7 @@ class ObservationContext:
         ends_unshown: whether these end now. Not while it is unknown whether they are this VM's.
         booted_at: when this VM last booted; None if that cannot be known.
         pause: the longest pause of this VM since the last document; None if it was not measured.
+        absent_since: when IMDS first did not show what the document lacks; None if that is now.
     """
 
     now: Timestamp
@@ -113,6 +114,12 @@ class ObservationContext:
     pause: Pause | None = None
     unshown: frozenset[str] = frozenset()
     ends_unshown: bool = True
+    absent_since: Timestamp | None = None
+
+    @property
+    def gone_at(self) -> Timestamp:
+        """When the events ended that the document lacks."""
+        return self.absent_since or self.now
 
 
 def observe(
@@ -260,7 +267,7 @@ def _absence(life: Lifecycle, context: ObservationContext) -> Absence:
     watched = context.watched and life.event_id not in context.unshown
     if life.state is not State.STARTED and _boot_proves(life, context, watched=watched):
         return Absence.REBOOTED
-    if watched and life.not_before is not None and context.now.wall < life.not_before:
+    if watched and life.not_before is not None and context.gone_at.wall < life.not_before:
         return Absence.EARLY
     if not watched:
         return Absence.UNWATCHED
@@ -299,7 +306,7 @@ def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
     changes: list[Change] = []
     if outcome is Transition.COMPLETED and life.started_at is None and context.booted_at is not None:
         life, changes = _begun_at(life, context.booted_at, context)
-    changes.append(Change(outcome, replace(life, outcome=outcome, ended_at=context.now), context.now))
+    changes.append(Change(outcome, replace(life, outcome=outcome, ended_at=context.gone_at), context.gone_at))
     return changes
 
 

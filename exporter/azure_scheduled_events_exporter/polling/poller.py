@@ -324,7 +324,14 @@ class Poller:
                 self.snapshot = self._with(known, ())
             return
         context = ObservationContext(
-            now, vm_name, watched, self._clock.booted_at(), pause, self._unshown, ends_unshown=ends_unshown
+            now,
+            vm_name,
+            watched,
+            self._clock.booted_at(),
+            pause,
+            self._unshown,
+            ends_unshown=ends_unshown,
+            absent_since=self._empty_bodies.since if document.is_empty_body else None,
         )
         known, changes = observe(self._known, document, context)
         before, self._document = self._document, document

@@ -59,6 +59,31 @@ def test_empty_bodies_that_are_believed(machine: Machine, interval: int, believe
     assert machine.transitions == {"detected": 1, "lost" if interval > 60 else "cancelled": 1}
 
 
+def test_an_event_ends_with_the_first_empty_body(machine: Machine) -> None:
+    """An event that empty bodies end was over when the first of them came: no duration includes the others."""
+    machine.polls(0, None, event())
+    machine.polls(899, None, event(status="Started"))
+    for second in (909, 910, 912, 914):
+        machine.polls(second, b"")
+    assert machine.transitions["completed"] == 1
+    assert machine.exporter
+    snapshot = machine.exporter.poller.snapshot
+    assert snapshot.statistics.phases["Reboot", "started"].total == pytest.approx(10)
+    (life,) = snapshot.recent
+    assert life.ended_at
+    assert life.ended_at.wall == START + 909
+
+
+def test_taken_back_just_before_not_before(machine: Machine) -> None:
+    """An event that left before NotBefore was cancelled, although empty bodies are believed only after NotBefore."""
+    machine.polls(0, None, event())
+    for second in (860, 895):
+        machine.polls(second, None, event())
+    for second in (898, 900, 904):
+        machine.polls(second, b"")
+    assert machine.transitions == {"detected": 1, "cancelled": 1}
+
+
 def test_an_empty_body_after_a_restart(machine: Machine) -> None:
     """After a restart too, empty bodies are believed late, and the time in between was not watched."""
     machine.polls(0, None, event())

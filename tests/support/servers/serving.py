@@ -20,7 +20,7 @@ BIG = b"0123456789abcdef" * 93_750  # 1.5 MB
 MEDIUM = BIG[:120_000]  # more than the kernel takes; asyncio takes the rest
 HUGE = BIG * 10  # more than the kernel takes for a client that does not read
 LIMITS = Limits()
-PATIENCE = 5.0  # seconds a test waits for what should come at once
+PATIENCE = 20.0  # seconds a test waits for what should come at once
 
 
 def _page(request: Request) -> Response:
