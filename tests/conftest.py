@@ -1,6 +1,8 @@
 """Guards this process, and gives every test that starts programs a place for their output."""
 
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -21,6 +23,14 @@ from support.programs import Exporter, Prometheus
 LONGEST_FIRST = ("contract/monitoring/test_alert_rules.py", "end_to_end", "fuzz", "contract", "wire", "unit")
 """Folders, and a file of minutes of processor time, which runs beside the tests that mostly wait."""
 
+LOOP = """
+import time, timeit
+seconds = timeit.repeat("for _ in range(2_000_000): pass", timer=time.process_time, number=1, repeat=25)
+print(sorted(seconds)[20])  # the speed of a shared processor changes within a second
+"""
+SLOW_SECONDS = 0.045
+"""A processor that needs more of its time for :data:`LOOP` is slow."""
+
 settings.register_profile("busy", deadline=None)  # speed is measured elsewhere, and the machine may be busy
 settings.load_profile("busy")
 
@@ -29,6 +39,19 @@ def pytest_configure() -> None:
     """Let programs that tests start end by SIGINT: a shell that runs the tests in the background has it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return how many tests ``-n auto`` runs at a time.
+
+    Most tests wait for programs that they have started, so four at a time keep a processor busy. On slow processors two
+    do: with more, programs wait for a processor, the whole takes as long, and what is late by seconds fails.
+    """
+    processors = os.cpu_count() or 1
+    loops = [subprocess.Popen([sys.executable, "-c", LOOP], stdout=subprocess.PIPE) for _ in range(processors)]
+    seconds = max(float(loop.communicate()[0]) for loop in loops)  # while all are busy
+    return min(8, processors * (2 if seconds > SLOW_SECONDS else 4))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -16,7 +16,8 @@ from support.programs import Exporter, Scrape, eventually
 from trials.trial import POLL, VMS, Crew, Order, Row, passes, polls_on
 from trials.truth import check_file
 
-FLAGS = (*POLL, "--imds.timeout", "700ms", "--approval.policy", "documented")
+TIMEOUT_SECONDS = 3.0
+FLAGS = (*POLL, "--imds.timeout", f"{TIMEOUT_SECONDS:g}s", "--approval.policy", "documented")
 WAYS: Sequence[Way | int] = (Way.PASS, Way.PASS, Way.PASS, Way.LOSE, Way.LATE, Way.HANG, 400, 429, 500)
 MARGIN = 0.05  # seconds by which two clocks may differ
 
@@ -63,7 +64,7 @@ class Trial:
                 lambda at=already: len(self.gate.posts) > at or self._all_approved(),  # type: ignore[misc] # bound now
                 "a request to approve",
             )
-            passes(chance.choice([0.0, chance.uniform(0, 0.05), chance.uniform(0, 0.8)]))
+            passes(chance.choice([0.0, chance.uniform(0, 0.05), chance.uniform(0, TIMEOUT_SECONDS + 0.1)]))
             exporter.kill()
             self.kills += 1
             if chance.random() < 0.2:  # nobody is there when it begins
@@ -71,7 +72,7 @@ class Trial:
             exporter = self.starts()
             if chance.random() < 0.5:
                 break
-        eventually(self._all_approved, f"all events approved after {self.gate.posts[posts:]}", 60)
+        eventually(self._all_approved, f"all events approved after {self.gate.posts[posts:]}")
         exporter.shows("all of them", lambda now: now.transitions().get("approved") == self.events)
         polls_on(exporter, 3)
         return exporter

@@ -13,10 +13,11 @@ from trials.truth import MARGIN, RETURNED, Polls, Truth, check_event, check_file
 SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure", "double-impact", "degraded-host")
 SPEED = 240.0
 HASTE = ("--poll.interval", "100ms")  # twice as often as IMDS bears; its own budget makes it POLL_SECONDS
-TIMEOUT_SECONDS = 0.7
+TIMEOUT_SECONDS = 3.0
 SLOWEST_SECONDS = 5.0  # between two polls, however throttled
 THROTTLED_FAULTS = 4  # after so many faults the pace is surely what it was before IMDS throttled
 BUSY_SECONDS = 2.0  # by which a busy machine may be late
+LONG_SECONDS = (11.0, 16.0)  # of some faults and pauses: longer than any time after which ``up`` is judged
 MOST_IN_A_SECOND = 5
 DAY = 86_400.0
 
@@ -110,14 +111,14 @@ def inject_faults(order: Order, simulator: Simulator, windows: list[Window], unt
     while time.monotonic() < until or len(windows) < len(Fault):
         left = left or chance.sample(sorted(Fault), len(Fault))
         fault = Fault(left.pop())
-        lasting = chance.uniform(8.5, 14) if chance.random() < long else chance.uniform(0.1, short)
+        lasting = chance.uniform(*LONG_SECONDS) if chance.random() < long else chance.uniform(0.1, short)
         window = Window(fault, simulator.now())
         windows.append(window)
         simulator.inject(fault)
         passes(lasting)
         simulator.heal()
         window.end = simulator.now()
-        passes(chance.uniform(8.5, 14) if chance.random() < long else chance.uniform(0.1, short))
+        passes(chance.uniform(*LONG_SECONDS) if chance.random() < long else chance.uniform(0.1, short))
         record.takes_note()
         if time.monotonic() > said + 60:
             said = time.monotonic()

@@ -17,15 +17,8 @@ from azure_scheduled_events_exporter.simulator import Happening
 from support.monitoring.paging import Notification, Receiver
 from support.monitoring.plays import ENDED
 
-_PROMPT_SECONDS = 2.0
-"""An exporter pushes an event so soon after its start, if Alertmanager answers."""
-
-_RETRY_SECONDS = 4.0
-"""It tries again so soon after an Alertmanager that was down for less than 3 s: its pauses double from 1 s."""
-
-
-_NOTIFYING_SECONDS = 0.25
-"""Alertmanager records a notification so soon after the pager got it."""
+_RETRY_SECONDS = 2.0
+"""An exporter pauses so long at most after an Alertmanager that was down for less than 3 s: pauses double from 1 s."""
 
 
 @dataclass
@@ -55,10 +48,23 @@ class Event:
 
 
 class Account:
-    """The account of ``events`` whose alerts the runs of one Alertmanager passed to a pager."""
+    """The account of ``events`` whose alerts the runs of one Alertmanager passed to a pager.
 
-    def __init__(self, events: Sequence[Event], alertmanager: Sequence[Run], receiver: Receiver) -> None:
+    An exporter pushes an event within ``prompt`` seconds after its start, if Alertmanager answers. Alertmanager records
+    a notification within ``recording`` seconds after the pager got it.
+    """
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        alertmanager: Sequence[Run],
+        receiver: Receiver,
+        *,
+        prompt: float,
+        recording: float,
+    ) -> None:
         self.events = events
+        self._prompt, self._recording = prompt, recording
         self._alertmanager = alertmanager
         self._receiver = receiver
 
@@ -109,7 +115,7 @@ class Account:
     def _notified_while_stopping(self, event: Event, status: str) -> int:
         """Return how many notifications Alertmanager was not able to record."""
         return sum(
-            run.ended - _NOTIFYING_SECONDS < at <= run.gone
+            run.ended - self._recording < at <= run.gone
             for at in self._notified(event, status)
             for run in self._alertmanager
         )
@@ -120,7 +126,7 @@ class Account:
             for alertmanager in self._alertmanager:
                 ready = max(exporter.began, event.begin)
                 together = min(exporter.ended, alertmanager.ended, event.end) - max(ready, alertmanager.began)
-                if together > (_PROMPT_SECONDS if alertmanager.began <= ready else _RETRY_SECONDS):
+                if together > self._prompt + (_RETRY_SECONDS if alertmanager.began > ready else 0.0):
                     return True
         return False
 

@@ -113,6 +113,8 @@ def run(order: Order) -> Row:
             [Event(each, vm.simulator.record, vm.runs) for vm in (*fleet, *away) for each in vm.begun],
             team.runs,
             team.receiver,
+            prompt=order.pick(2.0, 5.0),
+            recording=order.pick(0.25, 1.5),
         )
         end = time.monotonic() + _PATIENCE
         while not account.is_settled and time.monotonic() < end:
@@ -132,7 +134,8 @@ def _kill(vm: _Vm, kills: int, order: Order) -> None:
     """Let event follow event, and kill the exporter so often at moments left to chance."""
     left = kills
     while left:
-        vm.announce()
+        # After the last kill of the short form, enough of the event is left for a push that may be late.
+        vm.announce(order.pick(240.0, 480.0))
         # One that comes and goes while the exporter is down is seen by nobody.
         vm.exporter.shows("the event", lambda scrape: scrape.series("event_info"))
         while not vm.is_over and left:

@@ -252,7 +252,7 @@ class TestWaiting:
     def test_head_whose_check_takes_too_long(self, gate: Gate) -> None:
         """HEAD gets 503 without a body when its check takes too long, and idle clients are closed in time as before."""
         gate.open.clear()
-        limits = Limits(check_seconds=0.2, request_seconds=0.3)
+        limits = Limits(check_seconds=0.2, request_seconds=2.0)
         with gated(gate, limits) as running, running.connect() as client:
             client.sendall(asking("scraper", "secret").replace(b"GET", b"HEAD", 1))
             answer = read_all(client)
@@ -309,7 +309,7 @@ class TestWaiting:
 
     def test_deadline(self, gate: Gate) -> None:
         """A check that does not come to its turn in time is given up with 503, and costs nothing later."""
-        with gated(gate, Limits(check_seconds=0.2)) as running:
+        with gated(gate, Limits(check_seconds=2.0)) as running:
             gate.open.clear()
             first, second = running.connect(), running.connect()
             first.sendall(asking("scraper", "guess 1"))

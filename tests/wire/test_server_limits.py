@@ -9,8 +9,9 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from azure_scheduled_events_exporter.http_server.connection import Limits
+from azure_scheduled_events_exporter.http_server.connection import Connection, Limits
 from azure_scheduled_events_exporter.http_server.messages import Request, Response
+from support.programs import eventually
 from support.servers.serving import (
     HUGE,
     PAGE,
@@ -37,7 +38,7 @@ class TestLimits:
     @pytest.mark.parametrize("served", [0, 1])
     def test_trickled_header(self, served: int) -> None:
         """A first or later header that takes too long in all is answered 408, though a byte came every moment."""
-        with serving(limits=Limits(request_seconds=0.4)) as running, running.connect() as client:
+        with serving(limits=Limits(request_seconds=2.0)) as running, running.connect() as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for _ in range(served):
                 client.sendall(request())
@@ -59,13 +60,13 @@ class TestLimits:
 
     def test_idle(self) -> None:
         """A kept-alive connection stays longer than a request may take, and is closed when idle too long."""
-        limits = Limits(request_seconds=0.1, idle_seconds=0.6)
+        limits = Limits(request_seconds=2.0, idle_seconds=5.0)
         with serving(limits=limits) as running, running.connect() as client:
             client.sendall(request())
             assert read_answer(client) == PAGE
             begin = time.monotonic()
             assert read_all(client) == b""
-            assert time.monotonic() - begin > 0.5
+            assert time.monotonic() - begin > 4.0
 
     def test_never_reads(self) -> None:
         """A client that never reads its page is cut off, and does not keep others waiting."""
@@ -179,12 +180,19 @@ class TestLimits:
                 client = stack.enter_context(running.connect(receive_buffer=4096))
                 client.sendall(request("/huge"))
 
+            def busy() -> set[Connection]:
+                return {one for one in tuple(running.server._connections) if one.is_busy}
+
             for _ in range(20):
                 greedy()
-            time.sleep(0.1)
+            eventually(lambda: len(busy()) == 20, "all are answered")
+            first = busy()
+            eventually(lambda: max(one.progress for one in first) < time.monotonic() - 0.1, "nobody reads on")
             late = stack.enter_context(running.connect())
+            eventually(lambda: len(busy()) == 19, "room for the late one")
             for _ in range(10):
                 greedy()
+            eventually(lambda: len(busy() - first) == 10, "room for the others")
             late.sendall(request())
             assert read_answer(late) == PAGE
 

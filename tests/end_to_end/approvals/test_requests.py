@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
-from support.events.approve_command import VMS, approve, nothing_was_sent, queued, stopped
+from support.events.approve_command import VMS, HeldPolls, approve, nothing_was_sent, queued, stopped
 from support.events.gate import Gate, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.clock import WallClock
@@ -89,7 +89,8 @@ def test_not_before_moves_away_after_the_approval(
     """If IMDS accepts an approval and then moves NotBefore further away, the policy approves once more."""
     simulator.set_document([event()])
     exporter = start_exporter(simulator.url, *POLL, "--journal.path", str(state), "--approval.policy", "documented")
-    eventually(lambda: approvals(simulator) == [ID], "the approval")
+    exporter.shows("the approval", lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 1)
+    assert approvals(simulator) == [ID]
     simulator.set_document([event(minutes=120)])
     eventually(lambda: approvals(simulator) == [ID, ID], "the second approval")
     exporter.shows("it accepted", lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 2)
@@ -100,12 +101,12 @@ def test_a_bad_event_of_the_policy(simulator: Simulator, state: Path, start_expo
     """An event that a policy approves and IMDS refuses does not fail an operator's event in the same request."""
     mine, bad = event(EventSource="Platform"), event(EventId="BAD")
     simulator.set_document([mine])
-    with Gate(simulator.url, lambda event_ids: 400 if "BAD" in event_ids else Way.PASS) as gate:
-        policy = ("--approval.policy", "documented")
-        exporter = start_exporter(gate.url, *POLL, "--journal.path", str(state), *policy)
+    with HeldPolls(simulator.url, lambda event_ids: 400 if "BAD" in event_ids else Way.PASS) as gate:
+        flags = ("--approval.policy", "documented", "--imds.timeout", "60s")
+        exporter = start_exporter(gate.url, *POLL, "--journal.path", str(state), *flags)
         exporter.shows("the event", lambda scrape: scrape.total("event_info") == 1)
         command = [COMMAND, "approve", "--imds.endpoint", gate.url, "--journal.path", str(state), ID, "--yes"]
-        with stopped(exporter, state):
+        with gate.held():
             operator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
             eventually(lambda: queued(state) == [ID], "the request")
             simulator.set_document([mine, bad])

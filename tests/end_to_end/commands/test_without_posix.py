@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,14 +23,18 @@ from support.programs import PATIENCE, Program, Scrape, environment, eventually,
 WINDOWS = [sys.executable, str(TESTS / "support" / "without_posix.py")]
 CTRL_BREAK = signal.SIGUSR1  # what stands in for it there
 VM = "vmss_0"
+(SHIPPED,) = find("live-migration")
+QUIET = replace(SHIPPED, name="quiet", events=())
+# It stays Started for minutes, in which the exporter has started again on the busiest machine.
+MIGRATION = replace(SHIPPED, events=(replace(SHIPPED.events[0], announced_at=0.0, notice=10.0),))
 NAME = "azure-scheduled-events-exporter"
 Run = Callable[..., Program]
 
 
 @pytest.fixture
 def simulator() -> Iterator[Simulator]:
-    """A live migration, of which the 15 minutes of notice pass in 4.5 s."""
-    with Simulator(find("live-migration"), speed=200) as running:
+    """A simulator in which nothing happens by itself."""
+    with Simulator(QUIET) as running:
         yield running
 
 
@@ -118,6 +123,8 @@ def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
     def scrape() -> Scrape:
         return Scrape(fetch(f"{url}/metrics").body.decode())
 
+    eventually(lambda: scrape().value("up") == 1, "a poll")
+    simulator.play(MIGRATION)
     eventually(lambda: scrape().value("pending", event_type="Freeze", scope="self") == 1, "the announcement")
     assert "Live Migration" in fetch(f"{url}/").body.decode()
     assert json.loads(fetch(f"{url}/api/v1/events").body)["vm_name"] == VM
@@ -125,6 +132,8 @@ def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
 
     exporter = run("run", *flags)
     url = address(exporter)
+    eventually(lambda: scrape().value("started", event_type="Freeze", scope="self") == 1, "the start")
+    simulator.set_document([])
     told = {"detected": 1, "approved": 0, "started": 1, "completed": 1, "lost": 0, "cancelled": 0}
     eventually(lambda: scrape().transitions(scope="self").items() >= {"completed": 1}.items(), "its end")
     now = scrape()
@@ -147,13 +156,13 @@ def test_clients_that_reset_before_they_are_accepted(simulator: Simulator, run: 
     url = address(exporter)
     logged = len(exporter.log)
     exporter.process.send_signal(signal.SIGSTOP)
-    for _ in range(50):
+    for _ in range(300):
         with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     exporter.process.send_signal(signal.SIGCONT)
     began = time.monotonic()
     assert fetch(f"{url}/metrics").status == 200
-    assert time.monotonic() - began < 2.5  # a pause after each of them took 5 s
+    assert time.monotonic() - began < 15  # a pause after each of them took 30 s
     assert "cannot accept" not in exporter.log[logged:]
 
 

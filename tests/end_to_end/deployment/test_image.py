@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, PREFIX, Scrape, environment, eventually, fetch, free_port
 
@@ -32,6 +32,8 @@ STATE = "/var/lib/azure-scheduled-events-exporter"
 USER = 65532
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vmss_0"),), ())
+FREEZE = PlannedEvent("Freeze", ("vmss_0",), announced_at=0, notice=10)
+MIGRATION = Scenario("migration", "A live migration that does not end by itself.", QUIET.vms, (FREEZE,))
 # $1 root, $2 volume, $3 its place in the image, $4 user:group; then the command. It all ends with its process 1.
 ENTER = """
 root=$1; mount --bind "$root" "$root"
@@ -181,9 +183,13 @@ def run(image: Image, volume: Path, tmp_path: Path) -> Iterator[Run]:
 
 def test_a_live_migration_is_seen_and_remembered(run: Run, volume: Path) -> None:
     """On a read-only root its metrics are right, and a new container on the same volume continues."""
-    with Simulator("live-migration", speed=200) as simulator:
+    with Simulator(QUIET) as simulator:
         container = run(simulator.url)
+        container.shows("a poll", lambda now: now.value("up") == 1)
+        simulator.play(MIGRATION)
         container.shows("the announcement", lambda now: now.value("pending", event_type="Freeze", scope="self") == 1)
+        container.shows("the start", lambda now: now.value("started", event_type="Freeze", scope="self") == 1)
+        simulator.set_document([])
         container.shows("the end", lambda now: now.transitions() == {"detected": 1, "started": 1, "completed": 1})
         assert container.scrape().value("journal_up") == 1
         assert stopped(container) == 0

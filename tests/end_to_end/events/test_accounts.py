@@ -203,7 +203,8 @@ def test_two_pauses_of_one_event(imds: Simulator, start_exporter: Start) -> None
     scrape = seen(exporter, detected=1, approved=1, started=1, completed=1)
     assert scrape.value("observed_pause_seconds_count", event_type="Freeze") == 1
     assert scrape.total("observed_pause_seconds_sum", event_type="Freeze") >= 3.5
-    assert scrape.total("observed_pauses_total", event_type="Freeze") == 2
+    # At least: a busy machine may keep the exporter from running for 0.1 s, which is a pause too.
+    assert scrape.total("observed_pauses_total", event_type="Freeze") >= 2
 
 
 @contextmanager
@@ -299,22 +300,23 @@ def test_a_fleet_counts_an_approval_once(start_exporter: Start) -> None:
 @pytest.mark.parametrize("fault", ["throttle", "500"])
 def test_patience_with_the_first_answer(fault: str, start_exporter: Start) -> None:
     """A late first answer is waited for also after a 429 or 500."""
-    slow = Simulator(QUIET, first_answer_delay=2.0)
+    slow = Simulator(QUIET, first_answer_delay=5.0)
     with Simulator(QUIET, faults=[fault]) as refusing, slow as enabling, Gate(refusing.url) as gate:
-        exporter = start_exporter(gate.url, "--imds.timeout", "500ms", "--instance.name", "vmss_0")
+        exporter = start_exporter(gate.url, "--imds.timeout", "3s", "--instance.name", "vmss_0")
         exporter.shows("a refusal", lambda scrape: scrape.total("polls_total"))
         gate.target = enabling.url
-        exporter.shows("an answer", lambda scrape: scrape.value("up") == 1)
-        assert exporter.scrape().total("polls_total", outcome="timeout") == 0
+        scrape = exporter.shows("an answer", lambda now: now if now.value("up") == 1 else None)
+        assert scrape
+        assert scrape.total("polls_total", outcome="timeout") == 0
 
 
 def test_patience_after_a_day(vm: BootingVm) -> None:
     """After a day without an answer Azure may have disabled the service, so a late answer is waited for again."""
     clock, ahead = steady_clock(), [0.0]
-    with Simulator(QUIET, first_answer_delay=2.0, clock=lambda: clock() + ahead[0]) as simulator:
-        flags = ("--imds.timeout", "500ms", "--poll.interval", "2s", "--instance.name", "vmss_0")
+    with Simulator(QUIET, first_answer_delay=5.0, clock=lambda: clock() + ahead[0]) as simulator:
+        # The first poll takes 5 s, so the second one begins 3 s after it.
+        flags = ("--imds.timeout", "3s", "--poll.interval", "8s", "--instance.name", "vmss_0")
         exporter = vm.starts(simulator.url, *flags)
-        polls_on(exporter, 1)
         os.kill(exporter.process.pid, signal.SIGSTOP)  # between two polls
         vm.clock.set(86_500)
         ahead[0] = 86_500.0

@@ -66,12 +66,28 @@ def seen(exporter: Exporter, transition: str, times: int = 1) -> Scrape:
     return scrape
 
 
+def stop_between_polls(imds: Simulator, exporter: Exporter) -> None:
+    """Stop the process right behind a poll; one that has begun the next poll meanwhile goes on until behind that."""
+    while True:
+        polls = exporter.scrape().total("polls_total")
+        ended = exporter.shows("the end of a poll", lambda now: max(now.total("polls_total") - polls, 0)) + polls  # noqa: B023 - at once
+        os.kill(exporter.process.pid, signal.SIGSTOP)
+        eventually(lambda: is_stopped(exporter), "the stop")
+        if sum(request.path.endswith("scheduledevents") for request in imds.requests) == ended:
+            return
+        os.kill(exporter.process.pid, signal.SIGCONT)
+
+
+def is_stopped(exporter: Exporter) -> bool:
+    """Return whether the process is stopped by a signal."""
+    return Path(f"/proc/{exporter.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def stop_for_a_while(exporter: Exporter) -> float:
     """Stop the process as a Freeze does; return for how many seconds it was stopped at least."""
-    stat = Path(f"/proc/{exporter.process.pid}/stat")
     os.kill(exporter.process.pid, signal.SIGSTOP)
     try:
-        eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", "the stop")
+        eventually(lambda: is_stopped(exporter), "the stop")
         stopped = time.monotonic()
         eventually(lambda: time.monotonic() - stopped >= STOPPED, "the time to pass")
         return time.monotonic() - stopped
@@ -125,14 +141,12 @@ def test_a_stopped_process(imds: Simulator, start_exporter: Start, tmp_path: Pat
 
 def test_before_the_start_was_seen(imds: Simulator, start_exporter: Start) -> None:
     """A pause that begins before a poll has seen the event Started is its own too."""
-    exporter = start_exporter(imds.url)
+    exporter = start_exporter(imds.url, "--poll.interval", "2s")
     exporter.shows("a poll", lambda now: now.value("up") == 1)
     imds.set_document([event("Freeze", "Scheduled")])
     seen(exporter, "detected")
-    # Right behind a poll: the next one, a second later, finds it Started after the pause.
-    polls = exporter.scrape().total("polls_total")
-    eventually(lambda: exporter.scrape().total("polls_total") > polls, "the end of a poll")
-    os.kill(exporter.process.pid, signal.SIGSTOP)
+    # The next poll, up to two seconds later, finds it Started after the pause.
+    stop_between_polls(imds, exporter)
     imds.set_document([event("Freeze", "Started")])
     record_pause = stop_for_a_while(exporter)
     seen(exporter, "started")
@@ -217,6 +231,20 @@ def guest(imds: Simulator, tmp_path: Path) -> Iterator[Guest]:
     """A VM that has not started its exporter yet."""
     with ExitStack() as stack:
         yield Guest(imds, tmp_path / "state", stack)
+
+
+def test_two_impacts(guest: Guest) -> None:
+    """Two impacts of one event are two pauses, and the event's own is the longer one."""
+    guest.polls(event("Freeze", "Scheduled"))
+    guest.polls(event("Freeze", "Started"))
+    for seconds in (4, 2):
+        guest.wall += seconds
+        guest.polls(event("Freeze", "Started"))
+    guest.polls()
+    ((count, pause),) = guest.pauses.values()
+    assert count == 1
+    assert pause == pytest.approx(4, abs=0.06)
+    assert guest.running().poller.snapshot.statistics.pause_counts == {("Freeze",): 2}
 
 
 class TestReboot:

@@ -41,7 +41,9 @@ def test_kubectl_drain(stage: Stage) -> None:
     state = stage.file.parent / "state.json"
     state.write_text('{"seq": 0, "open": []}')  # of an earlier version
     script = stage.unit("kubectl-drain", NODE="aks-pool1-vmss000000")
-    stage.simulator.play(scenario("Freeze", notice=1, started_for=0.5))
+    stage.simulator.play(scenario("Freeze", notice=1, started_for=600))
+    exporter.shows("its start", lambda scrape: scrape.total("transitions_total", transition="started") == 1)
+    stage.simulator.set_document([])
     exporter.shows("its end", lambda scrape: scrape.total("transitions_total", transition="completed") == 1)
     stage.simulator.play(scenario("Redeploy"))
     drain = "kubectl drain aks-pool1-vmss000000 --ignore-daemonsets --delete-emptydir-data --timeout=5m"
@@ -131,7 +133,7 @@ def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) 
     stage.simulator.play(scenario("Reboot", started_for=60))
     announced = [h.event_id for h in eventually(lambda: stage.simulator.record, "the announcement")]
     with Gate(stage.simulator.url, treatment, Way.PASS) as gate:
-        flags = {"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url, "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "500ms"}
+        flags = {"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": gate.url, "AZURE_SCHEDULED_EVENTS_IMDS_TIMEOUT": "5s"}
         script = stage.run("sh", "-c", text, EVENT_ID=announced[0], **flags)
         assert script.process.wait(PATIENCE) == 0
     assert stage.calls == ["drain ", "undrain "][: 1 + undone], script.output.read_text()

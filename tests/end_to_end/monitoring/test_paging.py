@@ -86,11 +86,11 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         for play in plays:
             if play.case.restart:
                 play.restart()
-        eventually(lambda: all(play.over for play in plays), "all scenarios are over", 120)
+        eventually(lambda: all(play.over for play in plays), "all scenarios are over")
         silent = "count(azure_scheduled_events:event) or vector(0)"
         eventually(lambda: chain.prometheus.query(silent)[0][1] == 0, "no event is left")
         expected = len(ZONE_HIT) + sum(len(case.pages) + len(case.tickets) for case in CASES)
-        eventually(lambda: len(chain.receiver.webhooks()) >= expected, f"{expected} notifications", 20)
+        eventually(lambda: len(chain.receiver.webhooks()) >= expected, f"{expected} notifications")
         quiet = time.monotonic() + 3
         eventually(lambda: time.monotonic() > quiet, "what should not come has had time to")
         yield chain

@@ -65,7 +65,7 @@ def test_a_stopped_drill_ends_its_exporter(team: Alertmanager, start_drill: Call
     drill = start_drill("--alertmanager", team.url, *address)
     eventually(lambda: accepts(port), "the exporter of the drill serves")
     assert drill.terminate() == 128 + 15
-    eventually(lambda: not accepts(port), "the exporter of the drill has ended", 5)
+    eventually(lambda: not accepts(port), "the exporter of the drill has ended")
 
 
 def test_nothing_pages_later(tmp_path: Path, start_drill: Callable[..., Program]) -> None:

@@ -17,14 +17,18 @@ from azure_scheduled_events_exporter.simulator import PlannedEvent
 from support.monitoring.paging import Notification
 from support.monitoring.plays import VALUES, Case, Play, page, ticket
 from support.monitoring.victoria import VictoriaStack
-from support.programs import eventually
+from support.programs import PATIENCE, eventually
 
 _PREEMPT = PlannedEvent("Preempt", ("vmss_0",), notice=300, announced_at=60, started_for=300)
 _FREEZE = PlannedEvent("Freeze", ("vmss_0",), duration=5, announced_at=60, started_for=300)
 PREEMPT = Case("five-exporters", tickets=(*ticket("Preempt"),), exporters=5, vms=5, events=(_PREEMPT,))
+UNTIL_ENDED = 3600.0
+"""How long an event is Started, in seconds of the scenario, that is ended before that."""
+LEFT = 6.0
+"""How many seconds an event goes on after its VM went down."""
 AWAY = 13.0
 """For how many seconds the VM that returns is away: longer than the rules take the last scrapes for the present."""
-_REBOOT = PlannedEvent("Reboot", ("vmss_0",), notice=180, announced_at=60, started_for=600)
+_REBOOT = PlannedEvent("Reboot", ("vmss_0",), notice=360, announced_at=60, started_for=UNTIL_ENDED)
 BACK = Case("comes-back", pages=(*page("Reboot"),), exporters=1, vms=1, events=(_REBOOT,), journal=True)
 BESIDE_PEER = Case(
     "stays-away-beside-peer",
@@ -37,7 +41,7 @@ GONE = Case(
     tickets=(*ticket("Preempt"),),
     exporters=1,
     vms=1,
-    events=(replace(_PREEMPT, notice=120),),
+    events=(replace(_PREEMPT, started_for=UNTIL_ENDED),),
 )
 DOWN = (BACK, BESIDE_PEER, GONE)
 QUIET = (
@@ -73,21 +77,25 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         with ThreadPoolExecutor(4) as pool:  # most of a start is waiting for a turn
             list(pool.map(_start, plays.values()))
         targets = [target for play in plays.values() for target in play.targets]
-        chain = stack.enter_context(VictoriaStack(folder, {**VALUES, "memory": "25s", "started.limit": "2m"}, targets))
+        chain = stack.enter_context(VictoriaStack(folder, {**VALUES, "memory": "25s"}, targets))
         ready = "count(azure_scheduled_events_last_success_timestamp_seconds > 0)"
-        eventually(lambda: chain.query(ready)[:1] == [({}, len(targets))], "every exporter is scraped", 120)
+        eventually(lambda: chain.query(ready)[:1] == [({}, len(targets))], "every exporter is scraped")
         for play in plays.values():
             play.begin()
         for play in plays.values():
             if play.case.restart:
                 play.restart()
         down = _go_down(chain, [plays[case] for case in DOWN])
-        eventually(lambda: all(play.over for play in plays.values()), "all events are over", 120)
+        eventually(lambda: time.monotonic() > max(down.values()) + LEFT, "the events have gone on without their VMs")
+        for case in DOWN:
+            plays[case].simulator.set_document([])
+        eventually(lambda: all(plays[case].over for case in (PREEMPT, *QUIET)), "all other events are over")
         eventually(lambda: time.monotonic() > down[BACK.name] + AWAY, "the VM has been away for long")
         back = time.monotonic()
         plays[BACK].restart()
         scene = Played(chain, down, back)
-        eventually(lambda: all(len(scene.told(case)) >= 2 for case in LOUD), "every alert has begun and ended", 180)
+        ended = "every alert has begun and ended"
+        eventually(lambda: all(len(scene.told(case)) >= 2 for case in LOUD), ended, 2 * PATIENCE)
         quiet = time.monotonic() + 5
         eventually(lambda: time.monotonic() > quiet, "what should not come has had time to")
         yield scene
@@ -110,7 +118,7 @@ def _go_down(chain: VictoriaStack, plays: Sequence[Play]) -> dict[str, float]:
             left.remove(play)
         return not left
 
-    eventually(go_on, "the VMs go down with their events", 60)
+    eventually(go_on, "the VMs go down with their events")
     return down
 
 

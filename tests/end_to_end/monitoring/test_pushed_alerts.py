@@ -18,7 +18,7 @@ from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Si
 from support.events.follower import event
 from support.events.gate import Nameless, Treatment
 from support.monitoring.paging import Alertmanager, Receiver, receivers
-from support.monitoring.plays import ENDED, SPEED, VALUES, Case, Play, page, pushing, ticket
+from support.monitoring.plays import SPEED, VALUES, Case, Play, page, pushing, ticket
 from support.programs import Exporter, eventually, fetch
 
 _REBOOT = PlannedEvent("Reboot", ("vmss_0", "vmss_1"), announced_at=60, notice=120, started_for=120)
@@ -51,7 +51,7 @@ def played(team: tuple[Alertmanager, Receiver], tmp_path_factory: pytest.TempPat
                 play.start(number)
         for play in plays:
             play.begin()
-        eventually(lambda: all(play.over for play in plays), "all scenarios are over", 120)
+        eventually(lambda: all(play.over for play in plays), "all scenarios are over")
         expected = sum(len(case.pages) + len(case.tickets) for case in ALONE)
         eventually(lambda: len(receiver.webhooks()) >= expected, f"{expected} notifications")
     return receiver
@@ -83,22 +83,24 @@ class _Vm:
         self.exporter = self._stack.enter_context(Exporter(url or self.simulator.url, output, *flags))
         return self.exporter
 
-    def announce(self, notice: float = 120, started_for: float = 120) -> None:
-        """Announce a reboot; times are of the scenario, so two minutes are two seconds."""
+    def announce(self, notice: float = 600, started_for: float = 600) -> None:
+        """Announce a reboot; times are of the scenario, so ten minutes are ten seconds."""
         event = PlannedEvent("Reboot", ("vmss_0",), announced_at=0, notice=notice, started_for=started_for)
         self.simulator.play(Scenario(self.name, "", (self._vm,), (event,)), SPEED)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the event has come and gone."""
-        return any(each.what in ENDED for each in self.simulator.record)
+    def ends(self) -> None:
+        """Let the event end now."""
+        self.simulator.set_document([])
 
 
 @pytest.fixture
 def vm(team: tuple[Alertmanager, Receiver], tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[_Vm]:
-    """A VM of a scale set that is named as the test."""
+    """A VM of a scale set that is named as the test, whose exporter has polled and knows its name."""
     with ExitStack() as stack:
-        yield _Vm(request.node.name, tmp_path, team[0], stack)
+        found = _Vm(request.node.name, tmp_path, team[0], stack)
+        found.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
+        found.exporter.shows("its name", lambda scrape: scrape.total("instance_info", vm_name="vmss_0") == 1)
+        yield found
 
 
 def _told(vm: _Vm, receiver: Receiver, count: int) -> list[str]:
@@ -129,7 +131,7 @@ def test_killed_exporter(vm: _Vm, team: tuple[Alertmanager, Receiver]) -> None:
     vm.announce()
     assert _told(vm, team[1], 1) == ["firing"]
     vm.exporter.kill()
-    eventually(lambda: vm.is_over, "the event is over")
+    vm.ends()
     vm.start()
     assert _told(vm, team[1], 2) == ["firing", "resolved"]
 
@@ -139,7 +141,7 @@ def test_name_is_known_after_the_end(vm: _Vm, team: tuple[Alertmanager, Receiver
     vm.announce()
     assert _told(vm, team[1], 1) == ["firing"]
     vm.exporter.kill()
-    eventually(lambda: vm.is_over, "the event is over")
+    vm.ends()
     with Nameless(vm.simulator.url) as gate:
         exporter = vm.start(gate.url)
         exporter.shows("a page that nothing ends yet", lambda now: now.value("alertmanager_up") == 1)
@@ -157,7 +159,7 @@ def test_alertmanager_away(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_pat
         port = own.url.rpartition(":")[2]
         with Exporter(vm.simulator.url, tmp_path / "own.log", *flags) as exporter:
             vm.exporter.kill()
-            vm.announce(notice=600)
+            vm.announce(started_for=120)
             assert _told(vm, receiver, 1) == ["firing"]
             eventually(lambda: _has_every_answer(own, vm, receiver), "Alertmanager has the receiver's answer")
             own.terminate()
@@ -173,13 +175,13 @@ def test_late_exporter(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: P
     It also ends that page if it was away when the event ended, and no other exporter is left.
     """
     alertmanager, receiver = team
-    vm.announce(started_for=300)
+    vm.announce(notice=300, started_for=3600)
     vm.exporter.shows("Started", lambda scrape: scrape.total("started", scope="self") == 1)
     flags = ("--poll.interval", "200ms", "--journal.path", str(tmp_path / "late"), *pushing(tmp_path, alertmanager.url))
     with Exporter(vm.simulator.url, tmp_path / "late.log", *flags) as late:
         late.wait_for_line('msg="alert pushed"')
         vm.exporter.kill()
-    eventually(lambda: vm.is_over, "the event is over")
+    vm.ends()
     with Exporter(vm.simulator.url, tmp_path / "again.log", *flags):
         assert _told(vm, receiver, 2) == ["firing", "resolved"]
     assert receiver.notified("/pager", scale_set=vm.name) == page("Reboot")
@@ -190,7 +192,7 @@ def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) ->
     alertmanager, _ = team
     flags = ("--alertmanager.url", alertmanager.url, "--alertmanager.labels", "cluster=one,region=west")
     with Exporter(vm.simulator.url, tmp_path / "labels.log", *flags):
-        vm.announce()
+        vm.announce(notice=7200)
         url = f"{alertmanager.url}/api/v2/alerts?filter=cluster%3Done"
         (alert,) = eventually(lambda: json.loads(fetch(url).body), "an alert with the label")
     assert alert["labels"]["region"] == "west"

@@ -68,8 +68,8 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
         eventually(lambda: len(chain.receiver.webhooks()) >= expected / 2, "every event is told")
         chain.restart_alertmanager()
         _go_down(chain.receiver, plays[BACK.name], plays[GONE.name])
-        eventually(lambda: all(play.over for play in plays.values()), "all events are over", 60)
-        eventually(lambda: len(chain.receiver.webhooks()) >= expected, f"{expected} notifications", 60)
+        eventually(lambda: all(play.over for play in plays.values()), "all events are over")
+        eventually(lambda: len(chain.receiver.webhooks()) >= expected, f"{expected} notifications")
         quiet = time.monotonic() + 3
         eventually(lambda: time.monotonic() > quiet, "what should not come has had time to")
         yield chain.receiver
@@ -80,7 +80,7 @@ def _go_down(receiver: Receiver, back: Play, gone: Play) -> None:
     for play in (gone, back):
         play.exporters[0].shows("Started", lambda scrape: scrape.total("started", scope="self") == 1)
         play.exporters[0].kill()
-    eventually(lambda: back.over, "the event is over", 60)
+    eventually(lambda: back.over, "the event is over")
     assert receiver.notified("/pager", scale_set=BACK.name) == list(BACK.pages[:1]), (
         "the page holds while the VM is down"
     )

@@ -78,7 +78,8 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
         assert '<article class="PAGE"><h2>Preempt: web-4 (scale set web)</h2>' in page
         runbook = fetch(re.search(rf'"({pages}/runbooks/\w+\.md)">Runbook', page)[1])  # type: ignore[index]  # else it fails here
         assert runbook.body.startswith(b"# AzureScheduledEventPreempt")
-        seen = 'count(azure_scheduled_events_event_info{event_type="Preempt"})==5'
+        info = 'azure_scheduled_events_event_info{event_type="Preempt"}'
+        seen = f"count(count by (instance) (count_over_time({info}[2m]))) == 5"
         eventually(lambda: query(prometheus, seen), "all five exporters see it")
         stack.wait_for_line(r"pages +\| [\d:]{8} over   Preempt: web-4")
         assert len(stack.lines("PAGE ")) == 1

@@ -37,7 +37,8 @@ def _file(chain: Chain, name: str, content: bytes) -> str:
 
 
 def _throttled(chain: Chain) -> Flags:
-    chain.simulator.inject("throttle", 4)
+    chain.simulator.inject("throttle")
+    chain.extra.callback(chain.simulator.heal)
     return {}
 
 

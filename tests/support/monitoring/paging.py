@@ -208,7 +208,7 @@ def wait_for_targets(url: str, count: int) -> None:
     seeing = "azure_scheduled_events_last_success_timestamp_seconds > 0"
     known = 'azure_scheduled_events_instance_info{vm_id!=""}'
     ready = f"count({known} and on (job, instance) {seeing}) or vector(0)"
-    eventually(lambda: query(url, ready)[0][1] >= count, f"{count} exporters are scraped", 120)
+    eventually(lambda: query(url, ready)[0][1] >= count, f"{count} exporters are scraped")
 
 
 def write(folder: Path, prefix: str, settings: Settings) -> None:

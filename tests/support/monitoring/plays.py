@@ -26,7 +26,8 @@ VALUES = {
     "notice.terminate": "4s",
     "degraded-host.notice": "24m",
     "overdue.after": "10s",
-    "started.limit": "30s",
+    # An event is Started for 10 s, and where scrapes fail at its end, it is remembered for a minute more.
+    "started.limit": "2m",
     "hit.together": "15s",
 }
 ENDED = {What.COMPLETED, What.CANCELLED}

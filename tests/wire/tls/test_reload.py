@@ -44,7 +44,7 @@ class TestChange:
     def test_renewed_certificate(self, file: Path, authority: Authority) -> None:
         """New connections get a renewed certificate, and open ones end after their answer or when idle."""
         context = trusting(authority)
-        with encrypted(file) as running, ExitStack() as stack:
+        with encrypted(file, pause=0.5) as running, ExitStack() as stack:
             served, fresh = (stack.enter_context(wrapped(running, context)) for _ in range(2))
             served.sendall(request())
             assert read_answer(served) == PAGE
@@ -98,10 +98,10 @@ class TestChange:
 
     def test_lasting_failure(self, file: Path, authority: Authority) -> None:
         """If no check of the file can be run for long, that is logged once, and pages are still served."""
-        with encrypted(file, Limits(request_seconds=0.4)) as running:
+        with encrypted(file, Limits(request_seconds=2.0)) as running:
             vars(running.server._access)["_pool"].shutdown()
             eventually(lambda: said(running, logging.ERROR), "an error in the log")
-            with running.connect() as silent:  # closed after a dozen checks
+            with running.connect() as silent:  # closed after dozens of checks
                 read_all(silent)
             assert said(running, logging.ERROR) == [
                 "cannot read the web configuration, the last valid one stays in effect"
