@@ -116,6 +116,8 @@ def counts_right(trial: Trial) -> Exporter:
     with Watch(exporter):
         eventually(lambda: any(each.reply == ACCEPT for each in trial.collector.received[begun:]), "all answers given")
     trial.simulator.play("cancelled", 0.01)  # nothing happens any more
+    polls = exporter.scrape().total("polls_total")  # one that is under way may still have shown an event
+    exporter.shows("two polls", lambda now: now.total("polls_total") > polls + 1)
     exporter.shows("no event", lambda now: now.value("up") == 1 and not now.series("event_info"))
     all_sent(exporter)
     wanted = sums(trial.collector.received[begun:])
