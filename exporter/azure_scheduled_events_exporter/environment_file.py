@@ -22,6 +22,14 @@ _ESCAPED = re.compile(r"\\(?:\n|(.))")
 _ESCAPED_IN_DOUBLE_QUOTES = re.compile(r'\\(?:\n|(["\\$`]))')
 
 
+def may_exist(path: Path) -> bool:
+    """Return whether there is a file at ``path``; also True if this user cannot look into its folder."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
+
+
 def load(path: Path) -> Mapping[str, tuple[str, int]]:
     """Return the value and line number of every variable in the file at ``path``.
 
@@ -56,7 +64,11 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
 
 
 def _after_comments(text: str, at: int, path: Path) -> int:
-    """Return where the next setting begins; UsageError: some versions of systemd take it for a part of the comment."""
+    """Return where the next setting begins.
+
+    Raises:
+        UsageError: the comment before it ends in a backslash, which continues it in some versions of systemd.
+    """
     found = _SKIPPED.match(text, at)
     end = found.end() if found else at
     if end < len(text) and _CONTINUED_COMMENT.search(text[at:end]):

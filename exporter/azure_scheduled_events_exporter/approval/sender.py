@@ -62,7 +62,7 @@ class ApprovalSender:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request was sent whose answer has not been taken yet."""
+        """Whether a request was sent to IMDS whose answer is not recorded yet."""
         return self._sent is not None
 
     @property

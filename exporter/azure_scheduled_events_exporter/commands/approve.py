@@ -199,15 +199,15 @@ def _requested(
     look: Callable[[], None],
     settle: Callable[[], None],
 ) -> int:
-    """Queue requests and ``look`` until all have results, for ``patience`` seconds; return the exit status.
+    """Queue requests, wait for their results, for ``patience`` seconds at most, and return the exit status.
 
     Args:
         requests: where they are queued.
         chosen: the events to approve.
         config: the configuration.
         patience: in seconds.
-        look: waits a moment, and takes the results that have come; sends what is due.
-        settle: the same, but sends nothing.
+        look: waits a moment, sends what is due, and records the answers of IMDS that have come.
+        settle: waits a moment, and records the answers of IMDS that have come.
 
     Raises:
         ExporterError: ``look`` failed, and no event may have been approved.

@@ -302,7 +302,7 @@ def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     flag = _flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
     path = Path(flag) if flag else environment_file.UNIT_FILE
     if not flag:
-        if parsed.name in _WITHOUT_UNIT_FILE or not _is_there(path):
+        if parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path):
             return {}
         if not os.access(path, os.R_OK):
             print(f"{PROGRAM}: {path} cannot be read by this user, so its settings are not used", file=sys.stderr)
@@ -310,14 +310,6 @@ def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     found = {name: each for name, each in environment_file.load(path).items() if name not in os.environ}
     os.environ.update({name: value for name, (value, _) in found.items()})
     return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
-
-
-def _is_there(path: Path) -> bool:
-    """Return whether there is, or may be, a file at ``path``."""
-    try:
-        return path.exists()
-    except PermissionError:  # this user cannot look into its folder
-        return True
 
 
 def _config(parsed: argparse.Namespace) -> Config:

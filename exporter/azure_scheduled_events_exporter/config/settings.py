@@ -79,7 +79,7 @@ class Setting:
 
     @property
     def is_address(self) -> bool:
-        """Whether it is an address, which may contain a password."""
+        """Whether its value is a URL, which may contain a password."""
         return self.metavar.startswith("URL")
 
     @property

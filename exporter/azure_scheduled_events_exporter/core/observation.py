@@ -45,8 +45,8 @@ OUTDATED_AFTER_BOOT_SECONDS = 600.0
 class Absence(StrEnum):
     """Why an event may be missing from the document. The first case that applies is used."""
 
-    EARLY = "NotBefore is still to come, and somebody was watching"
     REBOOTED = "this VM has booted since, and the event can have done that"
+    EARLY = "NotBefore is still to come, and somebody was watching"
     UNWATCHED = "nobody was watching when it left"
     OVERDUE = "NotBefore has passed or was never known"
 
@@ -76,13 +76,13 @@ PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]
 
 ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
     {
-        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
         (State.SCHEDULED, Absence.REBOOTED): Transition.COMPLETED,
+        (State.SCHEDULED, Absence.EARLY): Transition.CANCELLED,
         (State.SCHEDULED, Absence.UNWATCHED): Transition.LOST,
         (State.SCHEDULED, Absence.OVERDUE): Transition.LOST,
         # A status that Azure does not document may have meant anything: that it had started, or that it was called off.
-        (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.REBOOTED): Transition.COMPLETED,
+        (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.UNWATCHED): Transition.LOST,
         (State.OTHER, Absence.OVERDUE): Transition.LOST,
         **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
@@ -104,7 +104,7 @@ class ObservationContext:
         ends_unshown: whether these end now. Not while it is unknown whether they are this VM's.
         booted_at: when this VM last booted; None if that cannot be known.
         pause: the longest pause of this VM since the last document; None if it was not measured.
-        absent_since: when IMDS first did not show what the document lacks; None if that is now.
+        absent_since: when the first of the empty bodies came that are believed now; None if this is no empty body.
     """
 
     now: Timestamp
@@ -118,7 +118,7 @@ class ObservationContext:
 
     @property
     def gone_at(self) -> Timestamp:
-        """When the events ended that the document lacks."""
+        """When the events ended that are missing from the document."""
         return self.absent_since or self.now
 
 

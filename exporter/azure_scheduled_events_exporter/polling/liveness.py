@@ -6,7 +6,7 @@ HANGING_SECONDS = 30.0
 """A poll that is overdue by more than this hangs; a busy machine delays polls for less."""
 
 HANGS = "the poll loop hangs"
-"""How the failure of a poll that hangs ends."""
+"""The last words of the message that a poll hangs."""
 
 CONFIRMING_SECONDS = 1.0
 """A poll must still be overdue so much later: after Azure paused the VM, it ends within that time."""

@@ -55,7 +55,7 @@ ANSWER_SECONDS = 0.2
 """For how long a poll waits for the answer to an approval. One that comes later is recorded by the next poll."""
 
 ANSWER_POLL_SECONDS = 1.0
-"""The longest time until the next poll while IMDS has not answered an approval, whatever the interval is."""
+"""While IMDS has not answered an approval, the next poll is at most so far away, also with a longer interval."""
 
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
@@ -384,9 +384,9 @@ class Poller:
         self._show_approvals()
 
     def take_answer(self, wait: float = 0.0) -> None:
-        """Record IMDS' answer to the last approval, if it has come or comes within ``wait`` seconds.
+        """Record the answer of IMDS to the last approval, if it comes within ``wait`` seconds.
 
-        Every poll does this. Only the thread of the polls may call it.
+        Every poll does this. Only the thread that polls may call it.
         """
         answer = self._approvals.answer(wait)
         if answer is None:

@@ -39,5 +39,5 @@ class PollSchedule:
         self._due = now
 
     def at_latest(self, then: float) -> None:
-        """Schedule the next poll no later than ``then``; later polls follow from there."""
+        """Bring the next poll forward to ``then`` if it is due later; the polls after it follow from there."""
         self._due = min(self._due, then)

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -15,7 +14,6 @@ from azure_scheduled_events_exporter.journal.files import read_only, writable
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator
 from support.events.approve_command import (
     VMS,
-    HeldPolls,
     a_second_later,
     approve,
     approved,
@@ -27,7 +25,7 @@ from support.events.approve_command import (
     start,
     stopped,
 )
-from support.events.gate import Gate, Nameless, Rule, Treatment, Way
+from support.events.gate import Gate, HeldApprovals, HeldPolls, Nameless, Treatment, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.storage.disk import Locked
 
@@ -257,21 +255,6 @@ def test_imds_is_away(
     assert not approved(simulator)
 
 
-class _Slow(Gate):
-    """An IMDS that answers no approval until ``answer`` is set."""
-
-    def __init__(self, target: str, *rules: Rule) -> None:
-        super().__init__(target, *rules)
-        self.asked, self.answer = threading.Event(), threading.Event()
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Hold an approval back."""
-        if method == "POST":
-            self.asked.set()
-            self.answer.wait(PATIENCE)
-        return super().take(method, path, body)
-
-
 @pytest.mark.parametrize(
     ("treatment", "status", "result"),
     [
@@ -285,7 +268,7 @@ def test_imds_fails_after_the_request(
 ) -> None:
     """If a poll of the command fails while its request is under way, the result of the request is still reported."""
     event_id = event_ids(simulator)["Reboot"]
-    with _Slow(simulator.url, treatment) as gate:
+    with HeldApprovals(simulator.url, treatment) as gate:
         command = [COMMAND, "approve", "--imds.endpoint", gate.url, "--journal.path", str(state), event_id, "--yes"]
         command += ["--imds.timeout", "10s"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as operator:

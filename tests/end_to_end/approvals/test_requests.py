@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
-from support.events.approve_command import VMS, HeldPolls, approve, nothing_was_sent, queued, stopped
-from support.events.gate import Gate, Way
+from support.events.approve_command import VMS, approve, nothing_was_sent, queued, stopped
+from support.events.gate import Gate, HeldPolls, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.clock import WallClock
 

@@ -6,14 +6,12 @@ import select
 import signal
 import sqlite3
 import subprocess
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from azure_scheduled_events_exporter.journal.files import file_path, read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from support.events.gate import Gate, Rule, Treatment
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
@@ -114,7 +112,7 @@ def queued(state: Path) -> list[str]:
 def stopped(exporter: Exporter, state: Path) -> Iterator[None]:
     """Stop the exporter's process during the block, while it is not writing to its journal.
 
-    A poll may have begun: it goes on with a document from before the block. :class:`HeldPolls` is for new documents.
+    A poll may have begun: it goes on with a document from before the block. For new documents there is ``HeldPolls``.
     """
     eventually(lambda: _stops_between_writes(exporter, state), "an exporter that is not writing")
     try:
@@ -135,34 +133,6 @@ def _stops_between_writes(exporter: Exporter, state: Path) -> bool:
         exporter.process.send_signal(signal.SIGCONT)
         return False
     return True
-
-
-class HeldPolls(Gate):
-    """An IMDS that can be made to answer no poll for a while."""
-
-    def __init__(self, target: str, *rules: Rule) -> None:
-        super().__init__(target, *rules)
-        self._holds, self._go_on = threading.Event(), threading.Event()
-        self._go_on.set()
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Hold a poll back."""
-        treated = super().take(method, path, body)
-        if method == "GET" and "scheduledevents" in path and not self._go_on.is_set():
-            self._holds.set()
-            self._go_on.wait(PATIENCE)
-        return treated
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold a poll of the exporter during the block: its document is the one at the end of the block."""
-        self._holds.clear()
-        self._go_on.clear()
-        try:
-            assert self._holds.wait(PATIENCE), "no poll"
-            yield
-        finally:
-            self._go_on.set()
 
 
 def nothing_was_sent(simulator: Simulator, exporter: Exporter) -> None:

@@ -6,7 +6,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -161,3 +162,46 @@ class Nameless(Gate):
         """Refuse what asks for the name."""
         treated = super().take(method, path, body)
         return treated if self.named or "/metadata/instance" not in path else 503
+
+
+class HeldPolls(Gate):
+    """An IMDS that can be made to answer no poll for a while."""
+
+    def __init__(self, target: str, *rules: Rule) -> None:
+        super().__init__(target, *rules)
+        self._holds, self._go_on = threading.Event(), threading.Event()
+        self._go_on.set()
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Hold a poll back."""
+        treated = super().take(method, path, body)
+        if method == "GET" and "scheduledevents" in path and not self._go_on.is_set():
+            self._holds.set()
+            self._go_on.wait(PATIENCE)
+        return treated
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold a poll of the exporter during the block: its document is the one at the end of the block."""
+        self._holds.clear()
+        self._go_on.clear()
+        try:
+            assert self._holds.wait(PATIENCE), "no poll"
+            yield
+        finally:
+            self._go_on.set()
+
+
+class HeldApprovals(Gate):
+    """An IMDS that answers no approval until ``answer`` is set."""
+
+    def __init__(self, target: str, *rules: Rule) -> None:
+        super().__init__(target, *rules)
+        self.asked, self.answer = threading.Event(), threading.Event()
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Hold an approval back."""
+        if method == "POST":
+            self.asked.set()
+            self.answer.wait(PATIENCE)
+        return super().take(method, path, body)
