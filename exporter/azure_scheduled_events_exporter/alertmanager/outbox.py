@@ -6,7 +6,7 @@ have entries. Pure: times are arguments.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .event_alert import EventAlert, Identity
@@ -16,6 +16,9 @@ RESEND_SECONDS = 15.0
 
 RESOLVED_SECONDS = 900.0
 """For how long a resolved alert is sent again, as Prometheus does it."""
+
+_LOOK_SECONDS = 1.0
+"""How often to look whether an end may be sent."""
 
 _RESOLVED_MARGIN_SECONDS = 3.0
 """Alertmanager accepts an end only if it is in the past by its own clock."""
@@ -45,7 +48,8 @@ class Entry:
         due_at: when to send it next.
         confirmed: whether a document of this run has shown its event.
         was_accepted: whether Alertmanager has accepted it while it fired.
-        ended_at: when it ended, None while it fires.
+        ended_at: when its event ended, None while it fires.
+        over_at: from when on its end may be sent, None while that is not known.
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
     """
 
@@ -54,6 +58,7 @@ class Entry:
     confirmed: bool
     was_accepted: bool = False
     ended_at: float | None = None
+    over_at: float | None = None
     is_reported: bool = False
 
     def ends_in(self, now: float) -> float:
@@ -62,7 +67,7 @@ class Entry:
 
     def end(self, now: float) -> None:
         """Mark the alert as ended."""
-        self.ended_at, self.due_at, self.is_reported = now, now, False
+        self.ended_at, self.over_at, self.due_at, self.is_reported = now, None, now, False
 
 
 class Outbox:
@@ -112,14 +117,20 @@ class Outbox:
                 entry = self._entries[identity] = Entry(each.alert, now, confirmed=True)
                 entry.end(now - each.seconds_ago)
 
-    def due(self, now: float, settling: float) -> list[Entry]:
-        """Return what is to be sent now; an alert is over only ``settling`` seconds after the end of its event."""
-        self._forget(now)
-        return [entry for entry in self._entries.values() if self._due_at(entry, settling) <= now]
+    def due(self, now: float, over_at: Callable[[float], float | None]) -> list[Entry]:
+        """Return what is to be sent now.
 
-    def wait(self, now: float, settling: float) -> float | None:
-        """Return in how many seconds something is due; None if nothing is."""
-        moments = [self._due_at(entry, settling) for entry in self._entries.values()]
+        ``over_at``: from when on the end of an event may be sent, None if that is not known yet.
+        """
+        self._forget(now)
+        for entry in self._entries.values():
+            if entry.ended_at is not None and entry.over_at is None:
+                entry.over_at = over_at(entry.ended_at)
+        return [entry for entry in self._entries.values() if self._due_at(entry, now) <= now]
+
+    def wait(self, now: float) -> float | None:
+        """Return in how many seconds something is due, or is to be looked at again; None if nothing is."""
+        moments = [self._due_at(entry, now) for entry in self._entries.values()]
         return max(0.0, min(moments) - now) if moments else None
 
     def sent(self, entries: Iterable[Entry], now: float, *, accepted: bool) -> None:
@@ -132,8 +143,10 @@ class Outbox:
                 entry.was_accepted = entry.was_accepted or entry.ended_at is None
 
     @staticmethod
-    def _due_at(entry: Entry, settling: float) -> float:
-        return entry.due_at if entry.ended_at is None else max(entry.due_at, entry.ended_at + settling)
+    def _due_at(entry: Entry, now: float) -> float:
+        if entry.ended_at is None:
+            return entry.due_at
+        return max(entry.due_at, now + _LOOK_SECONDS if entry.over_at is None else entry.over_at)
 
     def _forget(self, now: float) -> None:
         """Drop what is over and known to be, or what Alertmanager has dropped by itself."""

@@ -5,8 +5,8 @@ Decides when to send and when to retry. An Alertmanager that is down, slow or re
 When an end is sent. For Alertmanager, the newest post of an alert counts: an end by any client ends it, and a later
 firing post begins it again. So an exporter must not end an alert that another client still posts. Other exporters of
 the event see its end within one poll, and an exporter that cannot reach IMDS prolongs only alerts that Alertmanager
-still shows. A Prometheus posts until it has scraped the end and evaluated its rules, so the end is delayed by that time
-(:meth:`AlertPush.settling`); without a Prometheus it is sent immediately.
+still shows. A Prometheus posts until it has scraped the end and evaluated its rules, so the end is delayed until then
+(:meth:`AlertPush.over_at`); without a Prometheus it is sent immediately.
 """
 
 import logging
@@ -14,6 +14,7 @@ import random
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
@@ -122,13 +123,16 @@ class AlertPush:
         for worker in self.workers:
             worker.stop()
 
-    def settling(self, now: float) -> float:
-        """Return how long after the end of an event a Prometheus may still post its alert; 0 without one."""
-        interval = self._scrapes.interval(now)
-        if not interval:
-            return 0.0
+    def over_at(self, ended_at: float, now: float) -> float | None:
+        """Return from when on no Prometheus posts the alert of an event that ended at ``ended_at``; now without one.
+
+        None while a Prometheus has not yet scraped the end.
+        """
+        scraped = self._scrapes.seen_by_all(ended_at, now)
+        if scraped is None or not self._scrapes.interval(now):
+            return scraped
         rules = _EVALUATIONS * self._catalog.evaluation_interval + self._catalog.slow_interval
-        return interval + rules + _SETTLING_SLACK_SECONDS
+        return scraped + rules + _SETTLING_SLACK_SECONDS
 
     def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> bool:
         """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows.
@@ -246,8 +250,8 @@ class _Worker:
         now = self._clock()
         is_complete = self._push.refresh(self._outbox, self._client.shows, now)
         self._follow_clock(now)
-        settling = self._push.settling(now.monotonic)
-        due = self._sendable(self._outbox.due(now.monotonic, settling), now.monotonic)[:BATCH]
+        over_at = partial(self._push.over_at, now=now.monotonic)
+        due = self._sendable(self._outbox.due(now.monotonic, over_at), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
             posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
             result = self._client.push(posted, self._offset)
@@ -256,7 +260,7 @@ class _Worker:
             self._outbox.sent(due, self._clock().monotonic, accepted=True)
             self._probe_at = self._clock().monotonic + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
         now = self._clock()
-        waits = [self._outbox.wait(now.monotonic, settling), self._probe_at - now.monotonic]
+        waits = [self._outbox.wait(now.monotonic), self._probe_at - now.monotonic]
         if not is_complete:
             waits.append(_LOOK_SECONDS)
         return max(0.0, min(wait for wait in waits if wait is not None))

@@ -6,13 +6,14 @@ Thread-safe. Uses no socket: the HTTP handler reports each scrape.
 import threading
 from collections import deque
 from collections.abc import Mapping
+from itertools import pairwise
 
 SCRAPER_HEADER = "x-prometheus-scrape-timeout-seconds"
 """Prometheus, its agents and vmagent send it with every scrape; people and probes do not."""
 
 _LONGEST_INTERVAL = 300.0  # tolerance within which Prometheus treats samples as one series
 _UNKNOWN_INTERVAL = 60.0  # of a scraper that has come once: most installations have less
-_GAPS = 5
+_KEPT = 6  # scrapes of one scraper
 _SCRAPERS = 16
 _SLACK_SECONDS = 10.0
 
@@ -24,33 +25,53 @@ class Scrapes:
         self._lock = threading.Lock()
         self._expected = min(expected, _LONGEST_INTERVAL)
         self._began = now
-        self._seen: dict[str, float] = {}
-        self._gaps: dict[str, deque[float]] = {}
+        self._seen: dict[str, deque[float]] = {}
 
     def seen(self, client: str, headers: Mapping[str, str], now: float) -> None:
         """Record a request for metrics at monotonic time ``now``; its headers show whether it is a scrape."""
         if SCRAPER_HEADER not in headers:
             return
         with self._lock:
-            last = self._seen.pop(client, None)
-            self._seen[client] = now
-            gaps = self._gaps.setdefault(client, deque(maxlen=_GAPS))
-            if last is not None and now - last <= _LONGEST_INTERVAL:
-                gaps.append(now - last)
+            times = self._seen.pop(client, None) or deque(maxlen=_KEPT)
+            self._seen[client] = times
+            times.append(now)
             if len(self._seen) > _SCRAPERS:
-                oldest = next(iter(self._seen))
-                del self._seen[oldest], self._gaps[oldest]
+                del self._seen[next(iter(self._seen))]
 
     def interval(self, now: float) -> float:
         """Return the longest interval, in seconds, of the active scrapers; 0 if there is none."""
         with self._lock:
-            current = [self._interval(client) for client in self._seen if not self._is_gone(client, now)]
-            if not self._seen and now - self._began <= 2 * self._expected + _SLACK_SECONDS:
+            if self._is_expected(now):
                 return self._expected
-            return max(current, default=0.0)
+            return max(map(self._interval, self._active(now)), default=0.0)
 
-    def _interval(self, client: str) -> float:
-        return max(self._gaps[client], default=max(_UNKNOWN_INTERVAL, self._expected))
+    def seen_by_all(self, since: float, now: float) -> float | None:
+        """Return when the last of the active scrapers had what changed at ``since``; None while one is awaited.
 
-    def _is_gone(self, client: str, now: float) -> bool:
-        return now - self._seen[client] > 2 * self._interval(client) + _SLACK_SECONDS
+        That is one interval after ``since`` at the earliest: a scraper that came sooner may not have waited for the
+        answer. Without a scraper, it is ``since``. What changed before this run of the exporter is shown since its
+        beginning.
+        """
+        with self._lock:
+            if self._is_expected(now):
+                return None
+            since = max(since, self._began)
+            came = [since]
+            for times in self._active(now):
+                first = next((at for at in times if at > since), None)
+                if first is None:
+                    return None
+                came += since + self._interval(times), first
+            return max(came)
+
+    def _active(self, now: float) -> list[deque[float]]:
+        return [times for times in self._seen.values() if now - times[-1] <= 2 * self._interval(times) + _SLACK_SECONDS]
+
+    def _is_expected(self, now: float) -> bool:
+        """Return whether the scrapers of the last run may still come."""
+        return bool(self._expected) and not self._seen and now - self._began <= 2 * self._expected + _SLACK_SECONDS
+
+    def _interval(self, times: deque[float]) -> float:
+        gaps = (later - earlier for earlier, later in pairwise(times))
+        known = (gap for gap in gaps if gap <= _LONGEST_INTERVAL)
+        return max(known, default=max(_UNKNOWN_INTERVAL, self._expected))

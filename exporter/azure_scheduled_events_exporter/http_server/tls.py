@@ -17,7 +17,7 @@ from typing import Any
 
 from azure_scheduled_events_exporter.errors import UsageError
 
-from .web_config import ClientAuth, Pem, TlsSettings
+from .web_config import CURVES, ClientAuth, Pem, TlsSettings
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _LARGEST = 1 << 20  # bytes of a PEM file: four times a bundle of all public CAs
@@ -132,6 +132,7 @@ def _choose_curves(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if not settings.curves:
         return
     place = f"{settings.place}.curve_preferences"
+    python = "Python " + ".".join(str(part) for part in sys.version_info[:3])
     set_groups = getattr(context, "set_groups", None)  # Python 3.15
     try:
         if set_groups is not None:
@@ -139,10 +140,15 @@ def _choose_curves(context: ssl.SSLContext, settings: TlsSettings) -> None:
         elif len(settings.curves) == 1:
             context.set_ecdh_curve(settings.curves[0])
         else:
-            version = ".".join(str(part) for part in sys.version_info[:2])
-            raise UsageError(f"{place}: Python {version} can be held to one curve only: name one, or remove it")
-    except (ValueError, ssl.SSLError) as error:
-        raise UsageError(f"{place}: OpenSSL does not know {', '.join(settings.curves)}: {error}") from None
+            raise UsageError(f"{place}: {python} can be held to one curve only: name one, or remove it")
+    except (
+        ValueError,
+        ssl.SSLError,
+    ):  # Debian 12's Python 3.11.2 asks OpenSSL for X25519 by a call that does not know it
+        names = ", ".join(name for name, openssl in CURVES.items() if openssl in settings.curves)
+        raise UsageError(
+            f"{place}: {python} with {ssl.OPENSSL_VERSION} cannot be held to {names}: name another curve, or remove it"
+        ) from None
 
 
 def _choose_suites(context: ssl.SSLContext, settings: TlsSettings) -> None:

@@ -24,6 +24,7 @@ from azure_scheduled_events_exporter.http_server.web_config import (
 from support.paths import DATA
 from support.servers.certificates import RSA, Authority, openssl
 
+PYTHON = "Python " + ".".join(str(part) for part in sys.version_info[:3])
 BAD = DATA / "bad_web_config"
 HASHED = "$2y$04$9wpNWv7t5cQpUWkWVkSVSe1YcSyfVbqcL2cwFDxc46b8wqjYDbV2m"
 NO_HASH = ": is not a bcrypt hash: make one with 'htpasswd -nBC 10 USER'; passwords are refused"
@@ -308,10 +309,26 @@ def test_every_suite(folder: Path, suite: str) -> None:
 
 @pytest.mark.parametrize("curve", CURVES)
 def test_every_curve(folder: Path, curve: str) -> None:
-    """Every curve that the toolkit lists can be chosen."""
-    check(
-        write(folder, f"tls_server_config: {{cert_file: server.pem, key_file: server.key, curve_preferences: {curve}}}")
+    """Every curve that the toolkit lists can be chosen, unless this Python cannot: then the error says so."""
+    path = write(
+        folder, f"tls_server_config: {{cert_file: server.pem, key_file: server.key, curve_preferences: {curve}}}"
     )
+    if _can_use(CURVES[curve]):
+        check(path)
+        return
+    assert curve == "X25519", "Python has always had the others"
+    with pytest.raises(UsageError) as raised:
+        check(path)
+    complaint = f"{PYTHON} with {ssl.OPENSSL_VERSION} cannot be held to X25519: name another curve, or remove it"
+    assert str(raised.value) == f"{path}:1: tls_server_config.curve_preferences: {complaint}"
+
+
+def _can_use(curve: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ecdh_curve(curve)
+    except ssl.SSLError:
+        return False
+    return True
 
 
 def test_several_curves(folder: Path) -> None:
@@ -323,8 +340,7 @@ def test_several_curves(folder: Path) -> None:
         return
     with pytest.raises(UsageError) as raised:
         check(path)
-    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    complaint = f"{python} can be held to one curve only: name one, or remove it"
+    complaint = f"{PYTHON} can be held to one curve only: name one, or remove it"
     assert str(raised.value) == f"{path}:1: tls_server_config.curve_preferences: {complaint}"
 
 
