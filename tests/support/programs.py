@@ -32,13 +32,15 @@ _NAME = re.compile(r"[^{ ]*")
 _Found = TypeVar("_Found")
 
 
-def eventually(look: Callable[[], _Found], what: str, seconds: float = PATIENCE) -> _Found:
-    """Return the first true value of ``look``; fail, naming ``what``, if there is none in time.
+def eventually(
+    look: Callable[[], _Found], what: str, seconds: float = PATIENCE, *, until: Callable[[_Found], object] = bool
+) -> _Found:
+    """Return the first value of ``look`` that is true, or ``until`` accepts; fail, naming ``what``, if none is in time.
 
     It looks less often the longer it waits: a scrape that is parsed every 20 ms would be a third of a core.
     """
     begun = time.monotonic()
-    while not (found := look()):
+    while not until(found := look()):
         waited = time.monotonic() - begun
         if waited > seconds:
             pytest.fail(f"not within {seconds:g} s: {what}; last seen: {found!r}")

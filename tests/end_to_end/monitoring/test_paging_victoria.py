@@ -94,8 +94,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
         back = time.monotonic()
         plays[BACK].restart()
         scene = Played(chain, down, back)
-        ended = "every alert has begun and ended"
-        eventually(lambda: all(len(scene.told(case)) >= 2 for case in LOUD), ended, 2 * PATIENCE)
+        chain.receiver.wait_for([each for case in LOUD for each in (*case.pages, *case.tickets)], 2 * PATIENCE)
         quiet = time.monotonic() + 5
         eventually(lambda: time.monotonic() > quiet, "what should not come has had time to")
         yield scene

@@ -52,8 +52,7 @@ def played(team: tuple[Alertmanager, Receiver], tmp_path_factory: pytest.TempPat
         for play in plays:
             play.begin()
         eventually(lambda: all(play.over for play in plays), "all scenarios are over")
-        expected = sum(len(case.pages) + len(case.tickets) for case in ALONE)
-        eventually(lambda: len(receiver.webhooks()) >= expected, f"{expected} notifications")
+        receiver.wait_for([each for case in ALONE for each in (*case.pages, *case.tickets)])
     return receiver
 
 

@@ -1,10 +1,12 @@
 """The chain behind the exporters as programs on loopback: Prometheus with rules, Alertmanager, and who is paged."""
 
 import json
+import operator
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +17,7 @@ import yaml
 
 from alerts import Settings, render, resolve
 from alerts.scrape import scrape_examples
-from support.programs import Program, debian, eventually, fetch, free_port
+from support.programs import PATIENCE, Program, debian, eventually, fetch, free_port
 
 JOB = "azure-scheduled-events-exporter"
 
@@ -79,6 +81,17 @@ class Receiver:
     def notified(self, path: str, scale_set: str = "") -> list[tuple[str, str, str]]:
         """Return the notifications of the receiver at ``path``, in order: name, severity, firing or resolved."""
         return [alert for each in list(self.notifications) if each.path == path for alert in each.alerts(scale_set)]
+
+    def wait_for(self, expected: Collection[tuple[str, str, str]], seconds: float = PATIENCE) -> None:
+        """Wait until all ``expected`` notifications have come to the pager or the tickets' receiver.
+
+        Each is name, severity and status, as often as it is to come. Whether others came too is for the tests to judge.
+        """
+
+        def missing() -> Counter[tuple[str, str, str]]:
+            return Counter(expected) - Counter([*self.notified("/pager"), *self.notified("/tickets")])
+
+        eventually(missing, "no notification is missing", seconds, until=operator.not_)
 
 
 class Alertmanager(Program):

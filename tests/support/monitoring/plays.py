@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What, find
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
 from support.programs import Exporter
 
 SPEED = 60.0
+_POLL_MILLISECONDS = 500
+_FAULT_SECONDS = 480.0  # of the scenario
 # What lasts a quarter of an hour on Azure lasts 15 s here, and so do the thresholds.
 VALUES = {
     "scrape.interval": "1s",
@@ -33,6 +36,11 @@ VALUES = {
 ENDED = {What.COMPLETED, What.CANCELLED}
 
 
+def slowed(factor: int) -> dict[str, str]:
+    """Return :data:`VALUES` for plays that are ``factor`` times slower: each duration is so many times as long."""
+    return {name: format_duration(factor * parse_duration(value)) for name, value in VALUES.items()}
+
+
 def ticket(name: str) -> list[tuple[str, str, str]]:
     """Return the notifications of a ticket's receiver about one event from beginning to end."""
     return [(f"AzureScheduledEvent{name}", "warning", status) for status in ("firing", "resolved")]
@@ -52,7 +60,7 @@ class Case:
     tickets: tuple[tuple[str, str, str], ...] = ()
     shows: tuple[str, ...] = ()
     exporters: int = 2
-    speed: float = SPEED
+    speed: float = SPEED  # how many times as fast as written it is played, unless the play is slowed
     faults: tuple[str, ...] = ()
     first_answer_delay: float = 0.0
     empty_body: bool = False
@@ -91,17 +99,22 @@ def pushing(folder: Path, alertmanager: str, values: Mapping[str, str] = VALUES)
 
 
 class Play:
-    """One case that is being played: a simulator and the exporters of its VMs."""
+    """One case that is being played: a simulator and the exporters of its VMs.
 
-    def __init__(self, case: Case, folder: Path, stack: ExitStack, alertmanager: str = "") -> None:
+    With ``slowed_by``, the scenario and the polls are so many times slower, and pushes follow settings that are, too.
+    """
+
+    def __init__(self, case: Case, folder: Path, stack: ExitStack, alertmanager: str = "", slowed_by: int = 1) -> None:
         self.case = case
-        self._pushing = pushing(folder, alertmanager) if case.pushes else ()
+        self._speed = case.speed / slowed_by
+        self._poll = f"{_POLL_MILLISECONDS * slowed_by}ms"
+        self._pushing = pushing(folder, alertmanager, slowed(slowed_by)) if case.pushes else ()
         self._folder = folder
         self._stack = stack
         self.simulator = stack.enter_context(
             Simulator(
                 Scenario("waiting", "", scenario(case).vms, ()),
-                speed=case.speed,
+                speed=self._speed,
                 first_answer_delay=case.first_answer_delay,
                 empty_body=case.empty_body,
             )
@@ -116,7 +129,7 @@ class Play:
         name = f"vmss_{number}"
         output = self._folder / f"{self.case.name}-{number}{'-again' * bool(flags)}.log"
         journal = ("--journal.path", str(self._folder / f"{self.case.name}-{number}")) if self.case.journal else ()
-        given = ("--instance.name", name, "--poll.interval", "500ms", *self._pushing, *journal, *flags)
+        given = ("--instance.name", name, "--poll.interval", self._poll, *self._pushing, *journal, *flags)
         return self._stack.enter_context(Exporter(self.simulator.vm_url(name), output, *given))
 
     @property
@@ -126,10 +139,10 @@ class Play:
 
     def begin(self) -> None:
         """Let the scenario begin now."""
-        self.simulator.play(scenario(self.case), self.case.speed)
+        self.simulator.play(scenario(self.case), self._speed)
         for fault in self.case.faults:
             name, _, _ = fault.partition("@")
-            self.simulator.inject(name, seconds=8)
+            self.simulator.inject(name, seconds=_FAULT_SECONDS / self._speed)
 
     def restart(self) -> None:
         """Kill the exporter and start it again at the same address."""
