@@ -5,6 +5,7 @@ also repeatedly for a while, because Alertmanager keeps alerts in memory and not
 have entries. Pure: times are arguments.
 """
 
+import math
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -126,11 +127,19 @@ class Outbox:
         for entry in self._entries.values():
             if entry.ended_at is not None and entry.over_at is None:
                 entry.over_at = over_at(entry.ended_at)
-        return [entry for entry in self._entries.values() if self._due_at(entry, now) <= now]
+        return [entry for entry in self._entries.values() if self._due_at(entry) <= now]
+
+    def postpone(self) -> None:
+        """Let the ends that nobody has been told of wait anew."""
+        for entry in self._entries.values():
+            if not entry.is_reported:
+                entry.over_at = None
 
     def wait(self, now: float) -> float | None:
         """Return in how many seconds something is due, or is to be looked at again; None if nothing is."""
-        moments = [self._due_at(entry, now) for entry in self._entries.values()]
+        moments = [self._due_at(entry) for entry in self._entries.values()]
+        if any(entry.ended_at is not None and not entry.is_reported for entry in self._entries.values()):
+            moments.append(now + _LOOK_SECONDS)
         return max(0.0, min(moments) - now) if moments else None
 
     def sent(self, entries: Iterable[Entry], now: float, *, accepted: bool) -> None:
@@ -143,10 +152,10 @@ class Outbox:
                 entry.was_accepted = entry.was_accepted or entry.ended_at is None
 
     @staticmethod
-    def _due_at(entry: Entry, now: float) -> float:
+    def _due_at(entry: Entry) -> float:
         if entry.ended_at is None:
             return entry.due_at
-        return max(entry.due_at, now + _LOOK_SECONDS if entry.over_at is None else entry.over_at)
+        return math.inf if entry.over_at is None else max(entry.due_at, entry.over_at)
 
     def _forget(self, now: float) -> None:
         """Drop what is over and known to be, or what Alertmanager has dropped by itself."""
@@ -154,5 +163,5 @@ class Outbox:
             if entry.ended_at is None:
                 continue
             kept = RESOLVED_SECONDS if entry.is_reported else max(RESOLVED_SECONDS, entry.alert.hold)
-            if now - entry.ended_at > kept:
+            if now - (entry.over_at or entry.ended_at) > kept:
                 del self._entries[identity]

@@ -10,6 +10,7 @@ still shows. A Prometheus posts until it has scraped the end and evaluated its r
 """
 
 import logging
+import math
 import random
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -41,9 +42,10 @@ _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
 _AFTER_BUG_SECONDS = 60.0
 _CLOCK_TOLERANCE_SECONDS = 2.0
-# An end has to hold for two evaluations and is recorded within a slow one. An engine that reads recordings from a store
-# sees it two evaluations later. Then the alert is evaluated.
-_EVALUATIONS = 5
+# An engine that reads recordings from a store sees the end two evaluations later. Then the alert is evaluated.
+_EVALUATIONS = 3
+# So long after the last scrape with the event is its end recorded.
+_SCRAPES = 2
 _SETTLING_SLACK_SECONDS = 5.0
 
 
@@ -84,6 +86,7 @@ class AlertPush:
         self._scrapes = scrapes
         self._remember = remember
         self._remembered = -1.0
+        self._blind_at = -math.inf
         self._clock = clock
         self._view: _View | None = None
         self._identity: Instance | None = None
@@ -126,19 +129,26 @@ class AlertPush:
     def over_at(self, ended_at: float, now: float) -> float | None:
         """Return from when on no Prometheus posts the alert of an event that ended at ``ended_at``; now without one.
 
-        None while a Prometheus has not yet scraped the end.
+        None while a Prometheus has not yet scraped the end from an exporter that reaches IMDS.
         """
-        scraped = self._scrapes.seen_by_all(ended_at, now)
+        scraped = self._scrapes.seen_by_all(max(ended_at, self._blind_at), now)
         if scraped is None or not self._scrapes.interval(now):
             return scraped
-        rules = _EVALUATIONS * self._catalog.evaluation_interval + self._catalog.slow_interval
-        return scraped + rules + _SETTLING_SLACK_SECONDS
+        rules = self._catalog
+        evaluated = _EVALUATIONS * rules.evaluation_interval + rules.slow_interval
+        recorded = _SCRAPES * max(rules.scrape_interval, rules.evaluation_interval)
+        return scraped + recorded + evaluated + _SETTLING_SLACK_SECONDS
 
     def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> bool:
         """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows.
 
+        While IMDS is out of reach, rules record no end, so those that have not been sent wait.
+
         Return whether every event has its alert. One whose source no document shows has it only after two scrapes.
         """
+        if not self.sees():
+            self._blind_at = now.monotonic
+            outbox.postpone()
         view = self._view
         if view is None:
             return True

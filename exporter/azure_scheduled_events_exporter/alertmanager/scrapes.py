@@ -12,10 +12,14 @@ SCRAPER_HEADER = "x-prometheus-scrape-timeout-seconds"
 """Prometheus, its agents and vmagent send it with every scrape; people and probes do not."""
 
 _LONGEST_INTERVAL = 300.0  # tolerance within which Prometheus treats samples as one series
+_LATE = 1.1  # no scraper is exactly in time
 _UNKNOWN_INTERVAL = 60.0  # of a scraper that has come once: most installations have less
+_ABSENCE_SECONDS = 240.0  # the alerts of a Prometheus that is down hold so long; when it is back, it posts them again
 _KEPT = 6  # scrapes of one scraper
 _SCRAPERS = 16
 _SLACK_SECONDS = 10.0
+
+_Scraper = tuple[str, str, str]  # its address, program and timeout: several may share an address
 
 
 class Scrapes:
@@ -25,15 +29,16 @@ class Scrapes:
         self._lock = threading.Lock()
         self._expected = min(expected, _LONGEST_INTERVAL)
         self._began = now
-        self._seen: dict[str, deque[float]] = {}
+        self._seen: dict[_Scraper, deque[float]] = {}
 
     def seen(self, client: str, headers: Mapping[str, str], now: float) -> None:
         """Record a request for metrics at monotonic time ``now``; its headers show whether it is a scrape."""
         if SCRAPER_HEADER not in headers:
             return
+        scraper = client, headers.get("user-agent", ""), headers[SCRAPER_HEADER]
         with self._lock:
-            times = self._seen.pop(client, None) or deque(maxlen=_KEPT)
-            self._seen[client] = times
+            times = self._seen.pop(scraper, None) or deque(maxlen=_KEPT)
+            self._seen[scraper] = times
             times.append(now)
             if len(self._seen) > _SCRAPERS:
                 del self._seen[next(iter(self._seen))]
@@ -41,8 +46,8 @@ class Scrapes:
     def interval(self, now: float) -> float:
         """Return the longest interval, in seconds, of the active scrapers; 0 if there is none."""
         with self._lock:
-            if self._is_expected(now):
-                return self._expected
+            if not self._seen:
+                return self._awaited(now)
             return max(map(self._interval, self._active(now)), default=0.0)
 
     def seen_by_all(self, since: float, now: float) -> float | None:
@@ -53,10 +58,11 @@ class Scrapes:
         beginning.
         """
         with self._lock:
-            if self._is_expected(now):
+            awaited = self._awaited(now)
+            if awaited and not self._seen:
                 return None
             since = max(since, self._began)
-            came = [since]
+            came = [since + awaited]
             for times in self._active(now):
                 first = next((at for at in times if at > since), None)
                 if first is None:
@@ -65,13 +71,18 @@ class Scrapes:
             return max(came)
 
     def _active(self, now: float) -> list[deque[float]]:
-        return [times for times in self._seen.values() if now - times[-1] <= 2 * self._interval(times) + _SLACK_SECONDS]
+        return [times for times in self._seen.values() if now - times[-1] <= _absence(self._interval(times))]
 
-    def _is_expected(self, now: float) -> bool:
-        """Return whether the scrapers of the last run may still come."""
-        return bool(self._expected) and not self._seen and now - self._began <= 2 * self._expected + _SLACK_SECONDS
+    def _awaited(self, now: float) -> float:
+        """Return the interval of the last run while its scrapers may still come, else 0."""
+        return self._expected if self._expected and now - self._began <= _absence(self._expected) else 0.0
 
     def _interval(self, times: deque[float]) -> float:
         gaps = (later - earlier for earlier, later in pairwise(times))
-        known = (gap for gap in gaps if gap <= _LONGEST_INTERVAL)
+        known = (gap for gap in gaps if gap <= _LONGEST_INTERVAL * _LATE)
         return max(known, default=max(_UNKNOWN_INTERVAL, self._expected))
+
+
+def _absence(interval: float) -> float:
+    """Return the seconds without a scrape after which a scraper with this interval has gone."""
+    return max(2 * interval + _SLACK_SECONDS, _ABSENCE_SECONDS)

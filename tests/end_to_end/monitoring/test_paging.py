@@ -17,9 +17,9 @@ from support.monitoring.plays import Case, Play, page, slowed, ticket
 from support.programs import PATIENCE, eventually
 
 SLOWED_BY = 2
-"""How many times slower everything is than the speeds of the cases, the settings and the polls of ``plays`` say.
+"""How many times slower the plays are than the speeds below, and than the settings and polls of ``plays``.
 
-A slow machine does not scrape the 62 exporters of these cases within a second.
+A slow machine cannot scrape the 62 exporters of this module within a second.
 """
 
 SCENARIOS = (

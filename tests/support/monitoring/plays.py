@@ -11,8 +11,6 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 from support.programs import Exporter
 
 SPEED = 60.0
-_POLL_MILLISECONDS = 500
-_FAULT_SECONDS = 480.0  # of the scenario
 # What lasts a quarter of an hour on Azure lasts 15 s here, and so do the thresholds.
 VALUES = {
     "scrape.interval": "1s",
@@ -33,6 +31,8 @@ VALUES = {
     "started.limit": "2m",
     "hit.together": "15s",
 }
+_POLL_MILLISECONDS = 500
+_FAULT_SECONDS = 480.0  # of the scenario
 ENDED = {What.COMPLETED, What.CANCELLED}
 
 

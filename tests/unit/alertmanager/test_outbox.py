@@ -72,9 +72,60 @@ def test_end_waits_for_a_late_prometheus() -> None:
     assert outbox.due(20.0, lambda _: None) == []
     assert outbox.wait(20.0) == 1.0
     assert outbox.due(70.0, lambda _: None) == []
-    assert outbox.due(71.0, lambda _: 101.0) == []
-    assert outbox.wait(71.0) == 30.0
-    assert len(outbox.due(101.0, lambda _: None)) == 1, "what is known is not asked for again"
+    assert outbox.due(71.0, lambda _: 71.5) == []
+    assert outbox.wait(71.0) == 0.5
+    assert len(outbox.due(71.5, lambda _: None)) == 1, "what is known is not asked for again"
+
+
+def test_end_is_postponed() -> None:
+    """An end that has not been sent is postponed, and one that has is repeated."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    sent(outbox, 0.0)
+    holding(outbox, 20.0)
+    assert outbox.due(21.0, lambda _: 30.0) == []
+    outbox.postpone()
+    assert outbox.due(31.0, lambda _: 50.0) == []
+    assert sent(outbox, 50.0) == [-33.0]
+    outbox.postpone()
+    assert sent(outbox, 51.0) == []
+    assert (outbox.wait(51.0) or 0.0) > 10.0
+    assert len(sent(outbox, 65.0)) == 1
+
+
+def test_end_that_waited_is_repeated_as_long() -> None:
+    """An end is repeated for a quarter of an hour from when it was sent first, however late that was."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    sent(outbox, 0.0)
+    holding(outbox, 20.0)
+    assert len(sent(outbox, 620.0, settling=600.0)) == 1
+    assert len(sent(outbox, 1500.0)) == 1
+    assert sent(outbox, 1530.0) == []
+    assert outbox.wait(1530.0) is None
+
+
+def test_end_is_tried_while_alertmanager_would_hold_the_alert() -> None:
+    """An end that Alertmanager has not accepted is tried for as long as it would hold the alert."""
+    outbox = Outbox()
+    holding(outbox, 0.0, STARTED)
+    sent(outbox, 0.0)
+    holding(outbox, 10.0)
+    assert len(outbox.due(3600.0, float)) == 1
+    assert outbox.due(3611.0, float) == []
+
+
+def test_event_returns_and_ends_again() -> None:
+    """The second end of an event waits as the first one did."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    sent(outbox, 0.0)
+    holding(outbox, 5.0)
+    assert outbox.due(5.0, lambda _: 30.0) == []
+    holding(outbox, 6.0, REBOOT)
+    holding(outbox, 40.0)
+    assert outbox.due(40.0, lambda _: 65.0) == []
+    assert len(outbox.due(65.0, lambda _: None)) == 1
 
 
 def test_event_returns() -> None:
