@@ -143,10 +143,10 @@ class Stage:
         """The types of the events that were approved."""
         return [h.event_type for h in self.simulator.record if h.what is What.APPROVED]
 
-    def exporter(self) -> Exporter:
-        """Start the exporter, and wait until it has seen IMDS."""
+    def exporter(self, url: str = "") -> Exporter:
+        """Start the exporter, with the IMDS at ``url`` if not the simulator itself, and wait until it has seen it."""
         exporter = self._start_exporter(
-            self.simulator.url, "--poll.interval", "250ms", "--journal.path", str(self.state)
+            url or self.simulator.url, "--poll.interval", "250ms", "--journal.path", str(self.state)
         )
         exporter.shows("IMDS", lambda scrape: scrape.value("up"))
         return exporter

@@ -317,6 +317,12 @@ def _config(parsed: argparse.Namespace) -> Config:
     return resolve(_flags(parsed), os.environ, places)
 
 
+def _config_without_policy(parsed: argparse.Namespace) -> Config:
+    """Return the settings of a command that needs no approval policy: one that is broken must not stop a drain."""
+    places = _environment(parsed)
+    return resolve({**_flags(parsed), "approval.policy": "off"}, os.environ, places)
+
+
 def _run(parsed: argparse.Namespace) -> int:
     from azure_scheduled_events_exporter.service.ending import Ending  # noqa: PLC0415 - only what a command needs is loaded
 
@@ -348,14 +354,16 @@ def _simulate(parsed: argparse.Namespace) -> int:
 def _approve(parsed: argparse.Namespace) -> int:
     from . import approve as approve_command  # noqa: PLC0415 - only what a command needs is loaded
 
-    return approve_command.run(_config(parsed), parsed.event_ids, all_mine=parsed.all_mine, yes=parsed.yes)
+    return approve_command.run(
+        _config_without_policy(parsed), parsed.event_ids, all_mine=parsed.all_mine, yes=parsed.yes
+    )
 
 
 def _events(parsed: argparse.Namespace) -> int:
     if parsed.follow:
         from . import follow as follow_command  # noqa: PLC0415 - only what a command needs is loaded
 
-        return follow_command.run(_config(parsed), since=parsed.since, mine=parsed.mine)
+        return follow_command.run(_config_without_policy(parsed), since=parsed.since, mine=parsed.mine)
     if parsed.since or parsed.mine:
         raise UsageError("events: --since and --mine need --follow")
     from . import events as events_command  # noqa: PLC0415 - only what a command needs is loaded
@@ -367,7 +375,11 @@ def _history(parsed: argparse.Namespace) -> int:
     from . import history as history_command  # noqa: PLC0415 - only what a command needs is loaded
 
     return history_command.run(
-        _config(parsed), as_json=parsed.json, documents=parsed.documents, record=parsed.record, redact=parsed.redact
+        _config_without_policy(parsed),
+        as_json=parsed.json,
+        documents=parsed.documents,
+        record=parsed.record,
+        redact=parsed.redact,
     )
 
 

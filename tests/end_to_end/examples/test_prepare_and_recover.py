@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from support.events.follower import event
+from support.events.gate import Gate, Way
 from support.example_scripts import EXAMPLES, Stage, reads_journal, scenario, verbs
 from support.programs import COMMAND, PATIENCE, eventually
 
@@ -322,6 +323,62 @@ def test_an_event_that_is_far_away(stage: Stage) -> None:
     eventually(lambda: script.output.read_text() == said, "it says when")
     stage.simulator.play(scenario("Preempt", notice=30))
     eventually(lambda: verbs(stage) == ["drain"], "the drain for an event that is near")
+
+
+def test_far_away_and_approved(stage: Stage) -> None:
+    """An event that somebody approves is prepared for at once, because it starts within seconds."""
+    stage.exporter()
+    script = stage.run(str(EXAMPLES / "prepare-and-recover"), str(EXAMPLES / "kubectl-drain"), NODE="node")
+    stage.simulator.set_document(_placed("Scheduled", "vmss_0"))
+    eventually(lambda: "BOTH is prepared for 900 s before" in script.output.read_text(), "it waits")
+    subprocess.run([COMMAND, "approve", "BOTH", "--yes"], env=stage.environment, check=True, capture_output=True)
+    eventually(lambda: verbs(stage) == ["drain"], "the drain")
+
+
+def test_approval_without_an_answer(stage: Stage) -> None:
+    """An approval that IMDS does not answer is sent again: the VM is drained, and NotBefore may be days ahead."""
+    with Gate(stage.simulator.url, Way.HANG, Way.PASS) as gate:
+        stage.exporter(gate.url)
+        stage.unit("kubectl-drain", NODE="node")
+        stage.simulator.play(scenario("Reboot"))
+        eventually(lambda: stage.approved == ["Reboot"], "the second approval")
+
+
+def test_postponed_after_the_approval(stage: Stage) -> None:
+    """An event that gets another NotBefore after its approval is approved again."""
+    with Gate(stage.simulator.url) as gate:
+        stage.exporter(gate.url)
+        stage.unit("kubectl-drain", NODE="node")
+        stage.simulator.set_document([event("MOVED")])
+        eventually(lambda: len(gate.posts) == 1 and stage.is_idle, "the approval")
+        stage.simulator.set_document([event("MOVED", not_before="Tue, 12 Apr 2072 22:26:58 GMT")])
+        eventually(lambda: len(gate.posts) == 2, "the second approval")
+    assert verbs(stage) == ["drain"]
+
+
+def test_broken_policy(stage: Stage, tmp_path: Path) -> None:
+    """A policy file that is broken while the exporter runs stops neither drain nor approval nor recovery."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: [\n")
+    stage.exporter()
+    stage.unit("kubectl-drain", NODE="node", AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY=str(policy))
+    stage.simulator.play(scenario("Reboot"))
+    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "drain and recovery")
+    assert stage.approved == ["Reboot"]
+
+
+def test_marks_without_imds(stage: Stage, tmp_path: Path) -> None:
+    """With marks, the VM recovers once, also if IMDS cannot be asked for the name of the mark that is to be removed."""
+    stage.exporter()
+    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve=all", "--marks", str(tmp_path / "marks"))
+    script = stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="node")
+    stage.simulator.play(scenario("Reboot", resources=("vmss_0", "vmss_1"), notice=5))
+    eventually(lambda: "waits for vmss_1" in script.output.read_text(), "it is prepared")
+    script.kill()
+    nowhere = {"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": "http://127.0.0.1:1"}
+    script = stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="node", **nowhere)
+    eventually(lambda: verbs(stage) == ["drain", "uncordon"] and stage.is_idle, "recovery")
+    assert script.process.poll() is None
 
 
 def test_full_disk(stage: Stage) -> None:
