@@ -324,7 +324,7 @@ def _kept_labels(new: str, settings: Settings) -> str:
     if not labels:
         return ""
     place = "subscription_id, resource_group"
-    targets = f"topk by (job, instance) (1, {INSTANCE} and on (job, instance) {new})"
+    targets = f"topk by (job, instance) (1, {lately(INSTANCE, settings)} and on (job, instance) {new})"
     by_target = f"on (job, instance) group_left ({{}}) {targets}"
     joined = ", ".join(kept(settings, "subscription_id", "resource_group"))
     return expression(f"""
@@ -343,7 +343,7 @@ def _kept_labels(new: str, settings: Settings) -> str:
             max by (event_id, job, instance) ({new}) * {by_target.format(labels)}
           ))
           or on (event_id)
-          group by (event_id) ({new})
+          group by (event_id) ({SHOWN})
         )
     """)
 
@@ -367,7 +367,7 @@ def _event(settings: Settings) -> str:
             or on (event_id)
             sum by ({labels}) ({SHOWN} unless on (event_id) {old})
           )
-          {_kept_labels(f"({INFO} unless on (event_id) {old})", settings)}
+          {_kept_labels(f"({lately(INFO, settings)} unless on (event_id) {old})", settings)}
         )
         and on (event_id)
     """)

@@ -202,8 +202,8 @@ def with_kept_labels(text: str, settings: Settings, event_type: str = "") -> str
     """
     if not (labels := ", ".join(kept(settings))):
         return text
-    every = f"{INFO}{{{event_type}}}" if event_type else INFO
-    own = f'{INFO}{{scope="self"{event_type and f",{event_type}"}}}'
+    every = lately(f"{INFO}{{{event_type}}}" if event_type else INFO, settings)
+    own = lately(f'{INFO}{{scope="self"{event_type and f",{event_type}"}}}', settings)
     return expression(f"""
         (
         {text}
@@ -212,14 +212,23 @@ def with_kept_labels(text: str, settings: Settings, event_type: str = "") -> str
         group by (event_id, {labels}) (
           topk by (event_id) (1, {EVENT})
           or on (event_id)
-          topk by (event_id) (1, count by (event_id, {labels}) (
-            max by (event_id, job, instance) ({own})
-            * on (job, instance) group_left ({labels})
-            topk by (job, instance) (1, {INSTANCE} and on (job, instance) {own})
-          ))
+          {_most(labels, own, settings)}
           or on (event_id)
-          topk by (event_id) (1, count by (event_id, {labels}) ({lately(every, settings)}))
+          {_most(labels, every, settings)}
+          or on (event_id)
+          group by (event_id) ({every})
           or on (event_id)
           group by (event_id) (last_over_time({SHOWN}[{settings.duration("memory")}]))
         )
+    """)
+
+
+def _most(labels: str, shown: str, settings: Settings) -> str:
+    """Return the labels of most targets that have ``shown`` an event, by event; a VM that is down had them lately."""
+    return expression(f"""
+        topk by (event_id) (1, count by (event_id, {labels}) (
+          max by (event_id, job, instance) ({shown})
+          * on (job, instance) group_left ({labels})
+          topk by (job, instance) (1, {lately(INSTANCE, settings)} and on (job, instance) {shown})
+        ))
     """)

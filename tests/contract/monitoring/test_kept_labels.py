@@ -23,6 +23,7 @@ from support.monitoring.stories.fleets import vms
 KEPT = {"labels.keep": "team,node", "spot.severity": "warning"}
 SEARCH, SHOP = {"team": "search", "node": "n0"}, {"team": "shop", "node": "n1"}
 _REBOOT = Seen(not_before=930)
+_STARTED = Seen(announced=65, not_before=None, started=65)
 
 
 def rebooted(who: str, severity: str = "critical", left: str = "14m 30s", **labels: str) -> Firing:
@@ -119,6 +120,28 @@ STORIES = (
         "a VM with priority Regular is rebooted",
         one(_REBOOT, target={"priority": "Regular"}),
         fires={(REBOOT, 60): (rebooted("vmss_0", priority="Regular"),)},
+    ),
+    Story(
+        "a Spot VM whose priority only the exporters know is rebooted, and a peer is scraped first",
+        (
+            Exporter("vmss_1", (replace(_REBOOT, announced=65, scope="peer"),), priority="Spot"),
+            Exporter(events=(replace(_REBOOT, announced=70),), priority="Spot"),
+        ),
+        fires={(REBOOT, 65): (rebooted("vmss_0", "warning", "14m 25s", priority="Spot"),)},
+        steady={REBOOT: (65, 900)},
+        every=5,
+    ),
+    *(
+        Story(
+            f"a VM with {labels} goes down after one scrape with its event, and comes back: the alert is one",
+            (replace(exporter, events=(_STARTED,), down=((70, 400),)),),
+            steady={WITHOUT_NOTICE: (65, 600)},
+            every=5,
+        )
+        for labels, exporter in (
+            ("labels of its target", Exporter(target=SEARCH)),
+            ("a priority", Exporter(priority="Spot")),
+        )
     ),
     Story(
         "two of four VMs of one team are evicted: the wave has the team, and not the nodes, which differ",

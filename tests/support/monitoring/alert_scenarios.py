@@ -122,6 +122,7 @@ class Exporter:
     resource_group: str = ""
     vm_id: str = ""
     computer_name: str = ""
+    priority: str = ""
     job: str = JOB
     instance: str = ""
     born: int = 0
@@ -164,6 +165,7 @@ class Exporter:
                 "subscription_id": self.subscription,
                 "resource_group": self.resource_group,
                 "vm_id": self.vm_id,
+                **({"priority": self.priority} if self.priority else {}),
             },
             lambda now: None if self._in(self.nameless, now) else 1,
         )
