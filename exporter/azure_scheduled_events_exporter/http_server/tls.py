@@ -141,10 +141,8 @@ def _choose_curves(context: ssl.SSLContext, settings: TlsSettings) -> None:
             context.set_ecdh_curve(settings.curves[0])
         else:
             raise UsageError(f"{place}: {python} can be held to one curve only: name one, or remove it")
-    except (
-        ValueError,
-        ssl.SSLError,
-    ):  # Debian 12's Python 3.11.2 asks OpenSSL for X25519 by a call that does not know it
+    except (ValueError, ssl.SSLError):
+        # Debian 12's Python 3.11.2 asks OpenSSL for X25519 by a call that does not know it.
         names = ", ".join(name for name, openssl in CURVES.items() if openssl in settings.curves)
         raise UsageError(
             f"{place}: {python} with {ssl.OPENSSL_VERSION} cannot be held to {names}: name another curve, or remove it"
