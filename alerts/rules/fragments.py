@@ -212,9 +212,9 @@ def with_kept_labels(text: str, settings: Settings, event_type: str = "") -> str
         group by (event_id, {labels}) (
           topk by (event_id) (1, {EVENT})
           or on (event_id)
-          {_most(labels, own, settings)}
+          {_labels_of_most(own, labels, settings)}
           or on (event_id)
-          {_most(labels, every, settings)}
+          {_labels_of_most(every, labels, settings)}
           or on (event_id)
           group by (event_id) ({every})
           or on (event_id)
@@ -223,8 +223,11 @@ def with_kept_labels(text: str, settings: Settings, event_type: str = "") -> str
     """)
 
 
-def _most(labels: str, shown: str, settings: Settings) -> str:
-    """Return the labels of most targets that have ``shown`` an event, by event; a VM that is down had them lately."""
+def _labels_of_most(shown: str, labels: str, settings: Settings) -> str:
+    """Return one row per event, with the ``labels`` that most exporters have whose series are in ``shown``.
+
+    Exporters that are down count with the labels of their last scrapes.
+    """
     return expression(f"""
         topk by (event_id) (1, count by (event_id, {labels}) (
           max by (event_id, job, instance) ({shown})

@@ -64,7 +64,7 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
 
 
 def _after_comments(text: str, at: int, path: Path) -> int:
-    """Return where the next setting begins.
+    """Return the position in ``text`` at which the next setting begins.
 
     Raises:
         UsageError: the comment before it ends in a backslash, which continues it in some versions of systemd.

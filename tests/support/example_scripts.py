@@ -14,6 +14,7 @@ from typing import Self
 import psutil
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from support.events.follower import event
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, environment
 
@@ -267,6 +268,11 @@ def scenario(
         cancelled_at=cancelled_at,
     )
     return Scenario(kind, "One event.", VMS, (event,))
+
+
+def placed(status: str, *resources: str) -> list[dict[str, object]]:
+    """Return a document with a Reboot of ``resources``."""
+    return [event("BOTH", status) | {"Resources": list(resources)}]
 
 
 def reads_journal(script: Script) -> bool:

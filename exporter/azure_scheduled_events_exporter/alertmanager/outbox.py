@@ -119,9 +119,10 @@ class Outbox:
                 entry.end(now - each.seconds_ago)
 
     def due(self, now: float, over_at: Callable[[float], float | None]) -> list[Entry]:
-        """Return what is to be sent now.
+        """Return the alerts to send now.
 
-        ``over_at``: from when on the end of an event may be sent, None if that is not known yet.
+        ``over_at`` takes the time at which an event ended, and returns the time from which on Alertmanager may be told,
+        or None if that is not known yet.
         """
         self._forget(now)
         for entry in self._entries.values():
@@ -130,13 +131,13 @@ class Outbox:
         return [entry for entry in self._entries.values() if self._due_at(entry) <= now]
 
     def postpone(self) -> None:
-        """Let the ends that nobody has been told of wait anew."""
+        """Let the wait begin again for every end that Alertmanager has not accepted yet."""
         for entry in self._entries.values():
             if not entry.is_reported:
                 entry.over_at = None
 
     def wait(self, now: float) -> float | None:
-        """Return in how many seconds something is due, or is to be looked at again; None if nothing is."""
+        """Return the seconds until :meth:`due` must be asked again; None if there is no alert."""
         moments = [self._due_at(entry) for entry in self._entries.values()]
         if any(entry.ended_at is not None and not entry.is_reported for entry in self._entries.values()):
             moments.append(now + _LOOK_SECONDS)

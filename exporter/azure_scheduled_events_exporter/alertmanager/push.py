@@ -127,9 +127,10 @@ class AlertPush:
             worker.stop()
 
     def over_at(self, ended_at: float, now: float) -> float | None:
-        """Return from when on no Prometheus posts the alert of an event that ended at ``ended_at``; now without one.
+        """Return the time from which on no Prometheus posts the alert of an event that ended at ``ended_at``.
 
-        None while a Prometheus has not yet scraped the end from an exporter that reaches IMDS.
+        Without a Prometheus, that time has come already. It is None while a Prometheus has not scraped the end, or
+        while this exporter cannot reach IMDS. Times are monotonic seconds.
         """
         scraped = self._scrapes.seen_by_all(max(ended_at, self._blind_at), now)
         if scraped is None or not self._scrapes.interval(now):
@@ -142,7 +143,7 @@ class AlertPush:
     def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> bool:
         """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows.
 
-        While IMDS is out of reach, rules record no end, so those that have not been sent wait.
+        While this exporter cannot reach IMDS, the rules do not believe that an event is over, so ends wait.
 
         Return whether every event has its alert. One whose source no document shows has it only after two scrapes.
         """

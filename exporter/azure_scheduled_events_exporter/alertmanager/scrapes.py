@@ -51,11 +51,11 @@ class Scrapes:
             return max(map(self._interval, self._active(now)), default=0.0)
 
     def seen_by_all(self, since: float, now: float) -> float | None:
-        """Return when the last of the active scrapers had what changed at ``since``; None while one is awaited.
+        """Return the time at which every active scraper had seen a change of ``since``; None if one has not come yet.
 
-        That is one interval after ``since`` at the earliest: a scraper that came sooner may not have waited for the
-        answer. Without a scraper, it is ``since``. What changed before this run of the exporter is shown since its
-        beginning.
+        That is at the earliest one interval after ``since``, because a scraper that came sooner may not have waited for
+        the answer. Without a scraper, it is ``since``. An exporter that was restarted has shown the change only since
+        then.
         """
         with self._lock:
             awaited = self._awaited(now)
@@ -74,7 +74,7 @@ class Scrapes:
         return [times for times in self._seen.values() if now - times[-1] <= _absence(self._interval(times))]
 
     def _awaited(self, now: float) -> float:
-        """Return the interval of the last run while its scrapers may still come, else 0."""
+        """Return the scrape interval before the restart while those scrapers may still come back, else 0."""
         return self._expected if self._expected and now - self._began <= _absence(self._expected) else 0.0
 
     def _interval(self, times: deque[float]) -> float:

@@ -318,7 +318,7 @@ def _config(parsed: argparse.Namespace) -> Config:
 
 
 def _config_without_policy(parsed: argparse.Namespace) -> Config:
-    """Return the settings of a command that needs no approval policy: one that is broken must not stop a drain."""
+    """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
     places = _environment(parsed)
     return resolve({**_flags(parsed), "approval.policy": "off"}, os.environ, places)
 

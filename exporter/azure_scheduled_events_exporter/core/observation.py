@@ -118,7 +118,7 @@ class ObservationContext:
 
     @property
     def gone_at(self) -> Timestamp:
-        """When the events ended that are missing from the document."""
+        """The time at which the events ended that are missing from the document."""
         return self.absent_since or self.now
 
 

@@ -140,12 +140,13 @@ def _choose_curves(context: ssl.SSLContext, settings: TlsSettings) -> None:
         elif len(settings.curves) == 1:
             context.set_ecdh_curve(settings.curves[0])
         else:
-            raise UsageError(f"{place}: {python} can be held to one curve only: name one, or remove it")
+            raise UsageError(f"{place}: {python} can restrict TLS to one curve only: name one, or remove it")
     except (ValueError, ssl.SSLError):
         # Debian 12's Python 3.11.2 asks OpenSSL for X25519 by a call that does not know it.
         names = ", ".join(name for name, openssl in CURVES.items() if openssl in settings.curves)
+        library = f"{python} with {ssl.OPENSSL_VERSION}"
         raise UsageError(
-            f"{place}: {python} with {ssl.OPENSSL_VERSION} cannot be held to {names}: name another curve, or remove it"
+            f"{place}: {library} cannot restrict TLS to {names}: name another curve, or remove it"
         ) from None
 
 

@@ -55,7 +55,7 @@ ANSWER_SECONDS = 0.2
 """For how long a poll waits for the answer to an approval. One that comes later is recorded by the next poll."""
 
 ANSWER_POLL_SECONDS = 1.0
-"""While IMDS has not answered an approval, the next poll is at most so far away, also with a longer interval."""
+"""While IMDS has not answered an approval, polls are at most so far apart, even if the interval is longer."""
 
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""

@@ -39,5 +39,5 @@ class PollSchedule:
         self._due = now
 
     def at_latest(self, then: float) -> None:
-        """Bring the next poll forward to ``then`` if it is due later; the polls after it follow from there."""
+        """Schedule the next poll at ``then`` if it is due later; later polls follow from there."""
         self._due = min(self._due, then)

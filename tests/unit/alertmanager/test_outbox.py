@@ -20,6 +20,15 @@ def holding(outbox: Outbox, now: float, *alerts: EventAlert, confirmed: bool = T
     outbox.refresh([Holding(alert, confirmed) for alert in alerts], now)
 
 
+def ended(now: float) -> Outbox:
+    """Return an outbox whose one alert was sent at 0 and is over at ``now``."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT)
+    sent(outbox, 0.0)
+    holding(outbox, now)
+    return outbox
+
+
 def test_life_of_an_alert() -> None:
     """An alert is sent at once, again every 15 s, at once when it is to be held for longer, and at its end."""
     outbox = Outbox()
@@ -43,10 +52,7 @@ def test_short_memory() -> None:
 
 def test_end_is_repeated_and_forgotten() -> None:
     """An end is repeated for a quarter of an hour, and then nothing is left."""
-    outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
-    sent(outbox, 0.0)
-    holding(outbox, 10.0)
+    outbox = ended(10.0)
     assert len(sent(outbox, 10.0)) == 1
     assert len(sent(outbox, RESOLVED_SECONDS)) == 1
     assert sent(outbox, RESOLVED_SECONDS + 20.0) == []
@@ -55,20 +61,14 @@ def test_end_is_repeated_and_forgotten() -> None:
 
 def test_end_waits_for_prometheus() -> None:
     """An end is sent only when a Prometheus has had the time to see it; meanwhile the alert is not sent either."""
-    outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
-    sent(outbox, 0.0)
-    holding(outbox, 20.0)
+    outbox = ended(20.0)
     assert sent(outbox, 49.0, settling=30.0) == []
     assert sent(outbox, 50.0, settling=30.0) == [-33.0]
 
 
 def test_end_waits_for_a_late_prometheus() -> None:
     """While Prometheus has not scraped the end, it is looked for again each second, and what it may do later counts."""
-    outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
-    sent(outbox, 0.0)
-    holding(outbox, 20.0)
+    outbox = ended(20.0)
     assert outbox.due(20.0, lambda _: None) == []
     assert outbox.wait(20.0) == 1.0
     assert outbox.due(70.0, lambda _: None) == []
@@ -79,10 +79,7 @@ def test_end_waits_for_a_late_prometheus() -> None:
 
 def test_end_is_postponed() -> None:
     """An end that has not been sent is postponed, and one that has is repeated."""
-    outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
-    sent(outbox, 0.0)
-    holding(outbox, 20.0)
+    outbox = ended(20.0)
     assert outbox.due(21.0, lambda _: 30.0) == []
     outbox.postpone()
     assert outbox.due(31.0, lambda _: 50.0) == []
@@ -95,10 +92,7 @@ def test_end_is_postponed() -> None:
 
 def test_end_that_waited_is_repeated_as_long() -> None:
     """An end is repeated for a quarter of an hour from when it was sent first, however late that was."""
-    outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
-    sent(outbox, 0.0)
-    holding(outbox, 20.0)
+    outbox = ended(20.0)
     assert len(sent(outbox, 620.0, settling=600.0)) == 1
     assert len(sent(outbox, 1500.0)) == 1
     assert sent(outbox, 1530.0) == []
@@ -117,10 +111,7 @@ def test_end_is_tried_while_alertmanager_would_hold_the_alert() -> None:
 
 def test_event_returns_and_ends_again() -> None:
     """The second end of an event waits as the first one did."""
-    outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
-    sent(outbox, 0.0)
-    holding(outbox, 5.0)
+    outbox = ended(5.0)
     assert outbox.due(5.0, lambda _: 30.0) == []
     holding(outbox, 6.0, REBOOT)
     holding(outbox, 40.0)
@@ -130,10 +121,7 @@ def test_event_returns_and_ends_again() -> None:
 
 def test_event_returns() -> None:
     """An event that comes back after its end holds again, at once."""
-    outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
-    sent(outbox, 0.0)
-    holding(outbox, 5.0)
+    outbox = ended(5.0)
     sent(outbox, 5.0)
     holding(outbox, 6.0, REBOOT)
     assert sent(outbox, 6.0) == [900.0]

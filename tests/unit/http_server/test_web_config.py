@@ -319,7 +319,7 @@ def test_every_curve(folder: Path, curve: str) -> None:
     assert curve == "X25519", "Python has always had the others"
     with pytest.raises(UsageError) as raised:
         check(path)
-    complaint = f"{PYTHON} with {ssl.OPENSSL_VERSION} cannot be held to X25519: name another curve, or remove it"
+    complaint = f"{PYTHON} with {ssl.OPENSSL_VERSION} cannot restrict TLS to X25519: name another curve, or remove it"
     assert str(raised.value) == f"{path}:1: tls_server_config.curve_preferences: {complaint}"
 
 
@@ -332,7 +332,7 @@ def _can_use(curve: str) -> bool:
 
 
 def test_several_curves(folder: Path) -> None:
-    """Several curves are refused by name where Python can be held to one only."""
+    """Several curves are refused by name where Python can restrict TLS to one only."""
     text = "tls_server_config: {cert_file: server.pem, key_file: server.key, curve_preferences: [X25519, CurveP256]}"
     path = write(folder, text)
     if hasattr(ssl.SSLContext, "set_groups"):
@@ -340,7 +340,7 @@ def test_several_curves(folder: Path) -> None:
         return
     with pytest.raises(UsageError) as raised:
         check(path)
-    complaint = f"{PYTHON} can be held to one curve only: name one, or remove it"
+    complaint = f"{PYTHON} can restrict TLS to one curve only: name one, or remove it"
     assert str(raised.value) == f"{path}:1: tls_server_config.curve_preferences: {complaint}"
 
 
