@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from .rules import alerts, groups
-from .settings import PLACEHOLDERS, SETTINGS, Setting, Settings
+from .setting import Setting
+from .settings import PLACEHOLDERS, SETTINGS, Settings
 
 _RECEIVERS = ("pager.", "chat.", "tickets.")
 _HEAD = """\

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+from azure_scheduled_events_exporter.times import format_duration
+
 from .settings import Settings
 from .yaml_text import to_yaml
 
 _JOB = "azure-scheduled-events-exporter"
 _PORT = 10169
+_LONGEST_SCRAPE = 10.0  # seconds, as Prometheus ships: a target that hangs is down no later than one that refuses
 
 
 def scrape_examples(settings: Settings) -> dict[str, str]:
@@ -32,6 +35,7 @@ def scrape_examples(settings: Settings) -> dict[str, str]:
 def _config(settings: Settings, discovery: dict[str, Any]) -> dict[str, Any]:
     """The intervals that make a page come in time: a VM that is evicted has 30 seconds."""
     interval = settings.duration("scrape.interval")
+    timeout = format_duration(min(settings.seconds("scrape.interval"), _LONGEST_SCRAPE))
     return {
         "global": {"scrape_interval": "30s", "evaluation_interval": "30s"},
         "rule_files": ["prometheus-rules.yml"],
@@ -40,7 +44,7 @@ def _config(settings: Settings, discovery: dict[str, Any]) -> dict[str, Any]:
             {
                 "job_name": _JOB,
                 "scrape_interval": interval,
-                "scrape_timeout": interval,
+                "scrape_timeout": timeout,
                 **discovery,
             }
         ],

@@ -6,7 +6,6 @@ Knows no rule. A value outside its range is refused by name, so that no generate
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,99 +14,14 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
-SEVERITIES = ("critical", "warning", "info")
+from .setting import Kind, Setting
+
 PLACEHOLDERS = ("REPLACE", "example.com")
 """The placeholders of addresses and keys that only the owner of a fleet knows."""
 _DAY = 86_400.0
 _LAG_SECONDS = 30.0
-
-
-class Kind(Enum):
-    """How a value is written."""
-
-    DURATION = auto()
-    NUMBER = auto()
-    SEVERITY = auto()
-    TEXT = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row of the table.
-
-    ``least`` and ``most`` bound durations (seconds) and numbers. ``form`` is the regular expression of a text, and
-    ``form_text`` the same for people. The value of a list is a text with a line for each item, each of that form.
-    ``regexps`` returns the regular expressions that stand in a text, or in an item of a list.
-    """
-
-    name: str
-    default: str
-    help: str
-    kind: Kind = Kind.TEXT
-    least: float = 0.0
-    most: float = 0.0
-    form: str = ""
-    form_text: str = "text"
-    is_list: bool = False
-    regexps: Callable[[str], Iterable[str]] = lambda _: ()
-
-    def check(self, text: str) -> str:
-        """Return ``text`` if it is a possible value; UsageError: it is not."""
-        if self.is_list:
-            return self._check_list(text)
-        if any(character in text for character in '"\\\n{}'):
-            raise UsageError(f"{self.name}: must not contain quotes, backslashes, braces or line breaks")
-        if self.form:
-            self._check_form(text)
-        self._check_regexps(text)
-        if self.kind is Kind.SEVERITY and text not in SEVERITIES:
-            raise UsageError(f"{self.name}: '{text}' is none of {', '.join(SEVERITIES)}")
-        if self.kind in {Kind.DURATION, Kind.NUMBER}:
-            self._check_range(text)
-        return text
-
-    def _check_form(self, text: str) -> None:
-        if not re.fullmatch(self.form, text):
-            raise UsageError(f"{self.name}: '{text}' is not possible: {self.form_text}")
-
-    def _check_regexps(self, text: str) -> None:
-        for each in self.regexps(text):
-            try:
-                re.compile(each)
-            except re.error as error:
-                raise UsageError(f"{self.name}: '{each}' is no regular expression: {error}") from None
-
-    def _check_list(self, text: str) -> str:
-        # Several matchers with commas are one item: taken apart, each of them would select more alerts.
-        is_one = re.fullmatch(self.form, text.strip()) is not None
-        items = [item.strip() for item in (text.split("\n") if is_one or "\n" in text else text.split(","))]
-        found = list(dict.fromkeys(item for item in items if item))
-        for item in found:
-            self._check_form(item)
-            self._check_regexps(item)
-        return "".join(f"{item}\n" for item in found)
-
-    def _check_range(self, text: str) -> None:
-        try:
-            value = parse_duration(text) if self.kind is Kind.DURATION else float(text)
-        except ValueError as error:
-            reason = str(error) if self.kind is Kind.DURATION else f"'{text}' is not a number"
-            raise UsageError(f"{self.name}: {reason}") from None
-        if not self.least <= value <= self.most:
-            raise UsageError(f"{self.name}: {text} is out of range: {self.range}")
-
-    @property
-    def range(self) -> str:
-        """The range, for people."""
-        match self.kind:
-            case Kind.DURATION:
-                return f"{format_duration(self.least)} to {format_duration(self.most)}"
-            case Kind.NUMBER:
-                return f"{self.least:g} to {self.most:g}"
-            case Kind.SEVERITY:
-                return ", ".join(SEVERITIES)
-            case Kind.TEXT:
-                return self.form_text
+_RAREST_SCRAPE = 120.0
+"""Prometheus shows a sample for five minutes, so two scrapes have to fit, and the second one may be late."""
 
 
 def _length(name: str, default: str, help_: str, least: float, most: float) -> Setting:
@@ -204,7 +118,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 form_text="an address that begins with http:// or https:// and contains VM",
             ),
             Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
-            _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, 300),
+            _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, _RAREST_SCRAPE),
             _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, 300),
             _length(
                 "evaluation.slow-interval",
@@ -223,7 +137,8 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length(
                 "memory",
                 "15m",
-                "How long an event is remembered after the last exporter that showed it stopped answering.",
+                "How long an event is remembered after the last exporter that showed it stopped answering; "
+                "at least twice the longest of the four intervals.",
                 20,
                 _DAY,
             ),
@@ -388,13 +303,32 @@ def resolve(values: Mapping[str, str]) -> Settings:
     Raises:
         UsageError: a name is unknown or a value impossible.
     """
-    for name in values:
-        if name not in SETTINGS:
-            raise UsageError(f"'{name}' is no setting of the alerts; there are: {', '.join(SETTINGS)}")
-    checked = {name: each.check(values.get(name, each.default)) for name, each in SETTINGS.items()}
+    chosen = {name: _setting(name).check(value) for name, value in values.items()}
+    checked = {name: each.check(each.default) for name, each in SETTINGS.items()} | chosen
     settings = Settings(MappingProxyType(checked))
     _check_sources(settings)
+    _check_memory(settings)
     return settings
+
+
+def _check_memory(settings: Settings) -> None:
+    """Raise UsageError if what is recorded would be forgotten before it is recorded again."""
+    intervals = (
+        "scrape.interval",
+        *(f"evaluation.{each}" for each in ("interval", "slow-interval", "watcher-interval")),
+    )
+    longest = max(intervals, key=settings.seconds)
+    if settings.seconds("memory") < 2 * settings.seconds(longest):
+        raise UsageError(
+            f"memory: {settings.text('memory')} is too short for {longest}, which is {settings.text(longest)}: "
+            f"set at least {settings.several(longest, 2)}"
+        )
+
+
+def _setting(name: str) -> Setting:
+    if name not in SETTINGS:
+        raise UsageError(f"'{name}' is no setting of the alerts; there are: {', '.join(SETTINGS)}")
+    return SETTINGS[name]
 
 
 def _check_sources(settings: Settings) -> None:
@@ -417,7 +351,11 @@ def load(path: Path, more: Mapping[str, str] | None = None) -> Settings:
     values: dict[str, str] = {}
     for name, (text, line) in section.flat(lists=True).items():
         try:
-            values[name] = resolve({name: text}).text(name)
+            values[name] = _setting(name).check(text)
         except UsageError as error:
             raise UsageError(f"{path}:{line}: {error}") from None
-    return resolve({**values, **(more or {})})
+    given = {name: _setting(name).check(text) for name, text in (more or {}).items()}
+    try:
+        return resolve({**values, **given})
+    except UsageError as error:  # two values that are possible each, but not together
+        raise UsageError(f"{path}: {error}") from None

@@ -8,7 +8,7 @@ recording reads scraped series, its own past, and at most one other level of rec
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
 from ..settings import Settings
-from .event_sets import over
+from .event_sets import outlasting_alerts, over
 from .fragments import (
     at_last_scrapes,
     identified,
@@ -142,7 +142,7 @@ def _started(settings: Settings) -> Recording:
               {lately(f'{INFO}{{event_status="Started"}}', settings)} unless on (event_id) {OVER}
               or on (event_id)
               (
-                last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("longest")}])
+                last_over_time({SHOWN}{{event_status="Started"}}[{outlasting_alerts(settings)}])
                 and on (event_id) last_over_time({SHOWN}[{settings.duration("memory")}])
                 unless on (event_id) {OVER}
               )
@@ -266,7 +266,7 @@ def remembered(settings: Settings) -> str:
     and the VM is away. An event that an exporter has from its journal only is no new one. Nor is one that the last
     evaluation found to be over, if nobody shows it: only the replaced exporter of its VM may have seen the end.
     """
-    memory, longest = settings.duration("memory"), settings.duration("longest")
+    memory, longest, known = settings.duration("memory"), settings.duration("longest"), outlasting_alerts(settings)
     interval = slow_interval(settings)
     evaluated = f"last_over_time({JOB_TARGETS}[{format_duration(2 * parse_duration(interval))}] offset {interval})"
     shown = f"({SHOWN} unless on (event_id) {lately(UNCONFIRMED, settings)})"
@@ -281,7 +281,7 @@ def remembered(settings: Settings) -> str:
             max by (event_id) (last_over_time({SEEN}[{memory}]))
             or on (event_id)
             max by (event_id, event_type) (
-              last_over_time({SHOWN}[{memory}]) unless on (event_id) last_over_time({OVER}[{longest}])
+              last_over_time({SHOWN}[{memory}]) unless on (event_id) last_over_time({OVER}[{known}])
             )
             or on (event_id)
             max by (event_id, event_type) (
@@ -294,11 +294,11 @@ def remembered(settings: Settings) -> str:
           (
             {lately(UNCONFIRMED, settings)}
             unless on (event_id)
-            (last_over_time({EVENT}[{longest}]) or on (event_id) last_over_time({SEEN}[{memory}]))
+            (last_over_time({EVENT}[{known}]) or on (event_id) last_over_time({SEEN}[{memory}]))
           )
           unless on (event_id)
           (
-            last_over_time({VM_EVENT}{{vm_id!=""}}[{longest}])
+            last_over_time({VM_EVENT}{{vm_id!=""}}[{known}])
             and on (vm_id) {with_imds(f'{INSTANCE}{{vm_id!=""}}', _NO_ACCESS)}
             unless on (event_id) {with_imds(_OWN, _NO_ACCESS)}
             unless on (event_id) {shown}
@@ -306,7 +306,7 @@ def remembered(settings: Settings) -> str:
           )
           unless on (event_id)
           (
-            last_over_time({EVENT}[{longest}])
+            last_over_time({EVENT}[{known}])
             unless on (event_id) {lately(EVENT, settings)}
             unless on (event_id) {shown}
             and on () {evaluated}

@@ -1,9 +1,7 @@
 """Sets of events as PromQL: those that are current, over, requested by a user, or announced, and when they are due."""
 
-from azure_scheduled_events_exporter.times import format_duration
-
 from ..settings import Settings
-from .fragments import confirmed, lately, lately_seconds, with_imds
+from .fragments import confirmed, lately, outlasting, with_imds
 from .rule import expression
 from .series import ANNOUNCED, APPROVED, EVENT, INFO, NOT_BEFORE, OVER, PLANNED, SEEN, SHOWN, WARNED
 
@@ -70,7 +68,7 @@ def over(settings: Settings) -> str:
 
     An end is known for as long as anything of an event is remembered.
     """
-    period = format_duration(max(settings.seconds("longest"), settings.seconds("memory")))
+    period = outlasting_alerts(settings)
     ends, sights = (f"max by (event_id) (last_over_time({series}[{period}]))" for series in (OVER, SEEN))
     return f"({ends} unless on (event_id) ({sights} > on (event_id) {ends}))"
 
@@ -82,7 +80,7 @@ def not_before(event_type: str, settings: Settings, scope: str = "") -> str:
     NotBefore would page even if it is days ahead. ``scope``: one more label matcher for the scraped series.
     """
     scraped = f"{event_type}{scope and f',{scope}'}"
-    memory = format_duration(settings.seconds("memory") + lately_seconds(settings))
+    memory = outlasting(settings.seconds("memory"), settings)
     shown = f"{NOT_BEFORE}{{{scraped}}}"
     return expression(f"""
         (
@@ -116,8 +114,20 @@ def _recorded_request(by_user: str, settings: Settings) -> str:
 
 
 def as_long_as_alerts(settings: Settings) -> str:
-    """Return how long the kind of an event is known: longer than its alert lasts after an exporter last showed it."""
-    return format_duration(2 * max(settings.seconds("longest"), settings.seconds("memory")))
+    """Return how long the kind of an event is known, which not every exporter shows: twice as long as its alert lasts.
+
+    An exporter with an old api-version may be the only one that still shows the event.
+    """
+    return outlasting(2 * _longest_alert(settings), settings)
+
+
+def outlasting_alerts(settings: Settings) -> str:
+    """Return how long to look back for what must be known longer than the alert of an event lasts."""
+    return outlasting(_longest_alert(settings), settings)
+
+
+def _longest_alert(settings: Settings) -> float:
+    return max(settings.seconds("longest"), settings.seconds("memory"))
 
 
 def warned(settings: Settings, event_type: str = "") -> str:

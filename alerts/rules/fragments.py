@@ -74,6 +74,23 @@ def lately_seconds(settings: Settings) -> float:
     return 3 * parse_duration(slow_interval(settings)) + 3 * settings.seconds("scrape.interval")
 
 
+def outlasting(seconds: float, settings: Settings) -> str:
+    """Return how long to look back for what must be known longer than anything that is remembered for ``seconds``.
+
+    The memory begins up to :func:`lately_seconds` after an exporter last showed the event. Both the recording that is
+    read and the one that it has to outlast may be one evaluation old.
+    """
+    return format_duration(seconds + lately_seconds(settings) + 2 * parse_duration(slow_interval(settings)))
+
+
+def at_least_two_scrapes(name: str, settings: Settings) -> float:
+    """Return the seconds of the setting ``name``, but no fewer than two scrapes take.
+
+    Otherwise one late or failed scrape would look like a state that lasts.
+    """
+    return max(settings.seconds(name), 2 * settings.seconds("scrape.interval"))
+
+
 def with_imds(series: str, without: str = WITHOUT_IMDS) -> str:
     """Return ``series`` of exporters with IMDS access: those whose last poll was answered.
 

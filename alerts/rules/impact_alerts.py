@@ -8,6 +8,7 @@ from .fragments import (
     identified,
     kept,
     left_resources,
+    outlasting,
     since_recorded,
     slow_interval,
     with_computer_name,
@@ -104,7 +105,7 @@ def _labels(name: str, place: str, what: str, settings: Settings) -> Recording:
               {every}
             )
         """)
-    return Recording(name, text, f"the labels of targets on which all VMs of a {what} agree")
+    return Recording(name, f"({text}) * time()", f"when all VMs of a {what} last agreed on these labels of targets")
 
 
 def _size(name: str, place: str, what: str, settings: Settings) -> Recording:
@@ -194,16 +195,19 @@ def _hit_before(settings: Settings) -> str:
 
 
 def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> str:
+    """Return ``text``, one row per ``place``, with its labels as last ``recorded``: all of its VMs may have gone."""
     labels = ", ".join(kept(settings, *place.split(", ")))
     if not labels:
         return text
+    lasts = max(settings.seconds("longest"), settings.seconds("memory"))
+    known = outlasting(lasts + settings.seconds("evaluation.watcher-interval"), settings)
     return expression(f"""
         (
         {text}
         )
         * on ({place}) group_left ({labels})
         (
-          {recorded}
+          group by ({place}, {labels}) (topk by ({place}) (1, last_over_time({recorded}[{known}])))
           or on ({place})
           group by ({place}) ({INSTANCE})
           or on ({place})

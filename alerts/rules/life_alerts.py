@@ -10,10 +10,10 @@ from azure_scheduled_events_exporter.times import format_duration
 
 from ..settings import Settings
 from .event_alerts import carrying, far
-from .event_sets import over
-from .fragments import seen_lately
+from .event_sets import outlasting_alerts, over
+from .fragments import at_least_two_scrapes, seen_lately
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
-from .series import APPROVAL_DUE, APPROVED, EVENT, FIRST_SEEN, INFO, NOT_BEFORE, NOTICE, SHOWN, UP
+from .series import APPROVAL_DUE, APPROVED, EVENT, EVENT_APPROVED, FIRST_SEEN, INFO, NOT_BEFORE, NOTICE, SHOWN, UP
 
 _EVENT = "Event {{ $labels.event_id }}."
 _THE = "The {{ $labels.event_type }} of"
@@ -98,30 +98,33 @@ def _degraded_host(settings: Settings) -> Alert:
 
 def _overdue(settings: Settings) -> Alert:
     """Only an exporter that reaches IMDS can show that an event has not started. It may restart meanwhile."""
+    late = at_least_two_scrapes("overdue.after", settings)
     return _alert(
         "Overdue",
         expression(f"""
-            min by (event_id, event_type) {seen_lately(NOT_BEFORE, settings, settings.seconds("overdue.after"))}
-            < time() - {settings.number("overdue.after")}
+            min by (event_id, event_type) {seen_lately(NOT_BEFORE, settings, late)}
+            < time() - {late:.15g}
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
             unless on (event_id) {over(settings)}
         """),
         "warning",
         "An event should have started long ago and is still scheduled.",
-        f"{_THE} {VMS} is still Scheduled, more than {settings.duration('overdue.after')} after its NotBefore. "
+        f"{_THE} {VMS} is still Scheduled, more than {format_duration(late)} after its NotBefore. "
         "It may start at any moment.",
         status="Scheduled",
     )
 
 
 def _not_approved(settings: Settings) -> Alert:
+    late = at_least_two_scrapes("not-approved.after", settings)
     return _alert(
         "NotApproved",
         expression(f"""
-            min by (event_id, event_type) {seen_lately(APPROVAL_DUE, settings, settings.seconds("not-approved.after"))}
-            < time() - {settings.number("not-approved.after")}
+            min by (event_id, event_type) {seen_lately(APPROVAL_DUE, settings, late)}
+            < time() - {late:.15g}
             unless on (event_id) {APPROVED} == 1
+            unless on (event_id) last_over_time({EVENT_APPROVED}[{settings.duration("memory")}]) == 1
             unless on (event_id) {INFO}{{event_status="Started"}}
             unless on (event_id) last_over_time({SHOWN}{{event_status="Started"}}[{settings.duration("memory")}])
             unless on (event_id) {over(settings)}
@@ -136,13 +139,13 @@ def _not_approved(settings: Settings) -> Alert:
 
 
 def _started_too_long(settings: Settings) -> Alert:
-    limit, longest = settings.duration("started.limit"), settings.duration("longest")
+    limit = settings.duration("started.limit")
     return _alert(
         "StartedTooLong",
         expression(f"""
             group by (event_id, event_type) ({EVENT})
             and on (event_id)
-            last_over_time({SHOWN}{{event_status="Started"}}[{longest}])
+            last_over_time({SHOWN}{{event_status="Started"}}[{outlasting_alerts(settings)}])
         """),
         "warning",
         "An event started long ago and has not ended.",

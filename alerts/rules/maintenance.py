@@ -289,10 +289,16 @@ def rows_of(matcher: str, settings: Settings, phase: str = "") -> str:
 def longest_of(settings: Settings, *types: EventType) -> dict[str, str]:
     """Return the longest maintenance of ``types`` in seconds, by label matcher; a new type has that of a Reboot.
 
-    Types with the same length share a matcher, because each length is asked of all exporters.
+    No length is less than two evaluations, which a VM that is away has to be away for. Types with the same length share
+    a matcher, because each length is asked of all exporters.
     """
-    lengths = {each: settings.number(f"maintenance.longest.{each.lower()}") for each in types}
-    of_new = settings.number("maintenance.longest.reboot")
+    least = 2 * parse_duration(slow_interval(settings))
+
+    def length_of(event_type: EventType) -> str:
+        return f"{max(settings.seconds(f'maintenance.longest.{event_type.lower()}'), least):.15g}"
+
+    lengths = {each: length_of(each) for each in types}
+    of_new = length_of(EventType.REBOOT)
     matchers = {}
     for length in dict.fromkeys((*lengths.values(), of_new)):
         same = [each for each, its_length in lengths.items() if its_length == length]

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from azure_scheduled_events_exporter.times import format_duration
 
 from ..settings import Settings
-from .fragments import over_scrapes
+from .fragments import at_least_two_scrapes, over_scrapes
 from .rule import PREFIX, Alert, Dashboard, Group, expression
 from .series import (
     DELETING,
@@ -54,12 +54,16 @@ def _alert(name: str, text: str, summary: str, description: str, holds: str) -> 
     )
 
 
+def _lasting(name: str, settings: Settings) -> str:
+    return format_duration(at_least_two_scrapes(name, settings))
+
+
 def _exporter_down(settings: Settings) -> Alert:
     """Scrapes that fail for more than half of the time are a failure too: a loop of restarts never stays down.
 
     So are scrapes that another program answers on the exporter's port.
     """
-    jobs, period = f'up{{job=~"{settings.text("job")}"}}', settings.duration("exporter-down.for")
+    jobs, period = f'up{{job=~"{settings.text("job")}"}}', _lasting("exporter-down.for", settings)
     away = f'last_over_time({VM_MAINTENANCE}{{event_type!~"{DELETING}"}}[{settings.duration("memory")}])'
     started = f'last_over_time({VM_EVENT}{{event_status="Started"}}[{settings.duration("longest")}])'
     deleted = f'max by (job, instance) (last_over_time({VM_EVENT}{{event_type=~"{DELETING}"}}[1d]))'
@@ -102,19 +106,20 @@ def _no_exporters(settings: Settings) -> Alert:
         "No exporter is scraped.",
         "Prometheus has no targets{{ with $labels.job }} in job {{ . }}{{ end }}: "
         "no event of {{ if $labels.job }}its VMs{{ else }}any VM{{ end }} is seen.",
-        settings.duration("exporter-down.for"),
+        _lasting("exporter-down.for", settings),
     )
 
 
 def _imds_unreachable(settings: Settings) -> Alert:
     """An exporter that never had an answer is left to NeverReady, one that is restarted until that alert fires."""
-    until = format_duration(settings.seconds("exporter-down.for") + settings.seconds("never-ready.for"))
+    down = at_least_two_scrapes("exporter-down.for", settings)
+    until = format_duration(down + settings.seconds("never-ready.for"))
     return _alert(
         "ImdsUnreachable",
         f"{WITHOUT_IMDS} unless on (job, instance) max_over_time({LAST_SUCCESS}[{until}]) == 0",
         "The metadata service does not answer an exporter.",
         "{{ $labels.instance }} gets no answer from IMDS: new events are not seen, and the last known ones stay shown.",
-        settings.duration("imds.for"),
+        _lasting("imds.for", settings),
     )
 
 
@@ -144,14 +149,14 @@ def _document_invalid(settings: Settings) -> Alert:
         """),
         "The metadata service answers with something that is no document of events.",
         "{{ $labels.instance }} cannot read what IMDS answers: new events are not seen.",
-        settings.duration("imds.for"),
+        _lasting("imds.for", settings),
     )
 
 
 def _never_ready(settings: Settings) -> Alert:
     return _alert(
         "NeverReady",
-        f"max_over_time({LAST_SUCCESS}[{settings.duration('exporter-down.for')}]) == 0",
+        f"max_over_time({LAST_SUCCESS}[{_lasting('exporter-down.for', settings)}]) == 0",
         "An exporter has not had one valid answer since it started.",
         "{{ $labels.instance }} has never had a valid answer from IMDS: no event of this VM is seen.",
         settings.duration("never-ready.for"),

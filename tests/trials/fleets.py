@@ -1,14 +1,14 @@
 """Random fleets against oracles of their pages: the long form of a test that plays thirty.
 
-Promtool evaluates the rules over what the exporters of each fleet serve: half of the fleets with the shipped settings,
-half with short ones, and half of either with the groups of rules in a random order. A finding names the seed of its
-fleet, as in ``event_id="E17-0"``, ``subscription_id="sub-17"`` or ``vm_id="id-17-0"``.
+Promtool evaluates the rules over what the exporters of each fleet serve: a third of the fleets with the settings as
+shipped, the others with short ones, and half of each with the groups of rules in a random order. A finding names the
+seed of its fleet, as in ``event_id="E17-0"``, ``subscription_id="sub-17"`` or ``vm_id="id-17-0"``.
 """
 
 from support.monitoring.alert_scenarios import SLOW_EVALUATION
 from support.monitoring.random_fleets.fleet_tests import findings
 from support.monitoring.random_fleets.generator import fleet, twin
-from support.monitoring.random_fleets.limits import BRIEF, SHIPPED
+from support.monitoring.random_fleets.limits import LIMITS
 from trials.trial import Order, Row
 
 TOGETHER = 10
@@ -22,7 +22,7 @@ def run(order: Order) -> Row:
     found = []
     for number, first in enumerate(seeds[::TOGETHER]):
         together = range(first, min(first + TOGETHER, seeds.stop))
-        limits, is_shuffled = (SHIPPED, BRIEF)[number % 2], number % 4 > 1
+        limits, is_shuffled = LIMITS[number % len(LIMITS)], number // len(LIMITS) % 2 == 1
         wrong = findings(together, order.folder, SLOW_EVALUATION, shuffled=is_shuffled, limits=limits)
         order.say(wrong or f"{first - begin + TOGETHER} fleets")
         found += [first] if wrong else []

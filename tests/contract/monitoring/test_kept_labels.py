@@ -162,6 +162,11 @@ STORIES = (
         },
         quiet={SCALE_SET_HIT: (20, 320)},
     ),
+    Story(
+        "both VMs of a team are evicted: the wave keeps the team when they have left the targets",
+        vms(2, 2, Seen("Preempt", announced=65, not_before=95), target={"team": "search"}, down=((95, 999),), gone=120),
+        steady={SCALE_SET_HIT: (80, 600)},
+    ),
 )
 
 

@@ -222,7 +222,8 @@ class Story:
 
     ``steady`` names alerts that are one and the same and never let go from the first second to the second one;
     ``blank`` are times without Prometheus. A long story is evaluated less often, unless it is ``exact``: it has checks
-    that a slow evaluation cannot meet. ``every`` replaces the time between evaluations.
+    that a slow evaluation cannot meet. ``every`` replaces the time between evaluations, and ``scrape`` that between
+    scrapes, for rules with other settings.
     """
 
     name: str
@@ -233,6 +234,7 @@ class Story:
     blank: tuple[tuple[int, int], ...] = ()
     exact: bool = False
     every: int = 0
+    scrape: int = STEP
 
     @property
     def end(self) -> int:
@@ -261,7 +263,7 @@ class Story:
         checks += [_check(name, at, ()) for name, times in self.quiet.items() for at in times]
         return {
             "name": self.name,
-            "interval": f"{STEP}s",
+            "interval": f"{self.scrape}s",
             "input_series": list(self._inputs(self.end)),
             "alert_rule_test": checks,
             "promql_expr_test": [
@@ -280,7 +282,7 @@ class Story:
 
     def _values(self, value: Value, end: int) -> Iterator[str]:
         there = False
-        for now in range(0, end + STEP, STEP):
+        for now in range(0, end + self.scrape, self.scrape):
             if any(begin <= now < until for begin, until in self.blank):
                 yield "_"  # nobody scrapes, and nobody marks a series stale
                 continue

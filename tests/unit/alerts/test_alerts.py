@@ -38,6 +38,12 @@ def test_defaults_are_possible() -> None:
         ("chat.slack-url", "hooks.slack.com", "chat.slack-url: 'hooks.slack.com' is not possible: an address that"),
         ("tickets.email-smarthost", "mail", "tickets.email-smarthost: 'mail' is not possible: HOST:PORT"),
         ("pager.webhook-url", "http://a\nb", "pager.webhook-url: must not contain quotes"),
+        ("scrape.interval", "5m", "scrape.interval: 5m is out of range: 1s to 2m"),
+        (
+            "memory",
+            "40s",
+            "memory: 40s is too short for evaluation.watcher-interval, which is 30s: set at least 1m",
+        ),
     ],
 )
 def test_impossible_values_are_refused(name: str, value: str, complaint: str) -> None:
@@ -83,6 +89,17 @@ def test_values_file_is_wrong(tmp_path: Path) -> None:
     file.write_text("hit.share: 0.5\noverdue.after: 9d\n")
     with pytest.raises(UsageError, match=r"values\.yaml:2: overdue\.after: 9d is out of range"):
         load(file)
+
+
+def test_values_that_need_each_other(tmp_path: Path) -> None:
+    """Values of a file are compared when all are read: one may need another that stands below it, or contradict it."""
+    file = tmp_path / "values.yaml"
+    file.write_text(
+        "maintenance.equal: [host=team]\nmemory: 40s\nevaluation.watcher-interval: 20s\nlabels.keep: [team]\n"
+    )
+    assert load(file).items("maintenance.equal") == ("host=team",)
+    with pytest.raises(UsageError, match=r"values\.yaml: memory: 40s is too short for evaluation\.watcher-interval"):
+        load(file, {"evaluation.watcher-interval": "30s"})
 
 
 def test_shipped_values_file_says_the_defaults(tmp_path: Path) -> None:

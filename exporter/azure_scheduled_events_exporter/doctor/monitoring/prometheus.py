@@ -28,7 +28,8 @@ from .shipped import GROUPS, ShippedRules, rules, shape
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
 _SET_UP: Final = "alerts.md#set-it-up"
 _SCRAPE_OFTEN: Final = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
-_OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes: as shipped, and as long as the notice of an eviction
+_LOAD: Final = "Add prometheus-rules.yml to rule_files and reload Prometheus."
+_OFTEN, _SELDOM = 5.0, 30.0  # seconds between scrapes or evaluations: as shipped, and the notice of an eviction
 _LATE: Final = 3.0  # scrapes that may be missing
 _SCRAPES: Final = 10  # the newest ones: older ones may be from before the interval was changed
 _STATUS: Final = re.compile(r'(?:HTTP status|":) (\d{3})\b')  # as Prometheus and vmagent write it after an address
@@ -247,7 +248,7 @@ def _rules(subject: Subject, api: Api) -> Findings:
         yield wrong(
             "rules-loaded",
             f"{len(missing)} of our {len(shipped.intervals)} rule groups are not loaded: {', '.join(missing)}.",
-            "Add prometheus-rules.yml to rule_files and reload Prometheus.",
+            _LOAD,
             _SET_UP,
         )
     else:
@@ -294,21 +295,20 @@ def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], v
 
 
 def _rules_interval(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
-    slow = {
-        group["name"]: float(group["interval"])
-        for group in groups
-        if shipped.intervals.get(group["name"], _SELDOM) < _SELDOM <= float(group["interval"])
-    }
-    if slow:
-        names = ", ".join(f"{name} every {format_duration(seconds)}" for name, seconds in sorted(slow.items()))
-        return wrong(
-            "rules-interval",
-            f"Rules about events are evaluated too seldom: {names}.",
-            "Set evaluation.interval to 5s and export the rules again; a Spot VM has 30 seconds of notice.",
-            _SET_UP,
-        )
-    often = min(float(group["interval"]) for group in groups)
-    return ok("rules-interval", f"Rules about events are evaluated every {format_duration(often)}.")
+    """Look at the groups of the shortest interval only: no event's first page waits for another one."""
+    shortest = min(shipped.intervals.values())
+    names = {name for name, seconds in shipped.intervals.items() if seconds == shortest}
+    loaded = [float(group["interval"]) for group in groups if group["name"] in names]
+    if not loaded:
+        return warning("rules-interval", "None of the rules about events is loaded.", _LOAD, _SET_UP)
+    longest = max(loaded)
+    sentence = f"Rules about events are evaluated every {format_duration(longest)}."
+    hint = "Set evaluation.interval to 5s and export the rules again; a Spot VM has 30 seconds of notice."
+    if longest >= _SELDOM:
+        return wrong("rules-interval", sentence, hint, _SET_UP)
+    if longest > _OFTEN:
+        return warning("rules-interval", sentence, hint, _SET_UP)
+    return ok("rules-interval", sentence)
 
 
 def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:

@@ -21,11 +21,15 @@ _BRIEF = {
 }
 """So short that a fleet reaches every one of them."""
 
+_FORGOTTEN_LATE = {**_BRIEF, "longest": "5m", "memory": "12m"}
+"""An event is remembered for longer than alerts about it last while its VM is away."""
+
 
 @dataclass(frozen=True)
 class Limits:
     """The settings, in seconds; ``outages`` are the longest maintenance by the type of event."""
 
+    name: str
     settings: Settings
     memory: float
     longest: float
@@ -40,16 +44,17 @@ class Limits:
         """Return the rules by these settings; those that are not shipped are written into ``folder``."""
         if self is SHIPPED:
             return RULES
-        path = folder / "brief-rules.yml"
+        path = folder / f"{self.name}-rules.yml"
         if not path.exists():
             path.write_text(prometheus_rules(self.settings))
         return path
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(name: str, settings: Settings) -> Limits:
     types = ("Freeze", "Reboot", "Redeploy", "Preempt", "Terminate")
     outages = {each: settings.seconds(f"maintenance.longest.{each.lower()}") for each in types}
     return Limits(
+        name,
         settings,
         memory=settings.seconds("memory"),
         longest=settings.seconds("longest"),
@@ -62,4 +67,6 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-SHIPPED, BRIEF = _limits(Settings()), _limits(resolve(_BRIEF))
+SHIPPED = _limits("shipped", Settings())
+LIMITS = (SHIPPED, _limits("brief", resolve(_BRIEF)), _limits("forgotten-late", resolve(_FORGOTTEN_LATE)))
+"""The settings by which fleets are judged."""

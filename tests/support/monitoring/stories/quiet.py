@@ -94,6 +94,12 @@ QUIET = (
         quiet={"AzureScheduledEventNotApproved": MANY[:21]},
     ),
     Story(
+        "an approved event ends, and no exporter has shown that it started",
+        one(Seen(not_before=930, approval_due=60, approved=1, gone=300), policy="documented"),
+        quiet={"AzureScheduledEventNotApproved": tuple(range(290, 345, 5))},
+        every=5,
+    ),
+    Story(
         "an event ends while the VM it is about is still away: the peer knows",
         (
             Exporter(events=(Seen(started=930, gone=1000),), down=((940, 1300),)),
