@@ -124,8 +124,8 @@ def test_a_part_of_a_zone_is_no_zone(tmp_path: Path) -> None:
 
 def test_values_of_the_page_are_good(tmp_path: Path) -> None:
     """Every example of values on the page, and the command that installs the chart, is taken by the chart."""
-    shown = blocks(KUBERNETES, "yaml")
-    assert len(shown) == 3
+    shown = [text for text in blocks(KUBERNETES, "yaml") if not text.startswith("- job_name")]
+    assert len(shown) == 4
     for number, text in enumerate(shown):
         (tmp_path / f"{number}.yaml").write_text(text)
         tool("helm", "template", "events", str(CHART), "--values", str(tmp_path / f"{number}.yaml"))
@@ -136,6 +136,16 @@ def test_values_of_the_page_are_good(tmp_path: Path) -> None:
         made = tool("helm", "template", *[flag for flag in flags if flag != "--create-namespace"])
         labels = {each["kind"]: each["metadata"]["labels"] for each in yaml.safe_load_all(made)}
         assert {labels[kind]["release"] for kind in ("PodMonitor", "PrometheusRule")} == {"monitoring"}
+
+
+def test_scrape_job_of_the_page(tmp_path: Path) -> None:
+    """Prometheus takes the job for nodes that the PodMonitor does not find, and the rules know it by its name."""
+    (text,) = [text for text in blocks(KUBERNETES, "yaml") if text.startswith("- job_name")]
+    (job,) = yaml.safe_load(text)
+    assert re.fullmatch(Settings().text("job"), job["job_name"])
+    assert job.pop("kubernetes_sd_configs") == [{"role": "node"}]  # Debian builds Prometheus without it
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump({"scrape_configs": [job]}))
+    assert "SUCCESS" in tool("promtool", "check", "config", str(tmp_path / "prometheus.yml"))
 
 
 def test_queries_of_the_page(tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
     if life.requested_by is not None:
-        return joined(f"requested by the {life.requested_by}; IMDS has not answered yet")
+        said = f": {clipped(status.reason)}" if status else ""
+        return joined(f"requested by the {life.requested_by}, and not yet accepted by IMDS{said}")
     # After a restart, an event is known from the journal before IMDS has answered.
     said = clipped(status.reason) if status else "the policy decides at the next answer of the metadata service"
     if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):

@@ -127,7 +127,7 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         tag(
             "section",
             tag("h2", "History", id="past"),
-            timeline(shown, now) if shown else tag("p", "The exporter has seen no event yet."),
+            timeline(shown, now) if shown else tag("p", "The history of this exporter has no event."),
             id="history",
             aria_labelledby="past",
         ),
@@ -150,7 +150,12 @@ def _doubt(polls: Polls) -> str:
     """Return why the page may not show what is."""
     if polls.partial:
         return "IMDS answers, but not all of it can be read"
-    return "IMDS gives no valid answer" if any(polls.outcomes.values()) else "IMDS has not answered yet"
+    return "IMDS has not answered yet" if _is_starting(polls) else "IMDS gives no valid answer"
+
+
+def _is_starting(polls: Polls) -> bool:
+    """Return whether the first poll is still under way, within its time limits."""
+    return not any(polls.outcomes.values()) and not polls.hanging
 
 
 def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
@@ -161,7 +166,7 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         words = tag("p", tag("strong", "IMDS answers"), " last answer ", since(last, now))
         return tag("section", words, id="imds", class_="seen", aria_label="Metadata service")
     reason = polls.failure or "polls do not return"
-    if not any(polls.outcomes.values()):
+    if _is_starting(polls):
         reason = "The first answer may take two minutes."
     if polls.partial:
         known = Markup("The page shows what can be read. Events may be missing, and none is taken for over.")
@@ -177,7 +182,7 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         tag("p", tag("bdi", reason)),
         tag("p", known),
         id="imds",
-        class_="blind" if any(polls.outcomes.values()) else "starting",
+        class_="starting" if _is_starting(polls) else "blind",
         aria_label="Metadata service",
     )
 

@@ -97,6 +97,15 @@ def _rarely_by_its_values(chain: Chain) -> Flags:
     return {"prometheus": chain.run_prometheus(rules=prometheus_rules(resolve(values))), "alerts.values": str(file)}
 
 
+def _labelled_alerts(chain: Chain) -> Flags:
+    """As the Prometheus operator configures it: one external label is dropped from alerts, and one is not."""
+    config: dict[str, Any] = {
+        "global": {"scrape_interval": "1s", "external_labels": {"prometheus": "ns/name", "prometheus_replica": "0"}},
+        "alerting": {"alert_relabel_configs": [{"action": "labeldrop", "regex": "prometheus_replica"}]},
+    }
+    return {"prometheus": chain.run_prometheus(**config), "alertmanager.url": chain.whole.alertmanager.url}
+
+
 def _nobody(config: dict[str, Any]) -> None:
     for receiver in config["receivers"]:
         for key in [key for key in receiver if key.endswith("_configs")]:
@@ -216,6 +225,7 @@ MONITORING_FAULTS = (
     Fault("its values ask for rare rules", "rules-interval", "evaluation.interval", beyond(_rarely_by_its_values)),
     Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
     Fault("short retention", "rules-history", "retention.time", prometheus("--storage.tsdb.retention.time=10m")),
+    Fault("alerts with another label", "alert-labels", "prometheus=ns/name.", beyond(_labelled_alerts), "warning"),
     Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),
     # Alertmanager
     Fault(

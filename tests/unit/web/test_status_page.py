@@ -127,7 +127,8 @@ def test_all_quiet_needs_an_imds_that_answers() -> None:
     never = Snapshot(polls=Polls())
     refused = replace(never, polls=Polls({**Polls().outcomes, Outcome.HTTP_ERROR: 1}, failure="IMDS answered 503"))
     silent = replace(QUIET, polls=replace(POLLS, last_success=NOW - 60))
-    for snapshot in (replace(BLIND, current={}), never, refused, silent):
+    hanging = Snapshot(polls=Polls(failure="a poll hangs since 170s", hanging=True))
+    for snapshot in (replace(BLIND, current={}), never, refused, silent, hanging):
         shown = Page(snapshot)
         assert "No events" not in shown.text
         assert "Unknown." in shown.text
@@ -135,6 +136,8 @@ def test_all_quiet_needs_an_imds_that_answers() -> None:
         assert "is unknown" in (shown.main["data-announcement"] or "")
     assert "IMDS has not answered yet" in Page(never).text
     assert "IMDS answered 503" in Page(refused).text
+    assert "IMDS gives no valid answera poll hangs since 170s" in Page(hanging).text
+    assert "two minutes" not in Page(hanging).text
 
 
 def test_failing_imds_shows_since_when_and_why() -> None:
@@ -228,7 +231,12 @@ def test_when_it_begins(life: Lifecycle, words: str) -> None:
     [
         (freeze(), "held by rule 'x'", "not yet: held by rule 'x'"),
         (freeze(), "", "not yet: the policy decides at the next answer of the metadata service"),
-        (freeze(requested_by=Approver.OPERATOR), "", "requested by the operator; IMDS has not answered yet"),
+        (freeze(requested_by=Approver.OPERATOR), "", "requested by the operator, and not yet accepted by IMDS"),
+        (
+            freeze(requested_by=Approver.EXPORTER),
+            "next try at 03:08:00",
+            "requested by the exporter, and not yet accepted by IMDS: next try at 03:08:00",
+        ),
         (
             freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 3)),
             "",
@@ -295,7 +303,7 @@ def test_history_tells_the_phases() -> None:
     for word in ("completed", "cancelled", "lost", "Started now", "Scheduled now"):
         assert word in text
     empty = Page(replace(QUIET, recent=())).text
-    assert "The exporter has seen no event yet." in empty
+    assert "The history of this exporter has no event." in empty
 
 
 @pytest.mark.parametrize(

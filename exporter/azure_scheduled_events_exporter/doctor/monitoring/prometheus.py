@@ -16,6 +16,8 @@ from statistics import median
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import yaml
+
 from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
@@ -44,6 +46,8 @@ def examine(subject: Subject, api: Api) -> Findings:
         yield from _target(subject, api)
         yield from _rules(subject, api)
         yield _alertmanagers(api)
+        if subject.config.alertmanager_url:
+            yield from _alert_labels(subject, api)
     except ExporterError as error:
         yield unreachable("prometheus-reachable", "Prometheus", api, error)
 
@@ -325,6 +329,36 @@ def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:
     if waiting:
         return ok("rules-health", f"No rule fails; {waiting} of {len(every)} are still to be evaluated.")
     return ok("rules-health", f"All {len(every)} rules are evaluated without an error.")
+
+
+def _alert_labels(subject: Subject, api: Api) -> Findings:
+    """Compare the labels that Prometheus adds to all its alerts with those of alerts that this exporter pushes."""
+    try:
+        config = yaml.safe_load(api.data("/api/v1/status/config")["data"]["yaml"])
+    except WrongAnswerError:  # a store without alerts of its own
+        return
+    if not config.get("alerting"):  # VictoriaMetrics answers with what it scrapes
+        return
+    dropped = [
+        re.compile(rule.get("regex", "(.*)"))
+        for rule in config["alerting"].get("alert_relabel_configs") or ()
+        if rule.get("action") == "labeldrop"
+    ]
+    every = ((config.get("global") or {}).get("external_labels") or {}).items()
+    added = {name: value for name, value in every if not any(each.fullmatch(name) for each in dropped)}
+    pushed = dict(subject.config.alertmanager_labels)
+    if added == pushed:
+        yield ok("alert-labels", "Alerts that this exporter pushes have the labels that Prometheus adds to its own.")
+        return
+    labels = ",".join(f"{name}={value}" for name, value in added.items())
+    yield warning(
+        "alert-labels",
+        f"Prometheus adds {labels or 'no labels'} to its alerts, and this exporter adds "
+        f"{','.join(f'{name}={value}' for name, value in pushed.items()) or 'none'}: an event is two alerts, and "
+        "notifies twice.",
+        f"Set --alertmanager.labels={labels}." if labels else "Leave out --alertmanager.labels.",
+        "push-alerts.md#settings",
+    )
 
 
 def _history(shipped: ShippedRules, api: Api) -> Finding:
