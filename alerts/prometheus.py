@@ -27,7 +27,7 @@ def status_url(alert: Alert, settings: Settings) -> str:
 
 def annotations(alert: Alert, settings: Settings) -> dict[str, str]:
     """Return the annotations of the alert, for Prometheus and vmalert."""
-    memory = settings.duration("memory")
+    memory = settings.with_lasting_memory().duration("memory")
     status = status_url(alert, settings)
     return {
         "summary": alert.summary,

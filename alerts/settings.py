@@ -20,8 +20,8 @@ PLACEHOLDERS = ("REPLACE", "example.com")
 """The placeholders of addresses and keys that only the owner of a fleet knows."""
 _DAY = 86_400.0
 _LAG_SECONDS = 30.0
-_RAREST_SCRAPE = 120.0
-"""Prometheus shows a sample for five minutes, so two scrapes have to fit, and the second one may be late."""
+_RAREST = 120.0
+"""Prometheus shows a sample for five minutes, so two scrapes or evaluations have to fit, and one may be late."""
 
 
 def _length(name: str, default: str, help_: str, least: float, most: float) -> Setting:
@@ -118,8 +118,8 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 form_text="an address that begins with http:// or https:// and contains VM",
             ),
             Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
-            _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, _RAREST_SCRAPE),
-            _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, 300),
+            _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, _RAREST),
+            _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, _RAREST),
             _length(
                 "evaluation.slow-interval",
                 "15s",
@@ -138,7 +138,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 "memory",
                 "15m",
                 "How long an event is remembered after the last exporter that showed it stopped answering; "
-                "at least twice the longest of the four intervals.",
+                "by the rules for no less than twice the longest of the four intervals.",
                 20,
                 _DAY,
             ),
@@ -286,6 +286,16 @@ class Settings:
         """Return a duration as Prometheus reads it."""
         return format_duration(self.seconds(name))
 
+    def with_lasting_memory(self) -> "Settings":
+        """Return these settings with a ``memory`` of at least two of the longest interval.
+
+        With a shorter one, rules would forget what they recorded before they record it again.
+        """
+        evaluations = (f"evaluation.{each}interval" for each in ("", "slow-", "watcher-"))
+        least = 2 * max(map(self.seconds, ("scrape.interval", *evaluations)))
+        memory = format_duration(max(self.seconds("memory"), least))
+        return Settings(MappingProxyType({**self.values, "memory": memory}))
+
     def several(self, name: str, times: int) -> str:
         """Return ``times`` a duration, as Prometheus reads it."""
         return format_duration(self.seconds(name) * times)
@@ -307,22 +317,7 @@ def resolve(values: Mapping[str, str]) -> Settings:
     checked = {name: each.check(each.default) for name, each in SETTINGS.items()} | chosen
     settings = Settings(MappingProxyType(checked))
     _check_sources(settings)
-    _check_memory(settings)
     return settings
-
-
-def _check_memory(settings: Settings) -> None:
-    """Raise UsageError if what is recorded would be forgotten before it is recorded again."""
-    intervals = (
-        "scrape.interval",
-        *(f"evaluation.{each}" for each in ("interval", "slow-interval", "watcher-interval")),
-    )
-    longest = max(intervals, key=settings.seconds)
-    if settings.seconds("memory") < 2 * settings.seconds(longest):
-        raise UsageError(
-            f"memory: {settings.text('memory')} is too short for {longest}, which is {settings.text(longest)}: "
-            f"set at least {settings.several(longest, 2)}"
-        )
 
 
 def _setting(name: str) -> Setting:

@@ -8,12 +8,14 @@ from alerts.rules.board_recordings import (
     EARLY_SECONDS,
     EXPORTER_INFO,
     FIRST_SEEN,
+    IMPACT_AT,
     LAST_STATE,
     PHASE,
     SECONDS_LEFT,
     STARTED_FOR,
     STATE,
     URGENCY,
+    VM_LAST_STATE,
     VM_STATE,
     VMS,
 )
@@ -26,9 +28,7 @@ from .queries import (
     IN_START,
     IN_WAIT,
     MOST,
-    PLACE,
     RANGE,
-    SELF,
     here,
     known_here,
     latest,
@@ -49,21 +49,21 @@ TRUST = trust(known_here(BLIND), placed(BLIND_SHARE))
 _STATE = LAST_STATE
 _WAITING = here(f"{_STATE} < 3")
 _STARTED = here(f"{_STATE} == 3")
-NEXT_IMPACT = or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_WAITING})) - time()", QUIET)
+NEXT_IMPACT = or_quiet(f"min({IMPACT_AT} and on (event_id) ({_WAITING})) - time()", QUIET)
 _VMS = f"max by (event_id, event_type) ({latest(VMS)})"
 VMS_WAITING = or_quiet(f"sum({_VMS} and on (event_id) ({_WAITING}))")
 VMS_STARTED = or_quiet(f"sum({_VMS} and on (event_id) ({_STARTED}))")
 
 _TOP = f"on (event_id) topk({MOST}, {here(latest(URGENCY))})"
 _SHOWN = series("event_info")
-_WATCHED = f"(count by (event_id) ({series('event_info', SELF)}) or on (event_id) 0 * {_VMS})"
+_WATCHED = f"(count by (event_id) ({VM_STATE}) or on (event_id) 0 * {_VMS})"
 _APPROVER = f"({series('event_approved')} == 1) * on (job, instance) group_left (vm_name) {EXPORTER_INFO}"
 EVENTS = with_trace(f"({_STATE} + 0 and {_TOP})")  # + 0 drops the name, in which the columns differ
 EVENT_COLUMNS = tuple(
     f"({column}) and {_TOP}"
     for column in (
-        f"{NOT_BEFORE} - time()",
-        f"1000 * {NOT_BEFORE}",
+        f"{IMPACT_AT} - time()",
+        f"1000 * {latest(NOT_BEFORE)}",
         _VMS,
         f"clamp_min({_VMS} - on (event_id) group_left () {_WATCHED}, 0)",
         f"max by (event_id) ({DURATION})",
@@ -74,14 +74,14 @@ EVENT_COLUMNS = tuple(
 )
 """In order: countdown, NotBefore, VMs, unwatched VMs, impact, approval, approver, seen by."""
 
-_VM_STATE = f"{latest(VM_STATE, PLACE)} and on (event_id) {EVENT}"
+_VM_STATE = f"{placed(VM_LAST_STATE)} and on (event_id) {EVENT}"
 _TOP_VMS = f"topk({MOST}, 0 * ({_VM_STATE}) + on (event_id) group_left () {latest(URGENCY)})"
-VM_STATES = f"{latest(VM_STATE)} + 0 and {_TOP_VMS}"
-VM_COUNTDOWNS = f"0 * {_TOP_VMS} + on (event_id) group_left () ({NOT_BEFORE} - time())"
+VM_STATES = f"{VM_LAST_STATE} + 0 and {_TOP_VMS}"
+VM_COUNTDOWNS = f"0 * {_TOP_VMS} + on (event_id) group_left () ({IMPACT_AT} - time())"
 
 TYPE_WAITING = f"count by (event_type) ({_WAITING})"
 TYPE_VMS_WAITING = f"sum by (event_type) ({_VMS} and on (event_id) ({_WAITING}))"
-TYPE_NEXT = f"min by (event_type) (0 * ({_WAITING}) + on (event_id) group_left () ({NOT_BEFORE} - time()))"
+TYPE_NEXT = f"min by (event_type) (0 * ({_WAITING}) + on (event_id) group_left () ({IMPACT_AT} - time()))"
 TYPE_STARTED = f"count by (event_type) ({_STARTED})"
 TYPE_VMS_STARTED = f"sum by (event_type) ({_VMS} and on (event_id) ({_STARTED}))"
 
@@ -92,8 +92,9 @@ def _share(labels: str, named: str, shown: str) -> str:
     A place goes by the labels ``shown``; of places that are shown alike, by the highest share.
     """
     names = ", ".join(dict.fromkeys([*labels.split(", "), "resource_group", "vm_name"]))
-    hit = f"group by ({names}) ({latest(VM_STATE, PLACE, named)} and on (event_id) {EVENT})"
-    share = f"topk(10, count by ({labels}) ({hit}) / count by ({labels}) ({placed(EXPORTER_INFO, named)}))"
+    hit = f"group by ({names}) ({placed(VM_LAST_STATE, named)} and on (event_id) {EVENT})"
+    every = f"group by ({names}) ({placed(EXPORTER_INFO, named)})"
+    share = f"topk(10, count by ({labels}) ({hit}) / count by ({labels}) ({every}))"
     return f'max by (place) (label_join({share}, "place", "-", {shown}))'
 
 

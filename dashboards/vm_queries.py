@@ -6,13 +6,14 @@ from alerts.rules.board_recordings import (
     EARLY_SECONDS,
     EXPORTER_INFO,
     FIRST_SEEN,
+    IMPACT_AT,
     LAST_STATE,
     PHASE,
     SECONDS_LEFT,
     STARTED_FOR,
     STATE,
     URGENCY,
-    VM_STATE,
+    VM_LAST_STATE,
     VMS,
 )
 from alerts.rules.series import EVENT, VM_MAINTENANCE
@@ -28,7 +29,7 @@ TARGET = 'job="$job", instance="$instance"'
 _OWN = of(EXPORTER_INFO, _NAMED)
 _ON_IT = f"on (job, instance) {_OWN}"
 _WAS_ON_IT = f"on (job, instance) last_over_time({_OWN}[1d])"
-_TOUCHES = "resources=~`(.+,)?${vm:regex}(,.+)?`"  # backquotes, for the escapes of a regular expression
+_TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"  # as the exporter compares names; backquotes, for escapes
 
 
 def _raw(name: str, *matchers: str) -> str:
@@ -49,7 +50,7 @@ IDENTITY = f"topk(1, group by ({_PLACE}, vm_id, vm_size, priority, job, instance
 INCARNATION = f"max({_raw('document_incarnation')})"
 
 _SMALL = of(LAST_STATE, 'resources!~"|(.+,){9}.+"')
-_OF_LARGE = f"{latest(VM_STATE, _NAMED)} unless on (event_id) {_SMALL}"
+_OF_LARGE = f"{of(VM_LAST_STATE, _NAMED)} unless on (event_id) {_SMALL}"
 _ITS = f"(({of(LAST_STATE, _TOUCHES)} or on (event_id) {_OF_LARGE}) and on (event_id) {EVENT})"
 """Events that name the VM. ``resources`` holds ten names; of larger events its own exporter reports that they do."""
 _THEM = f"on (event_id) {_ITS}"
@@ -64,13 +65,13 @@ def _or_quiet(vector: str, quiet: float) -> str:
 IN_MAINTENANCE = 0.5
 """The VM does not answer, although its event is over."""
 CURRENT_STATE = _or_quiet(f"max({_ITS}) or on () {IN_MAINTENANCE} * max({of(VM_MAINTENANCE, _NAMED)} ^ 0)", 0)
-NEXT_IMPACT = _or_quiet(f"min({NOT_BEFORE} and on (event_id) ({_ITS} < 3)) - time()", QUIET)
+NEXT_IMPACT = _or_quiet(f"min({IMPACT_AT} and on (event_id) ({_ITS} < 3)) - time()", QUIET)
 EVENTS = with_trace(f"({_ITS} + 0)")
 EVENT_COLUMNS = tuple(
     f"({column}) and {_THEM}"
     for column in (
-        f"{NOT_BEFORE} - time()",
-        f"1000 * {NOT_BEFORE}",
+        f"{IMPACT_AT} - time()",
+        f"1000 * {latest(NOT_BEFORE)}",
         f"max by (event_id) ({latest(VMS)})",
         f"max by (event_id) ({DURATION})",
         f"max by (event_id, approved_by) ({APPROVED_BY})",
@@ -91,9 +92,9 @@ SIGHT_HISTORY = (
 _PAST = f"last_over_time({of(STATE, _TOUCHES)}[{RANGE}])"
 _PAST_ROWS = f"topk(50, group by (event_id, event_type, event_source, description, resources) ({_PAST}))"
 _THOSE = f"on (event_id) {_PAST}"
-_FIRST_SEEN = f"max by (event_id) (last_over_time({FIRST_SEEN}[{RANGE}]))"
+_FIRST_SEEN = f"min by (event_id) (min_over_time({FIRST_SEEN}[{RANGE}]))"
 PAST_EVENTS = with_trace(f"topk by (event_id) (1, {_PAST_ROWS}) * on (event_id) group_left () (1000 * {_FIRST_SEEN})")
-PAST_NOTICE = f"last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) {_FIRST_SEEN} and {_THOSE}"
+PAST_NOTICE = f"clamp_min(last_over_time({NOT_BEFORE}[{RANGE}]) - on (event_id) {_FIRST_SEEN}, 0) and {_THOSE}"
 PAST_WAITED = f"sum by (event_id) (sum_over_time({PHASE}{IN_WAIT}[{RANGE}])) and {_THOSE}"
 PAST_STARTED = f"max by (event_id) (max_over_time({STARTED_FOR}[{RANGE}])) and {_THOSE}"
 PAST_OUTCOME = (

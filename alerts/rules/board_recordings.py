@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 from ..settings import Settings
 from .fragments import over_scrapes, slow_interval
 from .rule import Group, Recording, expression
-from .series import EVENT_APPROVED
+from .series import EVENT_APPROVED, PLANNED
 
 STATE = "azure_scheduled_events:event_state"
 LAST_STATE = "azure_scheduled_events:event_last_state"
@@ -25,6 +25,8 @@ URGENCY = "azure_scheduled_events:event_urgency"
 APPROVED_BY = "azure_scheduled_events:event_approved_by"
 VMS = "azure_scheduled_events:event_vms"
 VM_STATE = "azure_scheduled_events:vm_event_state"
+VM_LAST_STATE = "azure_scheduled_events:vm_event_last_state"
+IMPACT_AT = "azure_scheduled_events:event_impact_timestamp_seconds"
 EXPORTER_INFO = "azure_scheduled_events:exporter_info"
 BLIND = "azure_scheduled_events:exporter_blind"
 BLIND_SECONDS = "azure_scheduled_events:exporter_blind_seconds"
@@ -46,11 +48,14 @@ APPROVAL_REQUESTS = "azure_scheduled_events:approval_requests:increase5m"
 SILENT_SECONDS = 120
 """An exporter whose last answer is older than this plus three poll intervals has stopped polling."""
 EARLY_SECONDS = 60
-"""A start this long before NotBefore was approved. More than an interval between scrapes, less than a usual notice."""
+"""A start this long before NotBefore was approved. More than a usual interval between scrapes, less than a notice."""
 LONGEST_INTERVAL = 120
 """The most seconds between recordings. Prometheus shows a sample for five minutes, and an evaluation may be missed."""
-HELD = "15m"
-"""How long boards hold the last row of an event that nobody shows: as long as the rules hold events by default."""
+HELD = "1h5m"
+"""How long boards know the last row of an event that nobody shows: longer than the rules hold one by default.
+
+Which events are held is not known here: queries ask the recording of current events.
+"""
 QUANTILES = {"0.5": "median", "0.99": "99 %", "1": "worst"}
 
 _EVENT = "event_id, event_type, event_source, description, resources"
@@ -75,9 +80,10 @@ def board_groups(settings: Settings) -> tuple[Group, ...]:
     groups = {
         "events": (fast, _states(settings)),
         "starts": (fast, _starts(settings)),
-        "approvals": (fast, _approvals()),
+        "approvals": (fast, _approvals(settings)),
         "vms": (events, _vms()),
         "event-times": (events, _times()),
+        "impacts": (events, (_impact(),)),
         "blind": (watcher, _blind(settings)),
         "exporters": (slow, _exporters(settings)),
         "shares": (slow, _shares()),
@@ -117,12 +123,9 @@ def _states(settings: Settings) -> tuple[Recording, ...]:
         ),
         Recording(
             LAST_STATE,
-            expression(f"""
-                {STATE}
-                or on (event_id)
-                topk by (event_id) (1, last_over_time({STATE}[{HELD}]) unless on (event_id) {STATE})
-            """),
-            "the same, and the last row of an event that no exporter has shown for up to 15 minutes",
+            _last_state(),
+            "the same, and the last row of an event that no exporter shows any more; whether it is current, "
+            "azure_scheduled_events:event tells",
         ),
         Recording(
             PHASE,
@@ -134,6 +137,28 @@ def _states(settings: Settings) -> tuple[Recording, ...]:
             """),
             "the seconds that one sample stands for: the sum over time is how long an event waited or stayed Started",
         ),
+    )
+
+
+def _last_state() -> str:
+    return expression(f"""
+        {STATE}
+        or on (event_id)
+        topk by (event_id) (1, last_over_time({STATE}[{HELD}]) unless on (event_id) {STATE})
+    """)
+
+
+def _impact() -> Recording:
+    """An event that waits and has no NotBefore that is known may begin at any moment, and never has none to come."""
+    waiting = f"(({_last_state()}) < 3)"
+    return Recording(
+        IMPACT_AT,
+        expression(f"""
+            min by (event_id, event_type) (last_over_time({PLANNED}[{HELD}]) and on (event_id) {waiting})
+            or on (event_id)
+            group by (event_id, event_type) {waiting} * 0 + time() - 1
+        """),
+        "NotBefore of events that wait, also while no exporter shows them; without one, they may begin now",
     )
 
 
@@ -177,6 +202,18 @@ def _vms() -> tuple[Recording, ...]:
             """),
             "the same state for each VM that an event happens to, with its place",
         ),
+        Recording(
+            VM_LAST_STATE,
+            expression(f"""
+                {VM_STATE}
+                or
+                (
+                  last_over_time({VM_STATE}[{HELD}])
+                  unless on (vm_name, {_PLACE}) group by (vm_name, {_PLACE}) ({_VM_INFO})
+                )
+            """),
+            "the same, and the last row of a VM whose exporter does not answer",
+        ),
     )
 
 
@@ -196,12 +233,18 @@ def _times() -> tuple[Recording, ...]:
     )
 
 
-def _approvals() -> tuple[Recording, ...]:
-    """Who approved an event, how long before NotBefore that was, and the order of events in tables."""
+def _approvals(settings: Settings) -> tuple[Recording, ...]:
+    """Who approved an event, how long before NotBefore that was, and the order of events in tables.
+
+    The last value before a punctual start is as large as a scrape and an evaluation are apart. Boards compare it with
+    a fixed number, so it is recorded as so much less if they are rare.
+    """
+    apart = settings.seconds("scrape.interval") + settings.seconds("evaluation.interval") - EARLY_SECONDS
+    late = f" - {apart:.15g}" if apart > 0 else ""
     return (
         Recording(
             SECONDS_LEFT,
-            f"min by (event_id, event_type) ({METRIC}event_seconds_until_not_before)",
+            f"min by (event_id, event_type) ({METRIC}event_seconds_until_not_before){late}",
             "time to NotBefore while the event waits; the last value tells an early start from a punctual one",
         ),
         Recording(

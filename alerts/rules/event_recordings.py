@@ -206,7 +206,7 @@ def _vm_event(settings: Settings) -> str:
 
 
 def _vm_event_over(settings: Settings) -> str:
-    before = f"last_over_time({_OWN}[{settings.duration('longest')}])"
+    before = f"last_over_time({_OWN}[{outlasting_alerts(settings)}])"
     return expression(f"""
         max by (event_id, vm_id) (
           (

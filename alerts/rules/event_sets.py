@@ -41,7 +41,6 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
     With an old api-version, an exporter does not show the source, and another one may. After two scrapes, every
     exporter has had its turn, and an event whose source nobody shows counts as the platform's.
     """
-    wait = settings.several("scrape.interval", 2)
     new = f"{event_type}{status and f',{status}'}"
     unknown = f'{INFO}{{{new},event_source=""}}'
     return expression(f"""
@@ -54,13 +53,30 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
             (
               ({confirmed(unknown, settings)} or on (event_id) {EVENT}{{{event_type}}})
               and on (event_id)
-              ({lately(unknown, settings, wait)} or {EVENT}{{{event_type}}} offset {wait})
+              {_known_without_source(unknown, event_type, settings)}
             )
           )
           unless on (event_id) {over(settings)}
           unless on (event_id) {requested(event_type, settings)}
         )
     """)
+
+
+def source_may_come(event_type: str, settings: Settings) -> str:
+    """Return the new events whose source nobody shows yet, although an exporter that is scraped next may show it."""
+    unknown = f'{INFO}{{{event_type},event_source=""}}'
+    return expression(f"""
+        (
+          {unknown}
+          unless on (event_id) {INFO}{{{event_type},event_source!=""}}
+          unless on (event_id) {_known_without_source(unknown, event_type, settings)}
+        )
+    """)
+
+
+def _known_without_source(unknown: str, event_type: str, settings: Settings) -> str:
+    wait = settings.several("scrape.interval", 2)
+    return f"({lately(unknown, settings, wait)} or {EVENT}{{{event_type}}} offset {wait})"
 
 
 def over(settings: Settings) -> str:
@@ -80,7 +96,7 @@ def not_before(event_type: str, settings: Settings, scope: str = "") -> str:
     NotBefore would page even if it is days ahead. ``scope``: one more label matcher for the scraped series.
     """
     scraped = f"{event_type}{scope and f',{scope}'}"
-    memory = outlasting(settings.seconds("memory"), settings)
+    memory, known = outlasting(settings.seconds("memory"), settings), outlasting_alerts(settings)
     shown = f"{NOT_BEFORE}{{{scraped}}}"
     return expression(f"""
         (
@@ -92,7 +108,7 @@ def not_before(event_type: str, settings: Settings, scope: str = "") -> str:
             min by (event_id, event_type) ({lately(shown, settings)})
           )
           unless on (event_id) {lately(f'{INFO}{{{scraped},event_status="Started"}}', settings)}
-          unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{memory}])
+          unless on (event_id) last_over_time({SHOWN}{{{event_type},event_status="Started"}}[{known}])
         )
     """)
 
@@ -121,9 +137,9 @@ def as_long_as_alerts(settings: Settings) -> str:
     return outlasting(2 * _longest_alert(settings), settings)
 
 
-def outlasting_alerts(settings: Settings) -> str:
-    """Return how long to look back for what must be known longer than the alert of an event lasts."""
-    return outlasting(_longest_alert(settings), settings)
+def outlasting_alerts(settings: Settings, more: float = 0.0) -> str:
+    """Return how long to look back for what must be known ``more`` seconds longer than the alert of an event lasts."""
+    return outlasting(_longest_alert(settings) + more, settings)
 
 
 def _longest_alert(settings: Settings) -> float:

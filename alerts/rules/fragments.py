@@ -155,20 +155,21 @@ def named(rows: Callable[[str], str]) -> str:
     )
 
 
-def left_resources(settings: Settings) -> str:
+def left_resources(known: str) -> str:
     """Return the VMs, by name, that an exporter names in Resources, and those with IMDS access have no more.
 
     The later one of two values is when exporters with IMDS access last named the VM: the other is a count, and less
-    than any time. Of an event with as many VMs as an exporter names, or more, nobody knows.
+    than any time. Of an event with as many VMs as an exporter names, or more, nobody knows. ``known``: how long ago
+    the VMs may have been named, as Prometheus writes durations.
     """
-    longest, either = settings.duration("longest"), f'__name__=~"{SHOWN}|{SEEN}"'
+    either = f'__name__=~"{SHOWN}|{SEEN}"'
     return expression(f"""
         (
           max by (event_id, vm_name) (
-            {named(lambda some: f"last_over_time({{{either},{some}}}[{longest}])")}
+            {named(lambda some: f"last_over_time({{{either},{some}}}[{known}])")}
           )
-          < on (event_id) group_left () max by (event_id) (last_over_time({SEEN}[{longest}]))
-          unless on (event_id) last_over_time({SHOWN}{{{_names(RESOURCES_SHOWN)}}}[{longest}])
+          < on (event_id) group_left () max by (event_id) (last_over_time({SEEN}[{known}]))
+          unless on (event_id) last_over_time({SHOWN}{{{_names(RESOURCES_SHOWN)}}}[{known}])
         )
     """)
 

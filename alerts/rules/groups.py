@@ -14,6 +14,7 @@ from .watcher_alerts import watcher_groups
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return every group."""
+    settings = settings.with_lasting_memory()
     recordings = (*memory_groups(settings), *vm_groups(settings), *event_recordings(settings))
     events = (*recordings, *event_groups(settings), *life_groups(settings))
     impact = (*impact_groups(settings), *maintenance_groups(settings), *not_back_groups(settings))

@@ -1,14 +1,15 @@
 """How much of a scale set or a zone events hit at the same time. VMs are counted, not scrape targets."""
 
+from azure_scheduled_events_exporter.core.event_types import EventType
+
 from ..settings import Settings
-from .event_sets import not_before, over, requested
+from .event_sets import not_before, outlasting_alerts, over, requested, source_may_come
 from .fragments import (
     answering,
     confirmed,
     identified,
     kept,
     left_resources,
-    outlasting,
     since_recorded,
     slow_interval,
     with_computer_name,
@@ -37,6 +38,7 @@ from .series import (
 
 _TARGET = "job, instance, subscription_id, resource_group, vm_name, vm_id, computer_name, node"
 _SEVERE = 'event_type!="Freeze"'
+_REQUESTABLE = f'event_type!~"{EventType.FREEZE}|{EventType.PREEMPT}"'
 _OWN = 'scope="self"'
 _OWN_EVENTS = with_imds(f"{INFO}{{{_OWN},{_SEVERE}}}")
 _UNLESS_NOT_HIT = answering(f"({UP} == 0 or {INFO}{{{_OWN},{_SEVERE}}})")
@@ -92,10 +94,14 @@ def _known_targets(settings: Settings) -> Recording:
 
 
 def _labels(name: str, place: str, what: str, settings: Settings) -> Recording:
-    """Return the labels of a place: each only if all of its VMs that have an exporter share the value."""
+    """Return the labels of a place: each only if all of its VMs that have an exporter share the value.
+
+    VMs count that events have taken away: others would seem to agree without them.
+    """
+    away = f"last_over_time({VM_EVENT}[{outlasting_alerts(settings)}])"
     text = every = f"group by ({place}) ({identified()})"
     for label in kept(settings, *place.split(", ")):
-        values = f"group by ({place}, {label}) ({INSTANCE})"
+        values = f"group by ({place}, {label}) ({INSTANCE} or {away})"
         text = expression(f"""
             {text}
             * on ({place}) group_left ({label})
@@ -132,6 +138,8 @@ def _size(name: str, place: str, what: str, settings: Settings) -> Recording:
 def _not_counted(settings: Settings, scope: str = "") -> str:
     """Return the events that ScaleSetHit and ZoneHit ignore: requested ones, and those with a NotBefore far ahead.
 
+    So are those that may turn out to be requested, as in :func:`current_of_platform`.
+
     ``scope``: a label matcher for the scraped NotBefore. The fewer series it selects, the less the rule costs.
     """
     return expression(f"""
@@ -139,6 +147,8 @@ def _not_counted(settings: Settings, scope: str = "") -> str:
           {requested(_SEVERE, settings)}
           or on (event_id)
           {not_before(_SEVERE, settings, scope)} > time() + {settings.number("hit.together")}
+          or on (event_id)
+          {source_may_come(_REQUESTABLE, settings)}
         )
     """)
 
@@ -169,7 +179,7 @@ def _hit_before(settings: Settings) -> str:
     of it could be read.
     """
     targets = identified(f"and on (job, instance) {_OWN_EVENTS}")
-    memory, longest = settings.duration("memory"), settings.duration("longest")
+    memory, longest, known = settings.duration("memory"), settings.duration("longest"), outlasting_alerts(settings)
     return expression(f"""
         group by (event_id, {VM}) (
           last_over_time({VM_EVENT}{{{_SEVERE}}}[{memory}]) > time() - {settings.number("memory")}
@@ -184,11 +194,11 @@ def _hit_before(settings: Settings) -> str:
         {_UNLESS_NOT_HIT}
         unless on (event_id, vm_id)
         (
-          max by (event_id, vm_id) (last_over_time({VM_EVENT_OVER}[{longest}]))
+          max by (event_id, vm_id) (last_over_time({VM_EVENT_OVER}[{known}]))
           > on (event_id, vm_id)
-          max by (event_id, vm_id) (last_over_time({VM_EVENT}[{longest}]))
+          max by (event_id, vm_id) (last_over_time({VM_EVENT}[{known}]))
         )
-        unless on (event_id, vm_name) {left_resources(settings)}
+        unless on (event_id, vm_name) {left_resources(known)}
         unless on (event_id) {over(settings)}
         unless on (event_id) {_not_counted(settings)}
     """)
@@ -199,8 +209,7 @@ def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> st
     labels = ", ".join(kept(settings, *place.split(", ")))
     if not labels:
         return text
-    lasts = max(settings.seconds("longest"), settings.seconds("memory"))
-    known = outlasting(lasts + settings.seconds("evaluation.watcher-interval"), settings)
+    known = outlasting_alerts(settings, settings.seconds("evaluation.watcher-interval"))
     return expression(f"""
         (
         {text}

@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.times import format_duration
 
 from ..settings import Settings
 from .event_alerts import carrying, far
-from .event_sets import outlasting_alerts, over
+from .event_sets import current, outlasting_alerts, over
 from .fragments import at_least_two_scrapes, seen_lately
 from .rule import PREFIX, VMS, Alert, Dashboard, Group, Recording, expression
 from .series import APPROVAL_DUE, APPROVED, EVENT, EVENT_APPROVED, FIRST_SEEN, INFO, NOT_BEFORE, NOTICE, SHOWN, UP
@@ -87,7 +87,7 @@ def _short_notice(settings: Settings) -> Alert:
 def _degraded_host(settings: Settings) -> Alert:
     return _alert(
         "DegradedHost",
-        f"round({far(_EVERY, settings)}\nunless on (event_id) {over(settings)})",
+        f"round({far(_EVERY, settings)}\nand on (event_id) {current(_EVERY, settings)})",
         "warning",
         "A VM is on a host that is predicted to fail.",
         f"{_THE} {VMS} is {{{{ $value | humanizeDuration }}}} ahead: the host is predicted to fail, and may fail "

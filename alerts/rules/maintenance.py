@@ -180,7 +180,8 @@ def _begin(settings: Settings) -> str:
     VM that does.
     """
     memory, after = settings.duration("memory"), time_back(settings)
-    step, late = settings.duration("evaluation.interval"), settings.number("evaluation.watcher-interval")
+    step = settings.duration("evaluation.interval")
+    late = f"{max(settings.seconds('evaluation.watcher-interval'), parse_duration(slow_interval(settings))):.15g}"
     row = f"event_id, event_type, phase, job, instance, {_labels(settings)}"
     impacts, moved = _recorded(settings), _moved(settings)
     begun = f"(last_over_time({VM_MAINTENANCE}[{memory}]) unless {moved})"

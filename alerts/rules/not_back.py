@@ -197,7 +197,10 @@ def _window(settings: Settings) -> float:
 
 
 def _with_labels_of_event(text: str, settings: Settings) -> str:
-    """Return ``text``, one row per event, with the labels that its alert has, or had, or else those of its VMs."""
+    """Return ``text``, one row per event, with the labels that its alert has, or had, or else those of its VMs.
+
+    They are known for as long as the row of a VM lasts.
+    """
     if not (labels := ", ".join(kept(settings))):
         return text
     rows = f"last_over_time({VM_MAINTENANCE}[{time_back(settings)}])"
@@ -207,7 +210,7 @@ def _with_labels_of_event(text: str, settings: Settings) -> str:
         )
         * on (event_id) group_left ({labels})
         group by (event_id, {labels}) (
-          topk by (event_id) (1, count_over_time({EVENT}[{settings.duration("longest")}]))
+          topk by (event_id) (1, count_over_time({EVENT}[1d]))
           or on (event_id)
           topk by (event_id) (1, count by (event_id, {labels}) ({rows}))
         )

@@ -18,15 +18,17 @@ from alerts.rules.board_recordings import (
     STARTED_FOR,
     STATE,
     URGENCY,
+    VM_LAST_STATE,
     VM_STATE,
     VMS,
 )
-from alerts.rules.series import APPROVED, EVENT, INFO, PLANNED
+from alerts.rules.series import APPROVED, EVENT, INFO, NOT_BEFORE, PLANNED
 from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.board_stories import BOARD, JOB, BoardStory, exporter, mark, of_vm, panel
 
 UNKNOWN, MISSING = 3e10, 4e10
 _TIMES = ("event_seconds_until_not_before", "event_first_seen_timestamp_seconds")
+REMEMBERED = tuple(each.name for each in groups(Settings()) if "-board-" not in each.name and any(each.recordings()))
 EXPORTERS = tuple(f"{BOARD}-{name}" for name in ("blind", "exporters", "shares"))
 
 
@@ -110,9 +112,9 @@ def _of_event(metric: str, instance: str, scope: str = "self") -> str:
     return f'{metric}{{job="{JOB}",instance="{instance}",event_id="E",event_type="Reboot",scope="{scope}"}}'
 
 
-def _vm_state(vm: str, group: str = "production", scale_set: str = "web") -> str:
+def _vm_state(vm: str, group: str = "production", scale_set: str = "web", name: str = VM_STATE) -> str:
     place = f'scale_set="{scale_set}",resource_group="{group}",location="westeurope",zone="1"'
-    return f'{VM_STATE}{{event_id="E",event_type="Reboot",vm_name="{vm}",fault_domain="0",{place}}}'
+    return f'{name}{{event_id="E",event_type="Reboot",vm_name="{vm}",fault_domain="0",{place}}}'
 
 
 def test_an_event_is_one_row_when_its_resources_change(tmp_path: Path) -> None:
@@ -165,7 +167,7 @@ def test_a_vm_that_resources_have_no_room_for(tmp_path: Path) -> None:
         {
             _info("b:10169", "Scheduled", named, "peer"): "1x80",
             _of_event(APPROVED, "b:10169", "peer"): "0x80",
-            _vm_state("web_33"): "1x20 stale",
+            _vm_state("web_33", name=VM_LAST_STATE): "1x80",
             f'{EVENT}{{event_id="E",event_type="Reboot",resources="{named}",scale_set="web"}}': "1x80",
         },
         {(panel("vm", "What happens to it", variables=one), at): {"": 1} for at in ("4m", "10m")},
@@ -194,6 +196,7 @@ def test_a_resource_group_is_chosen_in_the_past_too(scale_set: str, group: str, 
         f'{STATE}{{{key},event_source="Platform",resources="db_0"}}': "1x20 3x20 stale",
         f'{EVENT}{{{key},event_source="Platform",resources="db_0",scale_set="db"}}': "1x80 stale",
         _vm_state("db_0", "data", "db"): "1x20 3x20 stale",  # then its exporter is down
+        _vm_state("db_0", "data", "db", VM_LAST_STATE): "1x20 3x60 stale",
     }
     panels = {
         ("How they ended", "A"): 1,
@@ -219,7 +222,8 @@ def test_scale_sets_of_the_same_name_are_two(tmp_path: Path) -> None:
         for group, place in places.items()
         for number in range(2)
     }
-    hit = {_vm_state("web_0", "a"): "1x40", _vm_state("web_1", "a"): "1x40", _vm_state("web_0", "b"): "1x40"}
+    vms = (("web_0", "a"), ("web_1", "a"), ("web_0", "b"))
+    hit = {_vm_state(vm, group, name=VM_LAST_STATE): "1x40" for vm, group in vms}
     current = {f'{EVENT}{{event_id="E",event_type="Reboot",scale_set="web"}}': "1x40"}
     share = {ref: panel("fleet", "Share that is affected", ref) for ref in "AB"}
     shows = {
@@ -279,7 +283,6 @@ def test_an_event_goes_on_while_the_only_vm_that_sees_it_is_down(tmp_path: Path)
         _of_event(APPROVED, own): "_x36 0x89 stale _x60 0x16 stale",
         _of_event(f"azure_scheduled_events_{_TIMES[1]}", own): "_x36 0x89 stale _x60 0x16 stale",
     }
-    remembers = (each.name for each in groups(Settings()) if "-board-" not in each.name and any(each.recordings()))
     of_vm_a = of_vm("web_0", own)
     lasted = {"fleet": "How long events stayed Started", "vm": "Its last events"}
     by_type = 'event_type="Reboot"'
@@ -292,5 +295,132 @@ def test_an_event_goes_on_while_the_only_vm_that_sees_it_is_down(tmp_path: Path)
         (panel("fleet", lasted["fleet"], "B"), "27m"): {by_type: 420.0},
         (panel("vm", lasted["vm"], "D", of_vm_a), "27m"): {'event_id="E"': 420.0},
     }
-    needed = (*remembers, *(f"{BOARD}-{name}" for name in ("events", "starts", "event-times")))
+    needed = (*REMEMBERED, *(f"{BOARD}-{name}" for name in ("events", "starts", "event-times")))
     _plays(BoardStory(series, shows, needed, step="5s", every="5s"), tmp_path)
+
+
+_EVENTS = tuple(f"{BOARD}-{name}" for name in ("events", "approvals", "vms", "event-times", "impacts"))
+_EVERYTHING = (*REMEMBERED, *_EVENTS, *EXPORTERS)
+
+
+def _waiting(own: str, values: str, not_before: str | None, resources: str = "web_0") -> dict[str, str]:
+    """Return the series of a Reboot that waits, as one exporter shows it."""
+    left, first = (f"azure_scheduled_events_{name}" for name in _TIMES)
+    return {
+        _info(own, "Scheduled", resources): values.replace("V", "1"),
+        _of_event(APPROVED, own): values.replace("V", "0"),
+        _of_event(first, own): values.replace("V", "60"),
+        **({_of_event(NOT_BEFORE, own): values.replace("V", not_before)} if not_before else {}),
+        **({_of_event(left, own): values.replace("V", "300")} if not_before else {}),
+    }
+
+
+@pytest.mark.parametrize(("not_before", "left"), [("900", {"8m": 420, "14m": 60, "17m": -120}), (None, {"8m": -1})])
+def test_next_impact_while_nobody_shows_it(not_before: str | None, left: dict[str, float], tmp_path: Path) -> None:
+    """The time to NotBefore goes on while the only VM that showed it is silent; without a NotBefore, it may be now."""
+    own = "a:10169"
+    series = {
+        **exporter(own, "web_0", "Vx20 stale", vm_id="id", subscription_id="s"),
+        f'up{{job="{JOB}",instance="{own}"}}': "1x20 0x100",
+        **_waiting(own, "_x4 Vx16 stale", not_before),
+    }
+    asked = [panel("fleet", "Next impact in"), panel("vm", "Next impact in", variables=of_vm("web_0", own))]
+    shows = {(query, at): {"": value} for query in asked for at, value in left.items()}
+    _plays(BoardStory(series, shows, _EVERYTHING), tmp_path)
+
+
+def test_a_started_event_stays_while_its_vm_is_away(tmp_path: Path) -> None:
+    """A reboot takes three quarters of an hour, and nobody else sees it: the boards show it as long as the rules do."""
+    own = "a:10169"
+    series = {
+        **exporter(own, "web_0", "Vx20 stale", vm_id="id", subscription_id="s"),
+        f'up{{job="{JOB}",instance="{own}"}}': "1x20 0x200",
+        _info(own, "Started", "web_0"): "_x4 1x16 stale",
+        _of_event(APPROVED, own): "_x4 0x16 stale",
+        _of_event("azure_scheduled_events_event_resources", own): "_x4 1x16 stale",
+    }
+    one = of_vm("web_0", own)
+    shows = {
+        (panel("fleet", "VMs being hit now"), "45m"): {"": 1.0},
+        (f"max({panel('fleet', 'Events now')})", "45m"): {"": 3.0},
+        (f"max({panel('fleet', 'VMs that are hit')})", "45m"): {"": 3.0},
+        (panel("vm", "What happens to it", variables=one), "45m"): {"": 3.0},
+    }
+    _plays(BoardStory(series, shows, _EVERYTHING), tmp_path)
+
+
+def test_a_vm_that_answers_without_the_event_is_spared(tmp_path: Path) -> None:
+    """A VM leaves Resources and answers: it is hit no more, though the event goes on for another one that is down."""
+    a, b = "a:10169", "b:10169"
+    series = {
+        **exporter(a, "web_0", "Vx120", vm_id="id0", subscription_id="s"),
+        **exporter(b, "web_1", "Vx20 stale", vm_id="id1", subscription_id="s"),
+        f'up{{job="{JOB}",instance="{a}"}}': "1x120",
+        f'up{{job="{JOB}",instance="{b}"}}': "1x20 0x100",
+        **_waiting(a, "_x4 Vx16 stale", "1700", "web_0,web_1"),
+        **_waiting(b, "_x4 Vx16 stale", "1700", "web_0,web_1"),
+        _info(a, "Scheduled", "web_1", "peer"): "_x21 1x100",
+        _of_event(APPROVED, a, "peer"): "_x21 0x100",
+    }
+    hit = f"count by (vm_name) ({panel('fleet', 'VMs that are hit')})"
+    both, one = {'vm_name="web_0"': 1.0, 'vm_name="web_1"': 1.0}, {'vm_name="web_1"': 1.0}
+    _plays(BoardStory(series, {(hit, "4m"): both, (hit, "8m"): one, (hit, "25m"): one}, _EVERYTHING), tmp_path)
+
+
+def test_a_vm_in_two_jobs_is_one(tmp_path: Path) -> None:
+    """Two jobs scrape the same two exporters: all of the scale set is hit, and two VMs of the event are unwatched."""
+    vms = [(job, vm) for job in (JOB, f"{JOB}-2") for vm in ("web_0", "web_1")]
+    series: dict[str, str] = {}
+    for job, vm in vms:
+        own = f"{vm}:10169"
+        named = {
+            **exporter(own, vm, "Vx40"),
+            f'up{{job="{JOB}",instance="{own}"}}': "1x40",
+            **_waiting(own, "_x4 Vx36", "1700", "web_0,web_1,web_2,web_3"),
+            _of_event("azure_scheduled_events_event_resources", own): "_x4 4x36",
+        }
+        series |= {name.replace(f'job="{JOB}"', f'job="{job}"'): values for name, values in named.items()}
+    unwatched = panel("fleet", "Events now", "E")
+    shows = {
+        (panel("fleet", "Share that is affected"), "8m"): {'place="web"': 1.0},
+        (f"max({unwatched})", "8m"): {"": 2.0},
+    }
+    _plays(BoardStory(series, shows, _EVERYTHING), tmp_path)
+
+
+@pytest.mark.parametrize("named", ["WEB_0", "_web_0", "db_0,Web_0"])
+def test_the_board_of_a_vm_compares_names_as_its_exporter(named: str, tmp_path: Path) -> None:
+    """Resources may write the name in other letters, or with the underscore of the oldest api-version."""
+    own = "a:10169"
+    series = {**exporter(own, "web_0", "Vx40"), **_waiting(own, "_x4 Vx36", "1700", named)}
+    happens = panel("vm", "What happens to it", variables=of_vm("web_0", own))
+    _plays(BoardStory(series, {(happens, "8m"): {"": 1.0}}, _EVERYTHING), tmp_path)
+
+
+def test_the_first_sight_of_an_event_is_kept(tmp_path: Path) -> None:
+    """An exporter whose journal was lost sees its event again after a reboot: the notice is that of the first sight."""
+    key = 'event_id="E",event_type="Reboot"'
+    series = {
+        f"{FIRST_SEEN}{{{key}}}": "60x20 stale _x10 900x20 stale",
+        f"{PLANNED}{{{key}}}": "660x20 stale",
+        f'{STATE}{{{key},event_source="Platform",resources="web_0"}}': "1x20 stale _x10 3x20 stale",
+    }
+    notice = panel("vm", "Its last events", "B", of_vm("web_0", "a:10169"))
+    _plays(BoardStory(series, {(notice, "20m"): {'event_id="E"': 600.0}}), tmp_path)
+
+
+def test_a_punctual_start_with_rare_scrapes_has_no_approver(tmp_path: Path) -> None:
+    """The last sample before NotBefore is two minutes old: nobody started the event early."""
+    own = "a:10169"
+    left = f"azure_scheduled_events_{_TIMES[0]}"
+    series = {
+        **exporter(own, "web_0", "Vx20"),
+        _info(own, "Scheduled", "web_0"): "_ 1 1 1 1 stale",
+        _info(own, "Started", "web_0"): "_ _ _ _ _ 1 1 1 1",
+        _of_event(APPROVED, own): "_ 0x8",
+        _of_event(left, own): "_ 470 350 230 110 stale",
+    }
+    who = f"group by (approved_by) ({APPROVED_BY})"
+    settings = {"scrape.interval": "2m"}
+    story = BoardStory(series, {(who, "11m"): {'approved_by="nobody"': 1.0}}, _EVENTS, settings, "2m", "30s")
+    _plays(story, tmp_path)

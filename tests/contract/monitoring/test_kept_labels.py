@@ -163,6 +163,26 @@ STORIES = (
         quiet={SCALE_SET_HIT: (20, 320)},
     ),
     Story(
+        "both VMs of one team are away while those of another one stay: the wave has no team, all the time",
+        tuple(
+            replace(each, target={"team": "search" if number < 2 else "shop"}, down=((605, 905),) * (number < 2))
+            for number, each in enumerate(vms(4, 2, Seen(not_before=600, started=600, gone=1200)))
+        ),
+        fires={
+            (SCALE_SET_HIT, at_): (
+                Firing(
+                    {"scale_set": "vmss", "severity": "critical"},
+                    "Events hit a large part of a scale set at the same time.",
+                    "Events that have started or are due hit 50% of the VMs of scale set vmss. "
+                    "Their capacity, memory and ephemeral disks may be lost at once.",
+                    "fleet",
+                ),
+            )
+            for at_ in (60, 900)
+        },
+        steady={SCALE_SET_HIT: (60, 1190)},
+    ),
+    Story(
         "both VMs of a team are evicted: the wave keeps the team when they have left the targets",
         vms(2, 2, Seen("Preempt", announced=65, not_before=95), target={"team": "search"}, down=((95, 999),), gone=120),
         steady={SCALE_SET_HIT: (80, 600)},

@@ -10,7 +10,7 @@ from alerts import resolve
 from alerts.prometheus import prometheus_rules
 from support.monitoring.alert_scenarios import DOWN, REBOOT, REDEPLOY, UNREACHABLE, Exporter, Seen, Story, one
 from support.monitoring.promtool import ALERTING, Evaluations, promtool
-from support.monitoring.stories.expected_alerts import NEVER_READY, NOT_APPROVED, NOT_BACK
+from support.monitoring.stories.expected_alerts import NEVER_READY, NOT_APPROVED, NOT_BACK, SCALE_SET_HIT
 from support.monitoring.stories.fleets import DAY
 
 
@@ -57,6 +57,43 @@ CASES = (
             ("2m", "5m", _ENDED),
             ("5m", "2m", replace(_ENDED, not_before=60, started=60, saw_scheduled=True)),
         )
+    ),
+    Case(
+        {"longest": "2m", "memory": "15m"},
+        Story(
+            "a VM leaves an event, and fails by itself later: it is not hit",
+            (
+                Exporter(events=(Seen(resources="vmss_0,vmss_1", gone=100),), down=((400, 100_000),)),
+                Exporter("vmss_1", (Seen(resources="vmss_0,vmss_1"),), down=((90, 100_000),)),
+                Exporter(
+                    "vmss_2",
+                    (
+                        Seen(resources="vmss_0,vmss_1", scope="peer", gone=100),
+                        Seen(resources="vmss_1", scope="peer", announced=100),
+                    ),
+                ),
+                Exporter("vmss_3"),
+            ),
+            quiet={SCALE_SET_HIT: every(15, 180, 1000)},
+            every=15,
+        ),
+    ),
+    Case(
+        {"labels.keep": "team", "longest": "20m"},
+        Story(
+            "the event of two teams is over, and the VM of the second one does not come back: the page stays one",
+            tuple(
+                Exporter(
+                    vm,
+                    (Seen(not_before=300, started=300, resources="vmss_0,vmss_1", gone=420),),
+                    target={"team": team},
+                    down=((305, back),),
+                )
+                for vm, team, back in (("vmss_0", "search", 400), ("vmss_1", "shop", 100_000))
+            ),
+            steady={NOT_BACK: (1260, 2400)},
+            every=15,
+        ),
     ),
     *(
         Case(

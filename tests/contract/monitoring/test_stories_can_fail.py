@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from alerts import Settings
-from alerts.rules.event_sets import requested
+from alerts.rules.event_sets import outlasting_alerts, requested
 from alerts.rules.fragments import left_resources
 from alerts.rules.series import (
     ANNOUNCED,
@@ -189,7 +189,7 @@ CHANGES = (
     Change(
         "a VM that is down is dropped from Resources",
         ZONE_HIT,
-        ((VM_HIT, f"unless on (event_id, vm_name) {left_resources(Settings())}", ""),),
+        ((VM_HIT, f"unless on (event_id, vm_name) {left_resources(outlasting_alerts(Settings()))}", ""),),
     ),
     # A join fails if one target has two series.
     Change(

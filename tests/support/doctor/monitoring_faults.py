@@ -91,7 +91,7 @@ def _seldom(text: str) -> str:
 
 def _rarely_by_its_values(chain: Chain) -> Flags:
     """The rules are as the values file says, and it asks for too little."""
-    values = {"evaluation.interval": "30s", "evaluation.slow-interval": "30s"}
+    values = {"evaluation.interval": "30s", "evaluation.slow-interval": "30s", "evaluation.watcher-interval": "5s"}
     file = chain.new_folder() / "values.yaml"
     file.write_text(json.dumps(values))
     return {"prometheus": chain.run_prometheus(rules=prometheus_rules(resolve(values))), "alerts.values": str(file)}

@@ -8,7 +8,8 @@ import yaml
 
 from alerts import SETTINGS, Settings, load, render, resolve
 from alerts.generate import GENERATED
-from alerts.rules import alerts
+from alerts.rules import alerts, groups
+from alerts.rules.series import EVENT
 from azure_scheduled_events_exporter.errors import UsageError
 
 
@@ -39,11 +40,7 @@ def test_defaults_are_possible() -> None:
         ("tickets.email-smarthost", "mail", "tickets.email-smarthost: 'mail' is not possible: HOST:PORT"),
         ("pager.webhook-url", "http://a\nb", "pager.webhook-url: must not contain quotes"),
         ("scrape.interval", "5m", "scrape.interval: 5m is out of range: 1s to 2m"),
-        (
-            "memory",
-            "40s",
-            "memory: 40s is too short for evaluation.watcher-interval, which is 30s: set at least 1m",
-        ),
+        ("evaluation.interval", "5m", "evaluation.interval: 5m is out of range: 1s to 2m"),
     ],
 )
 def test_impossible_values_are_refused(name: str, value: str, complaint: str) -> None:
@@ -92,14 +89,19 @@ def test_values_file_is_wrong(tmp_path: Path) -> None:
 
 
 def test_values_that_need_each_other(tmp_path: Path) -> None:
-    """Values of a file are compared when all are read: one may need another that stands below it, or contradict it."""
+    """Values of a file are compared when all are read: one may need another that stands below it, or miss it."""
     file = tmp_path / "values.yaml"
-    file.write_text(
-        "maintenance.equal: [host=team]\nmemory: 40s\nevaluation.watcher-interval: 20s\nlabels.keep: [team]\n"
-    )
+    file.write_text("maintenance.equal: [host=team]\nlabels.keep: [team]\n")
     assert load(file).items("maintenance.equal") == ("host=team",)
-    with pytest.raises(UsageError, match=r"values\.yaml: memory: 40s is too short for evaluation\.watcher-interval"):
-        load(file, {"evaluation.watcher-interval": "30s"})
+    with pytest.raises(UsageError, match=r"values\.yaml: maintenance\.equal: 'host=team' needs 'team'"):
+        load(file, {"labels.keep": "env"})
+
+
+def test_memory_outlasts_the_intervals() -> None:
+    """An event is remembered until the rules have looked again, whatever the setting is."""
+    for values, window in (({"memory": "20s"}, "1m"), ({"evaluation.watcher-interval": "5m", "memory": "2m"}, "10m")):
+        rules = {rule.record: rule for group in groups(resolve(values)) for rule in group.recordings()}
+        assert f"last_over_time({EVENT}[{window}])" in rules[EVENT].expression
 
 
 def test_shipped_values_file_says_the_defaults(tmp_path: Path) -> None:

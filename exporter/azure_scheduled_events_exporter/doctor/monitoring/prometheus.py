@@ -299,9 +299,9 @@ def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], v
 
 
 def _rules_interval(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
-    """Look at the groups of the shortest interval only: no event's first page waits for another one."""
-    shortest = min(shipped.intervals.values())
-    names = {name for name, seconds in shipped.intervals.items() if seconds == shortest}
+    """Look at the groups with the interval of events' own alerts: no event's first page waits for another one."""
+    of_events = shipped.intervals.get(f"{GROUPS}-blind")
+    names = {name for name, seconds in shipped.intervals.items() if seconds == of_events}
     loaded = [float(group["interval"]) for group in groups if group["name"] in names]
     if not loaded:
         return warning("rules-interval", "None of the rules about events is loaded.", _LOAD, _SET_UP)

@@ -37,6 +37,27 @@ _FAR_AND_OFF = Exporter(
 
 BLIND = (
     Story(
+        "a VM was off while its event, days ahead, was called off, and shows it from its journal until IMDS answers",
+        one(
+            Seen("Redeploy", not_before=3 * DAY, gone=2000, unconfirmed=(1800, 2000)),
+            down=((300, 1800),),
+            more=blind(1800, 2000),
+        ),
+        quiet={DEGRADED: tuple(range(1500, 2100, 30))},
+    ),
+    Story(
+        "an event starts days early: only its VM, which then goes down, shows it, and a blind peer does not",
+        (
+            Exporter(
+                events=(Seen("Redeploy", not_before=3 * DAY, started=300, saw_scheduled=True),), down=((305, 100_000),)
+            ),
+            _blind_peer(Seen("Redeploy", not_before=3 * DAY), since=290),
+        ),
+        quiet={REDEPLOY: (270,), DEGRADED: tuple(range(360, 1500, 60))},
+        steady={REDEPLOY: (300, 1500)},
+        every=15,
+    ),
+    Story(
         "an event is moved near while a blind peer still shows it far",
         (Exporter(events=_MOVED), _blind_peer(replace(_MOVED[0], gone=100_000), since=100)),
         quiet={

@@ -14,6 +14,7 @@ from support.monitoring.alert_scenarios import (
     counting,
     one,
 )
+from support.monitoring.stories.fleets import vms
 
 EVENTS_QUIET = dict.fromkeys(ALL, MANY)
 REBOOT_ONLY = {name: MANY for name in ALL if name != REBOOT}
@@ -92,6 +93,29 @@ QUIET = (
         "an event is approved in time",
         one(Seen(not_before=630, approved=1), policy="documented"),
         quiet={"AzureScheduledEventNotApproved": MANY[:21]},
+    ),
+    Story(
+        "a user deletes half of a scale set: exporters that cannot show who asked are scraped first",
+        (
+            *vms(4, 2, Seen("Terminate", source="", not_before=330))[:3],
+            Exporter(
+                "vmss_3",
+                tuple(
+                    Seen(
+                        "Terminate",
+                        announced=35,
+                        not_before=330,
+                        source="User",
+                        scope="peer",
+                        event_id=f"E{number}",
+                        resources=f"vmss_{number}",
+                    )
+                    for number in (0, 1)
+                ),
+            ),
+        ),
+        quiet={"AzureScheduledEventScaleSetHit": tuple(range(30, 120, 5))},
+        every=5,
     ),
     Story(
         "an approved event ends, and no exporter has shown that it started",
