@@ -132,8 +132,8 @@ class Document:
         incarnation: DocumentIncarnation; None when absent (an empty body carries none). It changes with the
             events but may skip, fall or start over: compare with ``!=`` only.
         events: each EventId once, in the order of the body.
-        unreadable: a line for each entry of Events that cannot be read. Such an entry may be an event that seems to be
-            missing, so no event may end because it is absent from this document.
+        unreadable: a line for each entry of Events that cannot be read, the first hundred of them. Such an entry may be
+            an event that seems to be missing, so no event may end because it is absent from this document.
         remarks: a line for each unexpected value in a readable event, such as an unreadable NotBefore.
         is_empty_body: whether the body was empty, which is weaker evidence than an empty list of Events.
     """
@@ -148,6 +148,10 @@ class Document:
 _EARLIEST_YEAR = 1970
 _LONGEST_WORD = 128
 _LONGEST_NAME = 256
+_MOST_EVENTS = 10_000
+"""Three times as many as real events fill the largest body: an entry costs some 500 bytes of memory for as few as three
+of the body."""
+_MOST_LINES = 100
 
 
 def comparable_name(name: str) -> str:
@@ -164,7 +168,7 @@ def parse_document(body: bytes) -> Document:
     An empty body is a document without events: some nodes never answer anything else when nothing is planned.
 
     Raises:
-        InvalidDocumentError: not JSON, not an object, or no list of Events.
+        InvalidDocumentError: not JSON, not an object, no list of Events, or one that is longer than any real one.
     """
     try:
         text = body.decode(json.detect_encoding(body), "replace").removeprefix("\ufeff")
@@ -181,6 +185,8 @@ def parse_document(body: bytes) -> Document:
     if not isinstance(entries, list):
         what = "no Events" if "Events" not in content else f"Events is {_kind(entries)} instead of an array"
         raise InvalidDocumentError(f"{what}; it begins {_excerpt(body)}")
+    if len(entries) > _MOST_EVENTS:
+        raise InvalidDocumentError(f"Events has {len(entries)} entries, and {_MOST_EVENTS} are the most that are read")
     return _document(content, entries)
 
 
@@ -232,7 +238,7 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
     if incarnation is None:
         remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
     merged = tuple(_merged(same) for same in events.values())
-    return Document(incarnation, merged, tuple(unreadable), tuple(remarks))
+    return Document(incarnation, merged, tuple(unreadable[:_MOST_LINES]), tuple(remarks))
 
 
 def _kind(value: object) -> str:

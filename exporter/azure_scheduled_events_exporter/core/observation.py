@@ -147,7 +147,7 @@ def observe(
         if document.unreadable or (event_id in context.unshown and not context.ends_unshown):
             current[event_id] = before
         else:
-            gone = _gone(before, context)
+            gone = _gone(_named(before, context), context)
             changes.extend(gone)
             ended[event_id] = gone[-1].lifecycle
     remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
@@ -223,6 +223,15 @@ def _seen(
             life = happened
             changes.append(Change(transition, life, context.now))
     return life, changes
+
+
+def _named(life: Lifecycle, context: ObservationContext) -> Lifecycle:
+    """Return ``life`` with this VM's name, which may have become known after the event was last shown."""
+    vm_name = context.vm_name or life.vm_name
+    if vm_name == life.vm_name:
+        return life
+    own_name = life.own_name or life.event.spelling(vm_name)
+    return replace(life, vm_name=vm_name, scope=life.event.scope(vm_name), own_name=own_name)
 
 
 def _spelled_as_before(event: ScheduledEvent, before: ScheduledEvent) -> ScheduledEvent:

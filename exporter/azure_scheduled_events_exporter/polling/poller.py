@@ -415,7 +415,7 @@ class Poller:
         before = self._known.current
         return [
             span
-            for event_id, life in known.current.items()
+            for event_id, life in (*known.ended.items(), *known.current.items())
             if event_id in before and self._traced(life) and not self._traced(before[event_id])
             for span in so_far(before[event_id], life)
         ]
@@ -426,13 +426,13 @@ class Poller:
         self._learn_owner()
         found = self._journal.try_disk_again(now)
         if found is not None:
+            # Of these only, nobody knows whether they were watched: polls have gone on while the disk was away.
             self._unshown |= found.lifecycles.current.keys() - self._known.current.keys()
             self._known = merge_recovered(self._known, found.lifecycles)
             if self._delivery is not None:  # for spans that waited on the disk
                 self._delivery.wake()
             # Compare the next document again, with the lifecycles from the disk, and keep it if the disk has not.
             self._document = self._kept = None
-            self._gaps = DocumentGaps(self._clock)
             recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
             current, unconfirmed = self._known.current, self._unshown & self._known.current.keys()
             self.snapshot = replace(

@@ -21,6 +21,7 @@ from support.events.imds_bodies import SOME_ID, body, entry, only
         (b'{"DocumentIncarnation": 1}', "no Events"),
         (b'{"events": []}', "no Events"),
         (b'{"Events": null}', "Events is null instead of an array"),
+        (b'{"Events": [%s{}]}' % (b"{}," * 10_000), "Events has 10001 entries, and 10000 are the most that are read"),
         (b'{"Events": {}}', "Events is an object instead of an array"),
         (b'{"Events": "x"}', "Events is a string instead of an array"),
         (b'{"DocumentIncarnation": NaN, "Events": []}', "NaN is no JSON"),
@@ -85,3 +86,10 @@ def test_texts_that_become_labels_are_cut() -> None:
 def test_duplicate_of_a_surrogate_pair() -> None:
     """A character that JSON writes as a pair of surrogates is that character."""
     assert only(Description="\U0001f600").description == "\U0001f600"
+
+
+def test_many_unreadable_entries_are_few_lines() -> None:
+    """A body full of nonsense is reported by its first entries: all of them would be as long as the body."""
+    unreadable = parse_document(b'{"Events": [%s1]}' % (b"1," * 5_000)).unreadable
+    assert len(unreadable) == 100
+    assert unreadable[-1] == "Events[99] is no object: '1'"

@@ -293,6 +293,15 @@ def test_scope_follows_what_is_known() -> None:
     assert watch.life.scope is Scope.PEER
 
 
+def test_scope_of_an_event_that_leaves_as_the_name_is_known() -> None:
+    """An event that was last shown before this VM knew its name ends as one of this VM."""
+    watch = Watch(vm_name=None)
+    watch.sees(at(0), SCHEDULED)
+    watch.vm_name = "VM_1"
+    assert watch.sees(at(1)) == ["cancelled"]
+    assert (watch.life.scope, watch.life.vm_name) == (Scope.SELF, "VM_1")
+
+
 def test_notice_of_an_overdue_event() -> None:
     """An event first seen after its NotBefore gave no warning, rather than a negative one."""
     watch = Watch()
