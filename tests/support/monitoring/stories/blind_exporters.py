@@ -15,7 +15,7 @@ from support.monitoring.alert_scenarios import (
     one,
 )
 from support.monitoring.stories.expected_alerts import DEGRADED, OVERDUE, SHORT_NOTICE, only
-from support.monitoring.stories.fleets import DAY, blind
+from support.monitoring.stories.fleets import DAY, blind, vms
 
 _MOVED = (
     Seen("Redeploy", not_before=3 * DAY, gone=300),
@@ -44,6 +44,15 @@ BLIND = (
             more=blind(1800, 2000),
         ),
         quiet={DEGRADED: tuple(range(1500, 2100, 30))},
+    ),
+    Story(
+        "half of a scale set reboots, nobody can show who asked, and the VMs come back: the alert is one",
+        tuple(
+            replace(each, down=((305, 500),) * (number < 2))
+            for number, each in enumerate(vms(4, 2, Seen(source="", not_before=300, started=300, gone=900)))
+        ),
+        steady={"AzureScheduledEventScaleSetHit": (60, 890)},
+        every=5,
     ),
     Story(
         "an event starts days early: only its VM, which then goes down, shows it, and a blind peer does not",
