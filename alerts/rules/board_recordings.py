@@ -149,7 +149,7 @@ def _last_state() -> str:
 
 
 def _impact() -> Recording:
-    """An event that waits and has no NotBefore that is known may begin at any moment, and never has none to come."""
+    """An event that waits and whose NotBefore nobody knows may begin at any moment, so it counts as due."""
     waiting = f"(({_last_state()}) < 3)"
     return Recording(
         IMPACT_AT,
