@@ -151,7 +151,7 @@ EVENT_COLUMNS = {
         mappings=[{"type": "value", "options": {"0": {"text": "none", "color": FINE, "index": 0}}}],
         custom__width=80,
     ),
-    "NotBefore": by_name("NotBefore", unit="dateTimeAsIsoNoDateIfToday", noValue="none", custom__width=155),
+    "NotBefore": by_name("NotBefore", unit="dateTimeAsIsoNoDateIfToday", noValue="past or none", custom__width=155),
     "Seen by": colored("Seen by", 90, mappings=values({0: ("blind only", BLIND)}), thresholds=steps(NEUTRAL)),
 }
 EVENT_LOOKS = (

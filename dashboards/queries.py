@@ -10,7 +10,7 @@ depend on
 panels.
 """
 
-from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, HELD, VM_LAST_STATE, VM_STATE
+from alerts.rules.board_recordings import BLIND_SHARE, EXPORTER_INFO, HELD, VM_STATE
 from alerts.rules.series import EVENT
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
@@ -49,7 +49,7 @@ def here(events: str) -> str:
     that restart.
     """
     known = of(EVENT, CHOSEN_SCALE_SET)
-    return f"{events} and on (event_id) {known} unless on (event_id) {of(VM_LAST_STATE, ELSEWHERE)}"
+    return f"{events} and on (event_id) {known} unless on (event_id) {latest(VM_STATE, ELSEWHERE)}"
 
 
 def latest(recording: str, *matchers: str) -> str:

@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 from ..settings import Settings
 from .fragments import over_scrapes, slow_interval
 from .rule import Group, Recording, expression
-from .series import EVENT_APPROVED, PLANNED
+from .series import EVENT_APPROVED, NOT_BEFORE, PLANNED
 
 STATE = "azure_scheduled_events:event_state"
 LAST_STATE = "azure_scheduled_events:event_last_state"
@@ -156,6 +156,8 @@ def _impact() -> Recording:
         expression(f"""
             min by (event_id, event_type) (last_over_time({PLANNED}[{HELD}]) and on (event_id) {waiting})
             or on (event_id)
+            min by (event_id, event_type) ({NOT_BEFORE} and on (event_id) {waiting})
+            or on (event_id)
             group by (event_id, event_type) {waiting} * 0 + time() - 1
         """),
         "NotBefore of events that wait, also while no exporter shows them; without one, they may begin now",
@@ -208,11 +210,13 @@ def _vms() -> tuple[Recording, ...]:
                 {VM_STATE}
                 or
                 (
-                  last_over_time({VM_STATE}[{HELD}])
+                  {VM_LAST_STATE}
+                  and last_over_time({VM_STATE}[{HELD}])
                   unless on (vm_name, {_PLACE}) group by (vm_name, {_PLACE}) ({_VM_INFO})
+                  unless ({VM_LAST_STATE}{{resource_group=""}} and on (vm_name) {_VM_INFO})
                 )
             """),
-            "the same, and the last row of a VM whose exporter does not answer",
+            "the same, and the last row of a VM whose exporter has not answered since",
         ),
     )
 

@@ -41,7 +41,6 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
     With an old api-version, an exporter does not show the source, and another one may. After two scrapes, every
     exporter has had its turn, and an event whose source nobody shows counts as the platform's.
     """
-    wait = settings.several("scrape.interval", 2)
     new = f"{event_type}{status and f',{status}'}"
     unknown = f'{INFO}{{{new},event_source=""}}'
     return expression(f"""
@@ -54,7 +53,7 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
             (
               ({confirmed(unknown, settings)} or on (event_id) {EVENT}{{{event_type}}})
               and on (event_id)
-              ({lately(unknown, settings, wait)} or {EVENT}{{{event_type}}} offset {wait})
+              {_known_without_source(unknown, event_type, settings)}
             )
           )
           unless on (event_id) {over(settings)}
@@ -64,19 +63,20 @@ def current_of_platform(event_type: str, settings: Settings, status: str = "") -
 
 
 def source_may_come(event_type: str, settings: Settings) -> str:
-    """Return the new events whose source nobody shows yet, although an exporter that is scraped next may show it.
-
-    For a recording: it reads no recording of current events, but when the event was shown.
-    """
-    unknown, wait = f'{INFO}{{{event_type},event_source=""}}', settings.several("scrape.interval", 2)
+    """Return the new events whose source nobody shows yet, although an exporter that is scraped next may show it."""
+    unknown = f'{INFO}{{{event_type},event_source=""}}'
     return expression(f"""
         (
           {unknown}
           unless on (event_id) {INFO}{{{event_type},event_source!=""}}
-          unless on (event_id) {lately(unknown, settings, wait)}
-          unless on (event_id) last_over_time({SHOWN}{{{event_type}}}[{outlasting_alerts(settings)}] offset {wait})
+          unless on (event_id) {_known_without_source(unknown, event_type, settings)}
         )
     """)
+
+
+def _known_without_source(unknown: str, event_type: str, settings: Settings) -> str:
+    wait = settings.several("scrape.interval", 2)
+    return f"({lately(unknown, settings, wait)} or {EVENT}{{{event_type}}} offset {wait})"
 
 
 def over(settings: Settings) -> str:

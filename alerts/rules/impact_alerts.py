@@ -138,8 +138,6 @@ def _size(name: str, place: str, what: str, settings: Settings) -> Recording:
 def _not_counted(settings: Settings, scope: str = "") -> str:
     """Return the events that ScaleSetHit and ZoneHit ignore: requested ones, and those with a NotBefore far ahead.
 
-    So are those that may turn out to be requested, as in :func:`current_of_platform`.
-
     ``scope``: a label matcher for the scraped NotBefore. The fewer series it selects, the less the rule costs.
     """
     return expression(f"""
@@ -147,8 +145,6 @@ def _not_counted(settings: Settings, scope: str = "") -> str:
           {requested(_SEVERE, settings)}
           or on (event_id)
           {not_before(_SEVERE, settings, scope)} > time() + {settings.number("hit.together")}
-          or on (event_id)
-          {source_may_come(_REQUESTABLE, settings)}
         )
     """)
 
@@ -166,6 +162,7 @@ def _hit_now(settings: Settings) -> str:
           unless on (job, instance) {UP} == 0
           unless on (event_id) {OVER}
           unless on (event_id) {_not_counted(settings, _OWN)}
+          unless on (event_id) {source_may_come(_REQUESTABLE, settings)}
         )
     """)
 
@@ -228,7 +225,8 @@ def _with_labels(text: str, recorded: str, place: str, settings: Settings) -> st
 def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
     """A VM that does not answer counts while its event is current. So it does if the event is too new to be recorded.
 
-    :func:`_hit_before` cannot check it: the chain of recordings would be too long.
+    :func:`_hit_before` cannot check it: the chain of recordings would be too long. Nor does it know who requested an
+    event if an exporter has shown that since.
     """
     shown = f"{INFO}{{{_OWN},{_SEVERE}}}"
     share, least = settings.number("hit.share"), settings.number("hit.least-vms")
@@ -239,6 +237,8 @@ def _hit(vms: str, place: str, known: str, settings: Settings) -> str:
           group by (vm_id, {place}) (
             {VM_HIT}{{{known}!=""}} {_UNLESS_NOT_HIT}
             unless on (event_id) {OVER}
+            unless on (event_id) {source_may_come(_REQUESTABLE, settings)}
+            unless on (event_id) {INFO}{{{_SEVERE},event_source="User"}}
             and on (event_id) ({since_recorded(EVENT, settings)} or on (event_id) {confirmed(shown, settings)})
           )
         )

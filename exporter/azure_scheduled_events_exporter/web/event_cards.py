@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.times import iso_time
 
@@ -119,8 +119,9 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
     if life.requested_by is not None:
-        said = f": {clipped(status.reason)}" if status else ""
-        return joined(f"requested by the {life.requested_by}, and not yet accepted by IMDS{said}")
+        # Of an operator's request, the status is what the policy says.
+        said = f": {clipped(status.reason)}" if status and life.requested_by is Approver.EXPORTER else ""
+        return joined(f"requested by the {life.requested_by}; no answer of IMDS has said that it is accepted{said}")
     # After a restart, an event is known from the journal before IMDS has answered.
     said = clipped(status.reason) if status else "the policy decides at the next answer of the metadata service"
     if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):

@@ -86,6 +86,13 @@ def test_rules_with_values(chain: Chain) -> None:
         flags = {**chain.beyond, "prometheus": chain.run_prometheus(rules=rules)}
         (untold,) = doctor(flags).of("rules-version")
         (told,) = doctor({**flags, "alerts.values": str(values)}).of("rules-version")
+        pushing = {**flags, "alerts.values": str(values), "alertmanager.url": chain.whole.alertmanager.url}
+        kept, foreign = (
+            doctor({**pushing, "alertmanager.labels": f"{name}=search"}).of("alert-labels")[0]
+            for name in ("team", "region")
+        )
+    assert (kept["mark"], foreign["mark"]) == ("ok", "warning"), "the rules keep the label team from targets"
+    assert foreign["hint"] == "Leave out region."
     assert untold["mark"] == "warning"
     assert "name it with --alerts.values" in untold["hint"]
     assert told["mark"] == "ok"

@@ -231,11 +231,20 @@ def test_when_it_begins(life: Lifecycle, words: str) -> None:
     [
         (freeze(), "held by rule 'x'", "not yet: held by rule 'x'"),
         (freeze(), "", "not yet: the policy decides at the next answer of the metadata service"),
-        (freeze(requested_by=Approver.OPERATOR), "", "requested by the operator, and not yet accepted by IMDS"),
+        (
+            freeze(requested_by=Approver.OPERATOR),
+            "",
+            "requested by the operator; no answer of IMDS has said that it is accepted",
+        ),
+        (
+            freeze(requested_by=Approver.OPERATOR),
+            "the approval policy is off",
+            "requested by the operator; no answer of IMDS has said that it is acceptedDescription",
+        ),
         (
             freeze(requested_by=Approver.EXPORTER),
             "next try at 03:08:00",
-            "requested by the exporter, and not yet accepted by IMDS: next try at 03:08:00",
+            "requested by the exporter; no answer of IMDS has said that it is accepted: next try at 03:08:00",
         ),
         (
             freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 3)),

@@ -332,33 +332,47 @@ def _rules_health(groups: Sequence[Mapping[str, Any]]) -> Finding:
 
 
 def _alert_labels(subject: Subject, api: Api) -> Findings:
-    """Compare the labels that Prometheus adds to all its alerts with those of alerts that this exporter pushes."""
+    """Compare the labels that Prometheus adds to all its alerts with those of alerts that this exporter pushes.
+
+    Labels that only the exporter adds are right if the rules keep them from targets.
+    """
     try:
-        config = yaml.safe_load(api.data("/api/v1/status/config")["data"]["yaml"])
+        config = yaml.safe_load(api.data("/api/v1/status/config")["data"]["yaml"]) or {}
     except WrongAnswerError:  # a store without alerts of its own
         return
     if not config.get("alerting"):  # VictoriaMetrics answers with what it scrapes
         return
-    dropped = [
-        re.compile(rule.get("regex", "(.*)"))
-        for rule in config["alerting"].get("alert_relabel_configs") or ()
-        if rule.get("action") == "labeldrop"
-    ]
+    relabeled = config["alerting"].get("alert_relabel_configs") or ()
+    if any(rule.get("action") not in {"labeldrop", "drop", "keep"} for rule in relabeled):
+        return  # what comes out of other rules depends on the alert
+    dropped = [re.compile(rule["regex"]) for rule in relabeled if rule["action"] == "labeldrop"]
     every = ((config.get("global") or {}).get("external_labels") or {}).items()
     added = {name: value for name, value in every if not any(each.fullmatch(name) for each in dropped)}
-    pushed = dict(subject.config.alertmanager_labels)
-    if added == pushed:
+    pushed, kept = dict(subject.config.alertmanager_labels), _kept(subject)
+    surplus = [] if kept is None else sorted(pushed.keys() - added.keys() - set(kept))
+    if added.items() <= pushed.items() and not surplus:
         yield ok("alert-labels", "Alerts that this exporter pushes have the labels that Prometheus adds to its own.")
         return
-    labels = ",".join(f"{name}={value}" for name, value in added.items())
+    labels, own = (",".join(f"{name}={value}" for name, value in each.items()) for each in (added, pushed))
+    hint = f"Set --alertmanager.labels={labels}." if labels else ""
+    hint += f" Leave out {', '.join(surplus)}." if surplus else ""
     yield warning(
         "alert-labels",
-        f"Prometheus adds {labels or 'no labels'} to its alerts, and this exporter adds "
-        f"{','.join(f'{name}={value}' for name, value in pushed.items()) or 'none'}: an event is two alerts, and "
-        "notifies twice.",
-        f"Set --alertmanager.labels={labels}." if labels else "Leave out --alertmanager.labels.",
+        f"Prometheus adds {labels or 'no labels'} to its alerts, and this exporter adds {own or 'none'}: an event is "
+        "two alerts, and notifies twice.",
+        hint.strip(),
         "push-alerts.md#settings",
     )
+
+
+def _kept(subject: Subject) -> tuple[str, ...] | None:
+    """Return the labels that the rules keep from targets; None if --alerts.values does not tell."""
+    if subject.config.alerts_values is None:
+        return None
+    try:
+        return rules(subject.config.alerts_values).kept
+    except ExporterError:
+        return None
 
 
 def _history(shipped: ShippedRules, api: Api) -> Finding:
