@@ -90,7 +90,7 @@ class Setting:
 
     @property
     def range(self) -> str:
-        """The range, for people."""
+        """The possible values, as error messages and pages show them."""
         match self.kind:
             case Kind.DURATION:
                 return f"{format_duration(self.least)} to {format_duration(self.most)}"

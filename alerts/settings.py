@@ -137,8 +137,8 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             _length(
                 "memory",
                 "15m",
-                "How long an event is remembered after the last exporter that showed it stopped answering; "
-                "by the rules for no less than twice the longest of the four intervals.",
+                "How long an event is remembered after the last exporter that showed it stopped answering. "
+                "If it is shorter than twice the longest of the four intervals, the rules take that instead.",
                 20,
                 _DAY,
             ),

@@ -48,7 +48,10 @@ APPROVAL_REQUESTS = "azure_scheduled_events:approval_requests:increase5m"
 SILENT_SECONDS = 120
 """An exporter whose last answer is older than this plus three poll intervals has stopped polling."""
 EARLY_SECONDS = 60
-"""A start this long before NotBefore was approved. More than a usual interval between scrapes, less than a notice."""
+"""An event that starts more than so long before its NotBefore was approved.
+
+It is longer than the usual time between two scrapes, and shorter than the usual notice.
+"""
 LONGEST_INTERVAL = 120
 """The most seconds between recordings. Prometheus shows a sample for five minutes, and an evaluation may be missed."""
 HELD = "1h5m"

@@ -130,15 +130,15 @@ def _recorded_request(by_user: str, settings: Settings) -> str:
 
 
 def as_long_as_alerts(settings: Settings) -> str:
-    """Return how long the kind of an event is known, which not every exporter shows: twice as long as its alert lasts.
+    """Return how long to remember the source and the duration of an event: twice as long as its alert can last.
 
-    An exporter with an old api-version may be the only one that still shows the event.
+    An exporter with an old api-version does not show them, and may be the only one that still shows the event.
     """
     return outlasting(2 * _longest_alert(settings), settings)
 
 
 def outlasting_alerts(settings: Settings, more: float = 0.0) -> str:
-    """Return how long to look back for what must be known ``more`` seconds longer than the alert of an event lasts."""
+    """Return a window that reaches back further than the alert of an event can last, by at least ``more`` seconds."""
     return outlasting(_longest_alert(settings) + more, settings)
 
 

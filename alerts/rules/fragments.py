@@ -75,10 +75,10 @@ def lately_seconds(settings: Settings) -> float:
 
 
 def outlasting(seconds: float, settings: Settings) -> str:
-    """Return how long to look back for what must be known longer than anything that is remembered for ``seconds``.
+    """Return a window that still has a sample of an event when all else that is remembered for ``seconds`` is gone.
 
-    The memory begins up to :func:`lately_seconds` after an exporter last showed the event. Both the recording that is
-    read and the one that it has to outlast may be one evaluation old.
+    Recordings remember an event from up to :func:`lately_seconds` after an exporter last showed it, and both the one
+    that is read and the one that it has to outlast may be one evaluation old.
     """
     return format_duration(seconds + lately_seconds(settings) + 2 * parse_duration(slow_interval(settings)))
 

@@ -149,8 +149,8 @@ _EARLIEST_YEAR = 1970
 _LONGEST_WORD = 128
 _LONGEST_NAME = 256
 _MOST_EVENTS = 10_000
-"""Three times as many as real events fill the largest body: an entry costs some 500 bytes of memory for as few as three
-of the body."""
+"""The largest body has room for a third as many real events. Without a limit, an entry ``{}`` of 3 bytes would take
+some 500 bytes of memory."""
 _MOST_LINES = 100
 
 

@@ -226,7 +226,7 @@ def _seen(
 
 
 def _named(life: Lifecycle, context: ObservationContext) -> Lifecycle:
-    """Return ``life`` with this VM's name, which may have become known after the event was last shown."""
+    """Return ``life`` with the name of this VM, if it has become known since the event was last shown."""
     vm_name = context.vm_name or life.vm_name
     if vm_name == life.vm_name:
         return life

@@ -426,7 +426,7 @@ class Poller:
         self._learn_owner()
         found = self._journal.try_disk_again(now)
         if found is not None:
-            # Of these only, nobody knows whether they were watched: polls have gone on while the disk was away.
+            # Only events that the disk alone knows were not watched: polls have gone on while it was away.
             self._unshown |= found.lifecycles.current.keys() - self._known.current.keys()
             self._known = merge_recovered(self._known, found.lifecycles)
             if self._delivery is not None:  # for spans that waited on the disk

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from alerts import Settings, resolve
+from alerts import resolve
 from alerts.rules import groups
 from alerts.rules.board_recordings import (
     APPROVED_BY,
@@ -22,19 +22,25 @@ from alerts.rules.board_recordings import (
     VM_STATE,
     VMS,
 )
-from alerts.rules.series import APPROVED, EVENT, INFO, NOT_BEFORE, PLANNED
+from alerts.rules.series import APPROVED, EVENT, PLANNED
 from azure_scheduled_events_exporter.times import parse_duration
-from support.monitoring.board_stories import BOARD, JOB, BoardStory, exporter, mark, of_vm, panel
+from support.monitoring.board_stories import (
+    BOARD,
+    EXPORTERS,
+    JOB,
+    REMEMBERED,
+    TIMES,
+    BoardStory,
+    event_info,
+    exporter,
+    mark,
+    of_event,
+    of_vm,
+    panel,
+    plays,
+)
 
 UNKNOWN, MISSING = 3e10, 4e10
-_TIMES = ("event_seconds_until_not_before", "event_first_seen_timestamp_seconds")
-REMEMBERED = tuple(each.name for each in groups(Settings()) if "-board-" not in each.name and any(each.recordings()))
-EXPORTERS = tuple(f"{BOARD}-{name}" for name in ("blind", "exporters", "shares"))
-
-
-def _plays(story: BoardStory, folder: Path) -> None:
-    done = story.play(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_vm_that_is_gone_is_no_missing_rule(tmp_path: Path) -> None:
@@ -54,16 +60,14 @@ def test_a_vm_that_is_gone_is_no_missing_rule(tmp_path: Path) -> None:
         },
         EXPORTERS,
     )
-    _plays(story, tmp_path)
+    plays(story, tmp_path)
 
 
 def test_missing_rules_are_named(tmp_path: Path) -> None:
     """Exporters that are scraped by a Prometheus without the rules are told from those that are not there."""
     one = of_vm("web_0", "a:10169")
     asked = [panel("vm", "Does it see?", variables=one), panel("fleet", "Can I trust this?")]
-    _plays(
-        BoardStory(exporter("a:10169", "web_0", "Vx40"), {(query, "5m"): {"": MISSING} for query in asked}), tmp_path
-    )
+    plays(BoardStory(exporter("a:10169", "web_0", "Vx40"), {(query, "5m"): {"": MISSING} for query in asked}), tmp_path)
 
 
 @pytest.mark.parametrize("instance", ["web-0:10169", "[fd00::4]:10169", "10.0.0.4:10169"])
@@ -72,7 +76,7 @@ def test_the_address_of_an_exporter_is_no_pattern(instance: str, tmp_path: Path)
     one = of_vm("web_0", instance)
     sees, happens = (panel("vm", title, variables=one) for title in ("Does it see?", "What happens to it"))
     series = exporter(instance, "web_0", "Vx80")
-    _plays(BoardStory(series, {(sees, "10m"): {"": 0}, (happens, "10m"): {"": 0}}, EXPORTERS), tmp_path)
+    plays(BoardStory(series, {(sees, "10m"): {"": 0}, (happens, "10m"): {"": 0}}, EXPORTERS), tmp_path)
 
 
 @pytest.mark.parametrize("interval", ["30s", "3m", "5m"])
@@ -90,7 +94,7 @@ def test_rare_warnings_do_not_blind_the_boards(interval: str, tmp_path: Path) ->
         settings,
         every=rarest,
     )
-    _plays(story, tmp_path)
+    plays(story, tmp_path)
 
 
 @pytest.mark.parametrize("interval", ["30s", "5m"])
@@ -101,15 +105,6 @@ def test_an_hour_of_blindness_is_an_hour(interval: str) -> None:
     )
     seconds = next(rule for rule in group.recordings() if rule.record == BLIND_SECONDS)
     assert seconds.expression.startswith(f"{parse_duration(group.interval):g} * ")
-
-
-def _info(instance: str, status: str, resources: str, scope: str = "self") -> str:
-    labels = f'event_id="E",event_type="Reboot",event_source="Platform",event_status="{status}",scope="{scope}"'
-    return f'{INFO}{{job="{JOB}",instance="{instance}",{labels},description="",resources="{resources}"}}'
-
-
-def _of_event(metric: str, instance: str, scope: str = "self") -> str:
-    return f'{metric}{{job="{JOB}",instance="{instance}",event_id="E",event_type="Reboot",scope="{scope}"}}'
 
 
 def _vm_state(vm: str, group: str = "production", scale_set: str = "web", name: str = VM_STATE) -> str:
@@ -125,11 +120,11 @@ def test_an_event_is_one_row_when_its_resources_change(tmp_path: Path) -> None:
         {
             **exporter("web_0:10169", "web_0", "Vx60 stale"),
             **exporter("web_1:10169", "web_1", "Vx60 stale"),
-            _info("web_0:10169", "Scheduled", "web_0,web_1"): "1x20 stale",
-            _info("web_1:10169", "Scheduled", "web_0,web_1"): "1x20 stale",
-            _info("web_0:10169", "Started", "web_0"): "_x21 1x38 stale",
-            _of_event(APPROVED, "web_0:10169"): "0x60 stale",
-            _of_event(APPROVED, "web_1:10169"): "0x20 stale",
+            event_info("web_0:10169", "Scheduled", "web_0,web_1"): "1x20 stale",
+            event_info("web_1:10169", "Scheduled", "web_0,web_1"): "1x20 stale",
+            event_info("web_0:10169", "Started", "web_0"): "_x21 1x38 stale",
+            of_event(APPROVED, "web_0:10169"): "0x60 stale",
+            of_event(APPROVED, "web_1:10169"): "0x20 stale",
             _vm_state("web_0"): "1x20 3x39 stale",
             _vm_state("web_1"): "1x20 stale",
             f'{EVENT}{{event_id="E",event_type="Reboot",resources="web_0,web_1",scale_set="web"}}': "1x120",
@@ -156,7 +151,7 @@ def test_an_event_is_one_row_when_its_resources_change(tmp_path: Path) -> None:
         },
         (f"{BOARD}-events", f"{BOARD}-exporters"),
     )
-    _plays(story, tmp_path)
+    plays(story, tmp_path)
 
 
 def test_a_vm_that_resources_have_no_room_for(tmp_path: Path) -> None:
@@ -165,15 +160,15 @@ def test_a_vm_that_resources_have_no_room_for(tmp_path: Path) -> None:
     one = of_vm("web_33", "a:10169")
     story = BoardStory(
         {
-            _info("b:10169", "Scheduled", named, "peer"): "1x80",
-            _of_event(APPROVED, "b:10169", "peer"): "0x80",
+            event_info("b:10169", "Scheduled", named, "peer"): "1x80",
+            of_event(APPROVED, "b:10169", "peer"): "0x80",
             _vm_state("web_33", name=VM_LAST_STATE): "1x80",
             f'{EVENT}{{event_id="E",event_type="Reboot",resources="{named}",scale_set="web"}}': "1x80",
         },
         {(panel("vm", "What happens to it", variables=one), at): {"": 1} for at in ("4m", "10m")},
         (f"{BOARD}-events",),
     )
-    _plays(story, tmp_path)
+    plays(story, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +206,7 @@ def test_a_resource_group_is_chosen_in_the_past_too(scale_set: str, group: str, 
         (f"max by (event_type) ({query})", at): {'event_type="Reboot"': value} if shown else {}
         for (query, at), value in asked.items()
     }
-    _plays(BoardStory(series, shows), tmp_path)
+    plays(BoardStory(series, shows), tmp_path)
 
 
 def test_scale_sets_of_the_same_name_are_two(tmp_path: Path) -> None:
@@ -230,23 +225,23 @@ def test_scale_sets_of_the_same_name_are_two(tmp_path: Path) -> None:
         (share["A"], "5m"): {'place="web"': 1.0},
         (share["B"], "5m"): {'place="westeurope-1"': 0.75},
     }
-    _plays(BoardStory({**known, **hit, **current}, shows), tmp_path)
+    plays(BoardStory({**known, **hit, **current}, shows), tmp_path)
 
 
 def test_an_approval_counts_once_though_the_approving_vm_goes_down(tmp_path: Path) -> None:
     """The exporter of a VM approves its reboot and is down during it. Its neighbour, which approved none, answers."""
     a, b = "a:10169", "b:10169"
-    left, first = (f"azure_scheduled_events_{name}" for name in _TIMES)
+    left, first = (f"azure_scheduled_events_{name}" for name in TIMES)
     series = {
-        _info(a, "Scheduled", "web_0"): "1x59 stale",
-        _info(b, "Scheduled", "web_0", "peer"): "1x59 stale",
-        _info(a, "Started", "web_0"): "_x60 1x5 stale _x47 1x5 stale",
-        _info(b, "Started", "web_0", "peer"): "_x60 1x59 stale",
-        _of_event(APPROVED, a): "0x35 1x29 stale _x47 1x5 stale",
-        _of_event(APPROVED, b, "peer"): "0x119 stale",
-        _of_event(left, a): "900-5x59 stale",
-        _of_event(left, b, "peer"): "900-5x59 stale",
-        _of_event(first, b, "peer"): "0x119 stale",
+        event_info(a, "Scheduled", "web_0"): "1x59 stale",
+        event_info(b, "Scheduled", "web_0", "peer"): "1x59 stale",
+        event_info(a, "Started", "web_0"): "_x60 1x5 stale _x47 1x5 stale",
+        event_info(b, "Started", "web_0", "peer"): "_x60 1x59 stale",
+        of_event(APPROVED, a): "0x35 1x29 stale _x47 1x5 stale",
+        of_event(APPROVED, b, "peer"): "0x119 stale",
+        of_event(left, a): "900-5x59 stale",
+        of_event(left, b, "peer"): "900-5x59 stale",
+        of_event(first, b, "peer"): "0x119 stale",
     }
     who = 'event_type="Reboot",approved_by="exporter or operator"'
     now = f"group by (event_type, approved_by) ({APPROVED_BY})"
@@ -257,7 +252,7 @@ def test_an_approval_counts_once_though_the_approving_vm_goes_down(tmp_path: Pat
         (panel("fleet", "Approvals", "B"), "20m"): {who: 180.0},
     }
     groups_of = (f"{BOARD}-events", f"{BOARD}-approvals", f"{BOARD}-event-times", "azure-scheduled-events-approvals")
-    _plays(BoardStory(series, shows, groups_of, step="5s", every="5s"), tmp_path)
+    plays(BoardStory(series, shows, groups_of, step="5s", every="5s"), tmp_path)
 
 
 @pytest.mark.parametrize("known", [("elsewhere",), ("nobody",), ("nobody", "elsewhere"), ()])
@@ -268,7 +263,7 @@ def test_who_approved_may_be_known_late(known: tuple[str, ...], tmp_path: Path) 
     began = {f'{APPROVED_BY}{{{key}="{name}"}}': f"{values[name]}x10 stale" for name in known}
     later = {f'{APPROVED_BY}{{{key}="exporter or operator"}}': "_x12 1x10 stale"}
     rows = {'event_type="Reboot",approved_by="exporter or operator"': 1.0}
-    _plays(BoardStory({**began, **later}, {(panel("fleet", "Approvals"), "20m"): rows}), tmp_path)
+    plays(BoardStory({**began, **later}, {(panel("fleet", "Approvals"), "20m"): rows}), tmp_path)
 
 
 def test_an_event_goes_on_while_the_only_vm_that_sees_it_is_down(tmp_path: Path) -> None:
@@ -278,10 +273,10 @@ def test_an_event_goes_on_while_the_only_vm_that_sees_it_is_down(tmp_path: Path)
     series = {
         **exporter(own, "web_0", answers, vm_id="id", subscription_id="s"),
         f'up{{job="{JOB}",instance="{own}"}}': "1x125 0x60 1x200",
-        _info(own, "Scheduled", "web_0"): "_x36 1x83 stale",
-        _info(own, "Started", "web_0"): "_x120 1x5 stale _x60 1x16 stale",
-        _of_event(APPROVED, own): "_x36 0x89 stale _x60 0x16 stale",
-        _of_event(f"azure_scheduled_events_{_TIMES[1]}", own): "_x36 0x89 stale _x60 0x16 stale",
+        event_info(own, "Scheduled", "web_0"): "_x36 1x83 stale",
+        event_info(own, "Started", "web_0"): "_x120 1x5 stale _x60 1x16 stale",
+        of_event(APPROVED, own): "_x36 0x89 stale _x60 0x16 stale",
+        of_event(f"azure_scheduled_events_{TIMES[1]}", own): "_x36 0x89 stale _x60 0x16 stale",
     }
     of_vm_a = of_vm("web_0", own)
     lasted = {"fleet": "How long events stayed Started", "vm": "Its last events"}
@@ -296,132 +291,4 @@ def test_an_event_goes_on_while_the_only_vm_that_sees_it_is_down(tmp_path: Path)
         (panel("vm", lasted["vm"], "D", of_vm_a), "27m"): {'event_id="E"': 420.0},
     }
     needed = (*REMEMBERED, *(f"{BOARD}-{name}" for name in ("events", "starts", "event-times")))
-    _plays(BoardStory(series, shows, needed, step="5s", every="5s"), tmp_path)
-
-
-_EVENTS = tuple(f"{BOARD}-{name}" for name in ("events", "approvals", "vms", "event-times", "impacts"))
-_EVERYTHING = (*REMEMBERED, *_EVENTS, *EXPORTERS)
-
-
-def _waiting(own: str, values: str, not_before: str | None, resources: str = "web_0") -> dict[str, str]:
-    """Return the series of a Reboot that waits, as one exporter shows it."""
-    left, first = (f"azure_scheduled_events_{name}" for name in _TIMES)
-    return {
-        _info(own, "Scheduled", resources): values.replace("V", "1"),
-        _of_event(APPROVED, own): values.replace("V", "0"),
-        _of_event(first, own): values.replace("V", "60"),
-        **({_of_event(NOT_BEFORE, own): values.replace("V", not_before)} if not_before else {}),
-        **({_of_event(left, own): values.replace("V", "300")} if not_before else {}),
-    }
-
-
-@pytest.mark.parametrize(("not_before", "left"), [("900", {"8m": 420, "14m": 60, "17m": -120}), (None, {"8m": -1})])
-def test_next_impact_while_nobody_shows_it(not_before: str | None, left: dict[str, float], tmp_path: Path) -> None:
-    """The time to NotBefore goes on while the only VM that showed it is silent; without a NotBefore, it may be now."""
-    own = "a:10169"
-    series = {
-        **exporter(own, "web_0", "Vx20 stale", vm_id="id", subscription_id="s"),
-        f'up{{job="{JOB}",instance="{own}"}}': "1x20 0x100",
-        **_waiting(own, "_x4 Vx16 stale", not_before),
-    }
-    asked = [panel("fleet", "Next impact in"), panel("vm", "Next impact in", variables=of_vm("web_0", own))]
-    shows = {(query, at): {"": value} for query in asked for at, value in left.items()}
-    _plays(BoardStory(series, shows, _EVERYTHING), tmp_path)
-
-
-def test_a_started_event_stays_while_its_vm_is_away(tmp_path: Path) -> None:
-    """A reboot takes three quarters of an hour, and nobody else sees it: the boards show it as long as the rules do."""
-    own = "a:10169"
-    series = {
-        **exporter(own, "web_0", "Vx20 stale", vm_id="id", subscription_id="s"),
-        f'up{{job="{JOB}",instance="{own}"}}': "1x20 0x200",
-        _info(own, "Started", "web_0"): "_x4 1x16 stale",
-        _of_event(APPROVED, own): "_x4 0x16 stale",
-        _of_event("azure_scheduled_events_event_resources", own): "_x4 1x16 stale",
-    }
-    one = of_vm("web_0", own)
-    shows = {
-        (panel("fleet", "VMs being hit now"), "45m"): {"": 1.0},
-        (f"max({panel('fleet', 'Events now')})", "45m"): {"": 3.0},
-        (f"max({panel('fleet', 'VMs that are hit')})", "45m"): {"": 3.0},
-        (panel("vm", "What happens to it", variables=one), "45m"): {"": 3.0},
-    }
-    _plays(BoardStory(series, shows, _EVERYTHING), tmp_path)
-
-
-def test_a_vm_that_answers_without_the_event_is_spared(tmp_path: Path) -> None:
-    """A VM leaves Resources and answers: it is hit no more, also if it then fails by itself, though another one is."""
-    a, b = "a:10169", "b:10169"
-    series = {
-        **exporter(a, "web_0", "Vx60 stale", vm_id="id0", subscription_id="s"),
-        **exporter(b, "web_1", "Vx20 stale", vm_id="id1", subscription_id="s"),
-        f'up{{job="{JOB}",instance="{a}"}}': "1x60 0x60",
-        f'up{{job="{JOB}",instance="{b}"}}': "1x20 0x100",
-        **_waiting(a, "_x4 Vx16 stale", "1700", "web_0,web_1"),
-        **_waiting(b, "_x4 Vx16 stale", "1700", "web_0,web_1"),
-        _info(a, "Scheduled", "web_1", "peer"): "_x21 1x39 stale",
-        _of_event(APPROVED, a, "peer"): "_x21 0x39 stale",
-    }
-    hit = f"count by (vm_name) ({panel('fleet', 'VMs that are hit')})"
-    both, one = {'vm_name="web_0"': 1.0, 'vm_name="web_1"': 1.0}, {'vm_name="web_1"': 1.0}
-    shows = {(hit, "4m"): both, **{(hit, at): one for at in ("8m", "14m", "17m", "25m")}}
-    _plays(BoardStory(series, shows, _EVERYTHING), tmp_path)
-
-
-def test_a_vm_in_two_jobs_is_one(tmp_path: Path) -> None:
-    """Two jobs scrape the same two exporters: all of the scale set is hit, and two VMs of the event are unwatched."""
-    vms = [(job, vm) for job in (JOB, f"{JOB}-2") for vm in ("web_0", "web_1")]
-    series: dict[str, str] = {}
-    for job, vm in vms:
-        own = f"{vm}:10169"
-        named = {
-            **exporter(own, vm, "Vx40"),
-            f'up{{job="{JOB}",instance="{own}"}}': "1x40",
-            **_waiting(own, "_x4 Vx36", "1700", "web_0,web_1,web_2,web_3"),
-            _of_event("azure_scheduled_events_event_resources", own): "_x4 4x36",
-        }
-        series |= {name.replace(f'job="{JOB}"', f'job="{job}"'): values for name, values in named.items()}
-    unwatched = panel("fleet", "Events now", "E")
-    shows = {
-        (panel("fleet", "Share that is affected"), "8m"): {'place="web"': 1.0},
-        (f"max({unwatched})", "8m"): {"": 2.0},
-    }
-    _plays(BoardStory(series, shows, _EVERYTHING), tmp_path)
-
-
-@pytest.mark.parametrize("named", ["WEB_0", "_web_0", "db_0,Web_0"])
-def test_the_board_of_a_vm_compares_names_as_its_exporter(named: str, tmp_path: Path) -> None:
-    """Resources may write the name in other letters, or with the underscore of the oldest api-version."""
-    own = "a:10169"
-    series = {**exporter(own, "web_0", "Vx40"), **_waiting(own, "_x4 Vx36", "1700", named)}
-    happens = panel("vm", "What happens to it", variables=of_vm("web_0", own))
-    _plays(BoardStory(series, {(happens, "8m"): {"": 1.0}}, _EVERYTHING), tmp_path)
-
-
-def test_the_first_sight_of_an_event_is_kept(tmp_path: Path) -> None:
-    """An exporter whose journal was lost sees its event again after a reboot: the notice is that of the first sight."""
-    key = 'event_id="E",event_type="Reboot"'
-    series = {
-        f"{FIRST_SEEN}{{{key}}}": "60x20 stale _x10 900x20 stale",
-        f"{PLANNED}{{{key}}}": "660x20 stale",
-        f'{STATE}{{{key},event_source="Platform",resources="web_0"}}': "1x20 stale _x10 3x20 stale",
-    }
-    notice = panel("vm", "Its last events", "B", of_vm("web_0", "a:10169"))
-    _plays(BoardStory(series, {(notice, "20m"): {'event_id="E"': 600.0}}), tmp_path)
-
-
-def test_a_punctual_start_with_rare_scrapes_has_no_approver(tmp_path: Path) -> None:
-    """The last sample before NotBefore is two minutes old: nobody started the event early."""
-    own = "a:10169"
-    left = f"azure_scheduled_events_{_TIMES[0]}"
-    series = {
-        **exporter(own, "web_0", "Vx20"),
-        _info(own, "Scheduled", "web_0"): "_ 1 1 1 1 stale",
-        _info(own, "Started", "web_0"): "_ _ _ _ _ 1 1 1 1",
-        _of_event(APPROVED, own): "_ 0x8",
-        _of_event(left, own): "_ 470 350 230 110 stale",
-    }
-    who = f"group by (approved_by) ({APPROVED_BY})"
-    settings = {"scrape.interval": "2m"}
-    story = BoardStory(series, {(who, "11m"): {'approved_by="nobody"': 1.0}}, _EVENTS, settings, "2m", "30s")
-    _plays(story, tmp_path)
+    plays(BoardStory(series, shows, needed, step="5s", every="5s"), tmp_path)

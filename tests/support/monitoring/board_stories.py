@@ -8,15 +8,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from alerts import resolve
+from alerts import Settings, resolve
 from alerts.rules import groups
 from alerts.rules.rule import Group, Recording
+from alerts.rules.series import APPROVED, INFO, NOT_BEFORE
 from support.paths import ROOT
 
 from .promtool import run_tests
 
 JOB = "azure-scheduled-events-exporter"
 BOARD = "azure-scheduled-events-board"
+TIMES = ("event_seconds_until_not_before", "event_first_seen_timestamp_seconds")
+REMEMBERED = tuple(each.name for each in groups(Settings()) if "-board-" not in each.name and any(each.recordings()))
+EXPORTERS = tuple(f"{BOARD}-{name}" for name in ("blind", "exporters", "shares"))
+EVENT_GROUPS = tuple(f"{BOARD}-{name}" for name in ("events", "approvals", "vms", "event-times", "impacts"))
+EVERY_GROUP = (*REMEMBERED, *EVENT_GROUPS, *EXPORTERS)
+"""The groups of rules that boards read: what alerts remember, events, exporters, and all of them."""
 _JSON = ROOT / "dashboards" / "json"
 _EVERYTHING = {"$__range": "1h", "$resource_group": ".*", "$scale_set": ".*"}
 
@@ -120,4 +127,33 @@ def exporter(instance: str, vm: str, values: str, **place: str) -> dict[str, str
         f"{own}_up{{{target}}}": ones,
         f"{own}_poll_interval_seconds{{{target}}}": ones,
         f"{own}_instance_info{{{target}{info}}}": ones,
+    }
+
+
+def plays(story: BoardStory, folder: Path) -> None:
+    """Fail, with the output of promtool, if the queries of ``story`` do not return what it says."""
+    done = story.play(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def event_info(instance: str, status: str, resources: str, scope: str = "self") -> str:
+    """Return the selector of the scraped series of a Reboot with its status and Resources."""
+    labels = f'event_id="E",event_type="Reboot",event_source="Platform",event_status="{status}",scope="{scope}"'
+    return f'{INFO}{{job="{JOB}",instance="{instance}",{labels},description="",resources="{resources}"}}'
+
+
+def of_event(metric: str, instance: str, scope: str = "self") -> str:
+    """Return the selector of another scraped series of that Reboot."""
+    return f'{metric}{{job="{JOB}",instance="{instance}",event_id="E",event_type="Reboot",scope="{scope}"}}'
+
+
+def waiting(own: str, values: str, not_before: str | None, resources: str = "web_0") -> dict[str, str]:
+    """Return the series of a Reboot that waits, as one exporter shows it."""
+    left, first = (f"azure_scheduled_events_{name}" for name in TIMES)
+    return {
+        event_info(own, "Scheduled", resources): values.replace("V", "1"),
+        of_event(APPROVED, own): values.replace("V", "0"),
+        of_event(first, own): values.replace("V", "60"),
+        **({of_event(NOT_BEFORE, own): values.replace("V", not_before)} if not_before else {}),
+        **({of_event(left, own): values.replace("V", "300")} if not_before else {}),
     }

@@ -19,7 +19,8 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.times import parse_duration
 
-from .prometheus import unreachable, unusable_values
+from .prometheus import unreachable
+from .prometheus_rules import unusable_values
 from .routing import inhibits, integrations, matchers_of, routes, silenced_by
 from .shipped import ShippedRule, rules
 
