@@ -16,7 +16,6 @@ from alerts.rules.board_recordings import (
     STATE,
     URGENCY,
     VM_LAST_STATE,
-    VM_STATE,
     VMS,
 )
 from alerts.rules.series import EVENT
@@ -29,6 +28,7 @@ from .queries import (
     IN_WAIT,
     MOST,
     RANGE,
+    SELF,
     here,
     known_here,
     latest,
@@ -56,7 +56,9 @@ VMS_STARTED = or_quiet(f"sum({_VMS} and on (event_id) ({_STARTED}))")
 
 _TOP = f"on (event_id) topk({MOST}, {here(latest(URGENCY))})"
 _SHOWN = series("event_info")
-_WATCHED = f"(count by (event_id) ({VM_STATE}) or on (event_id) 0 * {_VMS})"
+# As scraped, since a recording of a new event comes later. What two jobs scrape at one address is one exporter.
+_OWN_EXPORTERS = f"group by (event_id, instance) ({series('event_info', SELF)})"
+_WATCHED = f"(count by (event_id) ({_OWN_EXPORTERS}) or on (event_id) 0 * {_STATE})"
 _APPROVER = f"({series('event_approved')} == 1) * on (job, instance) group_left (vm_name) {EXPORTER_INFO}"
 EVENTS = with_trace(f"({_STATE} + 0 and {_TOP})")  # + 0 drops the name, in which the columns differ
 EVENT_COLUMNS = tuple(
