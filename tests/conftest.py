@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ import sitecustomize  # noqa: F401 - guards this process
 from support.paths import DATA, TESTS
 from support.programs import Exporter, Prometheus
 
-LONGEST_FIRST = ("contract/monitoring/test_alert_rules.py", "end_to_end", "fuzz", "contract", "wire", "unit")
-"""Folders, and a file of minutes of processor time, which runs beside the tests that mostly wait."""
+LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("fuzz",), ("contract",), ("wire",), ("unit",))
+"""Folders. In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that works."""
 
 COMPRESSION = """
 import random, time, timeit, zlib
@@ -62,13 +63,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take long, so that no worker is left alone with one at the end of the run."""
-    items.sort(key=lambda item: _turn(item.path.relative_to(TESTS)))
+    files = [*dict.fromkeys(item.path.relative_to(TESTS) for item in items)]
+    folders = {folder: [each for each in files if each.is_relative_to(folder)] for folder in chain(*LONGEST_FIRST)}
 
+    def turn(item: pytest.Item) -> tuple[int, bool, float]:
+        file = item.path.relative_to(TESTS)
+        stage = next(number for number, some in enumerate(LONGEST_FIRST) if any(map(file.is_relative_to, some)))
+        folder = next(filter(file.is_relative_to, LONGEST_FIRST[stage]))
+        evenly = (folders[folder].index(file) + 0.5) / len(folders[folder])
+        # The image's test waits for its base, which is made during the other end-to-end tests.
+        return stage, file.name == "test_image.py", evenly
 
-def _turn(path: Path) -> tuple[int, bool]:
-    # The image's test waits for its base, which is made during the other end-to-end tests.
-    begin = next(number for number, each in enumerate(LONGEST_FIRST) if path.is_relative_to(each))
-    return begin, path.name == "test_image.py"
+    items.sort(key=turn)
 
 
 @pytest.fixture

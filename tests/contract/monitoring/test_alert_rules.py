@@ -46,6 +46,7 @@ from support.monitoring.stories.places import FIRING_PLACES, PLACES
 from support.monitoring.stories.quiet import QUIET
 from support.monitoring.stories.reports import REPORTS, SHOWN_ONCE
 from support.monitoring.stories.twins import TWINS
+from support.monitoring.together import Together, hold, together
 
 FIRING = (*FIRING_EVENTS, *FIRING_LIVES, *FIRING_PLACES, *FIRING_EXPORTERS)
 MISLEADING = (*BLIND, *LIVES, *PLACES, *EXPORTERS, *REPORTS, *SHOWN_ONCE)
@@ -75,18 +76,16 @@ def test_fires(story: Story, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("story", QUIET, ids=lambda story: story.name)
-def test_stays_quiet(story: Story, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stories", together(QUIET), ids=str)
+def test_stays_quiet(stories: Together, subtests: pytest.Subtests, tmp_path: Path) -> None:
     """An alert does not fire in a story that only resembles its own."""
-    done = promtool(tmp_path, story)
-    assert done.returncode == 0, done.stdout + done.stderr
+    hold(stories, subtests, tmp_path)
 
 
-@pytest.mark.parametrize("story", [*MISLEADING, *TWINS, *HITS], ids=lambda story: story.name)
-def test_holds_against_an_adversary(story: Story, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stories", together([*MISLEADING, *TWINS, *HITS]), ids=str)
+def test_holds_against_an_adversary(stories: Together, subtests: pytest.Subtests, tmp_path: Path) -> None:
     """Blind exporters, VMs counted twice, changing labels and silent failures neither make nor hide a page."""
-    done = promtool(tmp_path, story)
-    assert done.returncode == 0, done.stdout + done.stderr
+    hold(stories, subtests, tmp_path)
 
 
 @pytest.mark.parametrize(("name", "event"), FIRST.items(), ids=FIRST)
@@ -215,11 +214,10 @@ def test_counters_increase_with_rare_scrapes(scrape: str, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("story", ANY_ORDER, ids=lambda story: story.name)
-def test_groups_are_evaluated_in_another_order(story: Story, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stories", together(ANY_ORDER), ids=str)
+def test_groups_are_evaluated_in_another_order(stories: Together, subtests: pytest.Subtests, tmp_path: Path) -> None:
     """VMs that go down count all the time, and VMs hit in turn never together: Prometheus gives groups no order."""
-    done = promtool(tmp_path, story, names=tuple(reversed(ALERTING)))
-    assert done.returncode == 0, done.stdout + done.stderr
+    hold(stories, subtests, tmp_path, tuple(reversed(ALERTING)))
 
 
 def test_no_chain_of_recordings_is_longer_than_two() -> None:

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 from support.monitoring.alert_scenarios import MAINTENANCE, Exporter, Seen, Story, one
 from support.monitoring.promtool import promtool
 from support.monitoring.stories.maintenance import MAINTAINED, working
+from support.monitoring.together import Together, hold, together
 from support.paths import ROOT
 
 _REBOOT = Seen(not_before=300, started=300, gone=700)
@@ -37,11 +38,10 @@ def play(folder: Path, story: Story, **values: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("story", MAINTAINED, ids=lambda story: story.name)
-def test_story(story: Story, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stories", together(MAINTAINED), ids=str)
+def test_story(stories: Together, subtests: pytest.Subtests, tmp_path: Path) -> None:
     """A VM is in maintenance while Azure is about to work on it, works on it or has just done so, and no longer."""
-    done = promtool(tmp_path, story)
-    assert done.returncode == 0, done.stdout + done.stderr
+    hold(stories, subtests, tmp_path)
 
 
 def test_it_needs_no_recording(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from support.monitoring.alert_scenarios import MAINTENANCE, Seen, Story, one
 from support.monitoring.promtool import RULES, promtool
 from support.monitoring.stories.expected_alerts import NOT_BACK
 from support.monitoring.stories.not_back import NOT_BACK_STORIES
+from support.monitoring.together import Together, hold, together
 
 
-@pytest.mark.parametrize("story", NOT_BACK_STORIES, ids=lambda story: story.name)
-def test_story(story: Story, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stories", together(NOT_BACK_STORIES), ids=str)
+def test_story(stories: Together, subtests: pytest.Subtests, tmp_path: Path) -> None:
     """A VM that is away for longer than its event may take pages, until it is back, and no other VM does."""
-    done = promtool(tmp_path, story)
-    assert done.returncode == 0, done.stdout + done.stderr
+    hold(stories, subtests, tmp_path)
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,7 @@ from support.monitoring.stories.hits import HITS
 from support.monitoring.stories.places import PLACES
 from support.monitoring.stories.reports import REPORTS
 from support.monitoring.stories.twins import TWINS
+from support.monitoring.together import Together
 
 STORIES = {story.name: story for story in (*BLIND, *LIVES, *EXPORTERS, *HITS, *PLACES, *REPORTS, *TWINS)}
 WERE_JOBS = f'{JOB_TARGETS}{{job=~"{Settings().text("job")}"}}'
@@ -292,3 +293,12 @@ def test_story_fails_without_its_rule(change: Change, tmp_path: Path) -> None:
     output = done.stdout + done.stderr
     assert done.returncode == 1, output
     assert "exp:" in output or "many-to-many matching not allowed" in output, output
+
+
+def test_only_the_story_that_fails_is_named(tmp_path: Path) -> None:
+    """Of stories that are played together, the one whose rule has changed fails, and the one beside it does not."""
+    change = next(each for each in CHANGES if each.alert == NEVER_READY)
+    beside = STORIES["an exporter crashes in a loop of 300 s and 15 s"]
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({"groups": change.applied()}))
+    assert Together((STORIES[change.story], beside)).failures(tmp_path, path).keys() == {change.story}

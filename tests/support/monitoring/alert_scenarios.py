@@ -267,7 +267,7 @@ class Story:
             "input_series": list(self._inputs(self.end)),
             "alert_rule_test": checks,
             "promql_expr_test": [
-                test for name, span in self.steady.items() for test in _steady(name, *span, self.evaluation)
+                test for name, span in self.steady.items() for test in steady_checks(name, *span, self.evaluation)
             ],
         }
 
@@ -328,8 +328,9 @@ def _parameters(firing: Firing) -> str:
     return f"?var-{name}={value}" * bool(value)
 
 
-def _steady(name: str, begin: int, end: int, evaluation: int) -> Iterator[dict[str, object]]:
-    held = f'count_over_time(ALERTS{{alertname="{name}",alertstate="firing"}}[{end - begin}s])'
+def steady_checks(name: str, begin: int, end: int, evaluation: int, matchers: str = "") -> Iterator[dict[str, object]]:
+    """Yield the checks that an alert is one and the same and never lets go."""
+    held = f'count_over_time(ALERTS{{alertname="{name}",alertstate="firing"{matchers}}}[{end - begin}s])'
     for expression, value in ((f"count({held})", 1), (f"min({held})", (end - begin) // evaluation + 1)):
         yield {"expr": expression, "eval_time": f"{end}s", "exp_samples": [{"labels": "{}", "value": value}]}
 
