@@ -12,7 +12,7 @@ from support.servers import dhcp_server
 from support.servers.dhcp_server import DhcpServer, silent
 
 _UNPRIVILEGED = """
-import os, sys, threading
+import logging, os, sys, threading
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.errors import ExporterError
@@ -22,7 +22,7 @@ if os.geteuid() == 0:
     os.setuid(65534)
 exchange = Exchange(("127.0.0.1", 68), ("127.0.0.1", int(sys.argv[1])), (0.0,), 0.05)
 try:
-    discover(threading.Event().wait, lease_files=(), exchange=exchange, mac=bytes(6))
+    discover(threading.Event().wait, logging.getLogger(), lease_files=(), exchange=exchange, mac=bytes(6))
 except ExporterError as error:
     print(error)
 """
@@ -49,14 +49,15 @@ def test_a_missing_permission_is_told() -> None:
 
 
 _ON_THE_REAL_PORTS = """
-import socket, threading
+import logging, socket, threading
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
 client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 client.bind(("0.0.0.0", 68))
 client.settimeout(30)
-print(discover(threading.Event().wait, lease_files=(), exchange=Exchange(pauses=(0.0, 1.0, 2.0, 4.0))))
+exchange = Exchange(pauses=(0.0, 1.0, 2.0, 4.0))
+print(discover(threading.Event().wait, logging.getLogger(), lease_files=(), exchange=exchange))
 print(client.recv(2048)[:1].hex())
 """
 

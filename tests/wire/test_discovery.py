@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
+from azure_scheduled_events_exporter.logs import set_up
 from support.servers.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
 
 
@@ -156,7 +158,13 @@ def test_a_port_that_its_holder_shares_is_shared(option: str) -> None:
 def test_a_network_that_is_down_is_told(bind: tuple[str, int], destination: tuple[str, int], what: str) -> None:
     """A port that cannot be opened ends the search; a request that cannot be sent is tried again."""
     with pytest.raises(ExporterError, match=what):
-        discover(threading.Event().wait, lease_files=(), exchange=Exchange(bind, destination, (0.0, 0.0)), mac=MAC)
+        discover(
+            threading.Event().wait,
+            logging.getLogger(),
+            lease_files=(),
+            exchange=Exchange(bind, destination, (0.0, 0.0)),
+            mac=MAC,
+        )
 
 
 def lease_file(path: Path, address: str, age_seconds: float) -> None:
@@ -191,16 +199,18 @@ def test_the_end_of_a_long_lease_file_is_read(tmp_path: Path) -> None:
         assert search(server, lease_files=(str(path),)) == "http://168.63.129.16"
 
 
-def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+LOOPBACK = "names 127.0.0.1 in option 245, which is this machine itself"
+
+
+def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path) -> None:
     """If a lease has no address, a request is sent, and the log has the source of the address."""
     lease_file(tmp_path / "a.leases", "127.0.0.1", 0)
-    with (
-        caplog.at_level(logging.INFO, "azure-scheduled-events-exporter"),
-        DhcpServer(lambda request: [offer(request)]) as server,
-    ):
-        assert search(server, lease_files=(f"{tmp_path}/*",)) == "http://168.63.129.16"
-    assert caplog.messages == [
-        f"skipping lease file {tmp_path}/a.leases: it names 127.0.0.1 in option 245, which is this machine itself",
-        "asking for DHCP option 245, try 1 of 1",
-        "metadata service at 168.63.129.16, from DHCP option 245 of DHCP server 127.0.0.1",
+    written = StringIO()
+    with DhcpServer(lambda request: [offer(request)]) as server:
+        log = set_up("info", "logfmt", written)
+        assert search(server, lease_files=(f"{tmp_path}/*",), log=log) == "http://168.63.129.16"
+    assert [line.partition("msg=")[2] for line in written.getvalue().splitlines()] == [
+        f'"lease file skipped" path={tmp_path}/a.leases error="it {LOOPBACK}"',
+        '"DHCP option 245 requested" attempt=1 attempts=1',
+        '"DHCP option 245 received" address=168.63.129.16 server=127.0.0.1',
     ]

@@ -37,6 +37,7 @@ from azure_scheduled_events_exporter.errors import (
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, is_written, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
+from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 from .events import COLUMNS, event_row
 from .interruption import Interrupted, ignore_signals, interruptible
@@ -89,7 +90,7 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
 
 def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
     log = logs.set_up("error", config.log_format)
-    config = replace(daemon.found(config, log), approval_policy=OFF)
+    config = replace(with_endpoint(config, log), approval_policy=OFF)
     rate_limiter = RateLimiter()
     confirmed: list[Lifecycle] = []
 

@@ -4,12 +4,11 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
+from azure_scheduled_events_exporter import __version__, logs
+from azure_scheduled_events_exporter.config import Config, resolve
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
@@ -17,6 +16,7 @@ from azure_scheduled_events_exporter.doctor.local.exporter import url_of
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, printable
 from azure_scheduled_events_exporter.http_client import http_config
+from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 DESCRIPTION: Final = """\
 Check the whole chain, from the metadata service to the dashboards, and print what is wrong and what to do.
@@ -69,23 +69,13 @@ def run(
         return _report([("This machine", iter([found]))], as_json=parsed.json)
     servers = _servers(parsed, config)
     try:
-        config = _discovered(config)
+        config = with_endpoint(config, logs.set_up("warning", "logfmt"))
     except ExporterError as error:
         found = wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.", "discovery.md")
         return _report([("Metadata service", iter([found]))], as_json=parsed.json)
     files = sorted({place.rpartition(": ")[0].rpartition(":")[0] for place in places.values()})
     subject = Subject(config, environment, files, servers.exporter.shown)
     return _report(chain.examine(subject, servers), as_json=parsed.json)
-
-
-def _discovered(config: Config) -> Config:
-    if config.imds_endpoint != DISCOVER:
-        return config
-    import threading  # noqa: PLC0415 - few need it
-
-    from azure_scheduled_events_exporter.imds.discovery import discover  # noqa: PLC0415 - few need it
-
-    return replace(config, imds_endpoint=discover(threading.Event().wait))
 
 
 def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:

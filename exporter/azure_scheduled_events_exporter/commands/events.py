@@ -19,7 +19,7 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.poller import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
-from azure_scheduled_events_exporter.service import daemon
+from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, with_endpoint
 from azure_scheduled_events_exporter.times import format_duration
 from azure_scheduled_events_exporter.web.events_api import events_json
 
@@ -40,7 +40,7 @@ def run(config: Config, *, as_json: bool) -> int:
         ExporterError: IMDS gave no valid answer.
     """
     log = logs.set_up("error", "logfmt")
-    endpoint = daemon.found(config, log).imds_endpoint
+    endpoint = with_endpoint(config, log).imds_endpoint
     client = ImdsClient(endpoint, config.imds_api_version, RateLimiter(), threading.Event().wait)
     # First the events, so that an IMDS that cannot be reached is reported once.
     body = _scheduled_events(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
@@ -83,9 +83,7 @@ def run(config: Config, *, as_json: bool) -> int:
 
 def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> bytes:
     """Request the document; print what to do while no answer comes or if none came."""
-    waiting = (
-        f"waiting up to {timeout:g} s for {endpoint}, whose first answer may take two minutes; {daemon.NOT_ON_AZURE}"
-    )
+    waiting = f"waiting up to {timeout:g} s for {endpoint}, whose first answer may take two minutes; {NOT_ON_AZURE}"
     notice = threading.Timer(_NOTICE_SECONDS, print, [waiting], {"file": sys.stderr})
     notice.start()
     try:
@@ -93,7 +91,7 @@ def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> byte
     except ImdsError as error:
         if error.outcome is Outcome.THROTTLED:
             raise ExporterError(f"{error}; try again") from None
-        raise error if client.reached else ExporterError(f"{error}; {daemon.NOT_ON_AZURE}") from None
+        raise error if client.reached else ExporterError(f"{error}; {NOT_ON_AZURE}") from None
     finally:
         notice.cancel()
     if body is None:

@@ -28,6 +28,7 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.storage import RETRY_SECONDS
 from azure_scheduled_events_exporter.journal.store import PAGE, Restored, Store
 from azure_scheduled_events_exporter.service import daemon
+from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0
@@ -305,7 +306,7 @@ def _polled(config: Config, path: Path | None, known: Restored | None) -> Genera
     log = logs.set_up("warning", config.log_format)
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF)
     journal = Journal(None, config.journal_retention, log, known)
-    exporter = daemon.Exporter(daemon.found(alone, log), log, journal=journal, reports=False)
+    exporter = daemon.Exporter(with_endpoint(alone, log), log, journal=journal, reports=False)
     failed = threading.Event()
     exporter.failed = failed.set
     exporter.start()

@@ -18,10 +18,9 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
+from azure_scheduled_events_exporter.logs import facts
 
 ENDPOINT_OPTION = 245
-
-_LOGGER = logging.getLogger("azure-scheduled-events-exporter")
 
 _HEADER = struct.Struct("!4B I 2H 4s4s4s4s 16s 64s 128s 4s")  # RFC 2131, section 2, and the cookie after it
 _COOKIE = b"\x63\x82\x53\x63"
@@ -153,7 +152,7 @@ def hardware_address(route_table: Path = Path("/proc/net/route"), interfaces: Pa
     return node.to_bytes(_MAC_LENGTH, "big")
 
 
-def ask_dhcp(wait: Callable[[float], bool], exchange: Exchange, mac: bytes | None) -> IPv4Address:
+def ask_dhcp(wait: Callable[[float], bool], log: logging.Logger, exchange: Exchange, mac: bytes | None) -> IPv4Address:
     """Return the address in option 245 of a DHCP server's answer to a DHCPDISCOVER from ``mac``.
 
     ``wait(seconds)`` waits and returns True as soon as the exporter is to stop.
@@ -163,7 +162,7 @@ def ask_dhcp(wait: Callable[[float], bool], exchange: Exchange, mac: bytes | Non
         ExporterError: no server answered, or none with a usable option 245.
     """
     transaction_id = int.from_bytes(os.urandom(4), "big")
-    return _Search(exchange, wait, transaction_id, mac or hardware_address()).run()
+    return _Search(exchange, wait, log, transaction_id, mac or hardware_address()).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +171,7 @@ class _Search:
 
     exchange: Exchange
     wait: Callable[[float], bool]
+    log: logging.Logger
     xid: int
     mac: bytes
 
@@ -181,7 +181,7 @@ class _Search:
         with _bound(self.exchange.bind) as dhcp:
             for number, pause in enumerate(self.exchange.pauses, start=1):
                 self._pause(pause)
-                _LOGGER.info("asking for DHCP option 245, try %d of %d", number, tries)
+                self.log.info("DHCP option 245 requested", extra=facts(attempt=number, attempts=tries))
                 try:
                     dhcp.sendto(build_discover(self.xid, self.mac), self.exchange.destination)
                     address = self._answer(dhcp)
@@ -220,7 +220,7 @@ class _Search:
             except ValueError as error:
                 useless = f"{_FLAG}: the answer of DHCP server {sender} {error}"
                 continue
-            _LOGGER.info("metadata service at %s, from DHCP option 245 of DHCP server %s", address, sender)
+            self.log.info("DHCP option 245 received", extra=facts(address=str(address), server=sender))
             return address
         if useless is not None:
             raise ExporterError(f"{useless}: is this an Azure VM? Leave out {_FLAG}, {_ALTERNATIVE}")

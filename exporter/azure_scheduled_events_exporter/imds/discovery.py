@@ -12,14 +12,15 @@ import time
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address
 
+from azure_scheduled_events_exporter.logs import facts
+
 from .dhcp import ENDPOINT_OPTION, Exchange, ask_dhcp, endpoint_address
 from .leases import DEFAULT_LEASE_FILES, address_from_lease, newest_first, read_end
-
-_LOGGER = logging.getLogger("azure-scheduled-events-exporter")
 
 
 def discover(
     wait: Callable[[float], bool],
+    log: logging.Logger,
     *,
     lease_files: Iterable[str] = DEFAULT_LEASE_FILES,
     exchange: Exchange | None = None,
@@ -34,13 +35,13 @@ def discover(
         Stopped: ``wait`` returned True.
         ExporterError: the address cannot be found; the message has the reason and what to do.
     """
-    address = _on_disk(lease_files, time.time())
+    address = _on_disk(lease_files, time.time(), log)
     if address is None:
-        address = ask_dhcp(wait, exchange or Exchange(), mac)
+        address = ask_dhcp(wait, log, exchange or Exchange(), mac)
     return f"http://{address}"
 
 
-def _on_disk(lease_files: Iterable[str], now: float) -> IPv4Address | None:
+def _on_disk(lease_files: Iterable[str], now: float, log: logging.Logger) -> IPv4Address | None:
     for path in newest_first(lease_files):
         try:
             value = address_from_lease(read_end(path), now)
@@ -48,10 +49,10 @@ def _on_disk(lease_files: Iterable[str], now: float) -> IPv4Address | None:
                 continue
             address = endpoint_address({ENDPOINT_OPTION: value})
         except OSError as error:
-            _LOGGER.warning("skipping lease file %s: %s", path, error.strerror)
+            log.warning("lease file skipped", extra=facts(path=path, error=error.strerror))
         except ValueError as error:
-            _LOGGER.warning("skipping lease file %s: it %s", path, error)
+            log.warning("lease file skipped", extra=facts(path=path, error=f"it {error}"))
         else:
-            _LOGGER.info("metadata service at %s, from DHCP option 245 in lease file %s", address, path)
+            log.info("DHCP option 245 found in a lease file", extra=facts(address=str(address), path=path))
             return address
     return None

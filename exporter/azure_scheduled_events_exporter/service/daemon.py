@@ -12,12 +12,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
-from azure_scheduled_events_exporter.config import DISCOVER, Config, warnings
+from azure_scheduled_events_exporter.config import Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped, named_by
 from azure_scheduled_events_exporter.http_server.connection import AccessControl
@@ -34,6 +33,7 @@ from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, doubt
 from azure_scheduled_events_exporter.web.status_line import status_line
 
 from .ending import Ending
+from .endpoint import NOT_ON_AZURE, with_endpoint
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
 from .sd_notify import ServiceManager, keep_notifying
@@ -56,12 +56,6 @@ _NAMED_SPANS_SECONDS = 5.0
 reboot, IMDS may fail for some seconds."""
 
 _TRACE_AGAIN_SECONDS = 60.0
-NOT_ON_AZURE = (
-    "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that of "
-    "'azure-scheduled-events-exporter simulate'"
-)
-"""The hint if the metadata service cannot be reached."""
-
 _WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
 _FINAL_DELIVERY_SECONDS = 1.0  # limit for a collector that hangs
 _STOP_SECONDS = 1.2
@@ -262,25 +256,10 @@ def run(
             return run(config, log, started, rate_limiter, ending)
     for warning in warnings(config):
         log.warning(warning)
-    config = found(config, log)  # DHCP may need root
+    config = with_endpoint(config, log)  # DHCP may need root
     journal = None if config.journal_path == MEMORY else Path(config.journal_path)
     root = give_up(config.process_user, config.web_listen_address.port, journal)
     return asyncio.run(_serve(config, log, ending, started, rate_limiter, root))
-
-
-def found(config: Config, log: logging.Logger) -> Config:
-    """Return ``config`` with the address of the metadata service, discovered by DHCP if configured.
-
-    Raises:
-        ExporterError: it cannot be discovered.
-    """
-    if config.imds_endpoint != DISCOVER:
-        return config
-    from azure_scheduled_events_exporter.imds.discovery import discover  # noqa: PLC0415 - few need it, and its memory
-
-    endpoint = discover(threading.Event().wait)
-    log.info("metadata service discovered", extra=facts(endpoint=endpoint))
-    return replace(config, imds_endpoint=endpoint)
 
 
 async def _serve(

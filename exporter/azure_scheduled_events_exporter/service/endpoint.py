@@ -1,0 +1,32 @@
+"""Knows where the metadata service is: at the configured address, or where DHCP says.
+
+Must not send HTTP requests: whether the service answers is the callers' business.
+"""
+
+import logging
+import threading
+from dataclasses import replace
+
+from azure_scheduled_events_exporter.config import DISCOVER, Config
+from azure_scheduled_events_exporter.logs import facts
+
+NOT_ON_AZURE = (
+    "not on an Azure VM? try 'azure-scheduled-events-exporter demo', or set --imds.endpoint to that of "
+    "'azure-scheduled-events-exporter simulate'"
+)
+"""The hint if the metadata service cannot be reached."""
+
+
+def with_endpoint(config: Config, log: logging.Logger) -> Config:
+    """Return ``config`` with the address of the metadata service, discovered by DHCP if configured.
+
+    Raises:
+        ExporterError: it cannot be discovered.
+    """
+    if config.imds_endpoint != DISCOVER:
+        return config
+    from azure_scheduled_events_exporter.imds.discovery import discover  # noqa: PLC0415 - few need it, and its memory
+
+    endpoint = discover(threading.Event().wait, log)
+    log.info("metadata service discovered", extra=facts(endpoint=endpoint))
+    return replace(config, imds_endpoint=endpoint)
