@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from alerts import resolve
-from alerts.rules.board_recordings import EXPORTER_INFO
+from alerts.rules.boards.exporters import EXPORTER_INFO
 from alerts.rules.rule import Dashboard
 
 from . import fleet_queries

@@ -1,6 +1,6 @@
 """The queries about the exporters themselves by name: whether they are well."""
 
-from alerts.rules.board_recordings import (
+from alerts.rules.boards.exporters import (
     ANSWER_AGE,
     APPROVAL_REQUESTS,
     BLIND,

@@ -1,12 +1,8 @@
 """The queries of the fleet's dashboard by name: what is about to happen to which VMs, and what happened."""
 
-from alerts.rules.board_recordings import (
+from alerts.rules.boards.events import (
     APPROVED_BY,
-    BLIND,
-    BLIND_SECONDS,
-    BLIND_SHARE,
     EARLY_SECONDS,
-    EXPORTER_INFO,
     FIRST_SEEN,
     IMPACT_AT,
     LAST_STATE,
@@ -18,6 +14,7 @@ from alerts.rules.board_recordings import (
     VM_LAST_STATE,
     VMS,
 )
+from alerts.rules.boards.exporters import BLIND, BLIND_SECONDS, BLIND_SHARE, EXPORTER_INFO
 from alerts.rules.series import EVENT
 from alerts.rules.series import LENGTH as DURATION
 from alerts.rules.series import PLANNED as NOT_BEFORE

@@ -1,10 +1,8 @@
 """The queries of the dashboard of one VM by name. Its neighbours report its events too, even while it is blind."""
 
-from alerts.rules.board_recordings import (
+from alerts.rules.boards.events import (
     APPROVED_BY,
-    BLIND,
     EARLY_SECONDS,
-    EXPORTER_INFO,
     FIRST_SEEN,
     IMPACT_AT,
     LAST_STATE,
@@ -16,6 +14,7 @@ from alerts.rules.board_recordings import (
     VM_LAST_STATE,
     VMS,
 )
+from alerts.rules.boards.exporters import BLIND, EXPORTER_INFO
 from alerts.rules.series import EVENT, VM_MAINTENANCE
 from alerts.rules.series import LENGTH as DURATION
 from alerts.rules.series import PLANNED as NOT_BEFORE

@@ -1,7 +1,8 @@
 """Every group of rules, and every alert in them."""
 
 from ..settings import Settings
-from .board_recordings import board_groups
+from .boards import events as event_boards
+from .boards import exporters as exporter_boards
 from .event_alerts import event_groups
 from .event_recordings import event_recordings, memory_groups, vm_groups
 from .impact_alerts import impact_groups
@@ -18,7 +19,8 @@ def groups(settings: Settings) -> tuple[Group, ...]:
     recordings = (*memory_groups(settings), *vm_groups(settings), *event_recordings(settings))
     events = (*recordings, *event_groups(settings), *life_groups(settings))
     impact = (*impact_groups(settings), *maintenance_groups(settings), *not_back_groups(settings))
-    return (*events, *impact, *watcher_groups(settings), *board_groups(settings))
+    boards = (*event_boards.event_groups(settings), *exporter_boards.exporter_groups(settings))
+    return (*events, *impact, *watcher_groups(settings), *boards)
 
 
 def alerts(settings: Settings) -> tuple[Alert, ...]:

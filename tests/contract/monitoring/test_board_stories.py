@@ -6,11 +6,8 @@ import pytest
 
 from alerts import resolve
 from alerts.rules import groups
-from alerts.rules.board_recordings import (
+from alerts.rules.boards.events import (
     APPROVED_BY,
-    BLIND_SECONDS,
-    BLIND_SHARE,
-    EXPORTER_INFO,
     FIRST_SEEN,
     LAST_STATE,
     PHASE,
@@ -22,6 +19,7 @@ from alerts.rules.board_recordings import (
     VM_STATE,
     VMS,
 )
+from alerts.rules.boards.exporters import BLIND_SECONDS, BLIND_SHARE, EXPORTER_INFO
 from alerts.rules.series import APPROVED, EVENT, PLANNED
 from azure_scheduled_events_exporter.times import parse_duration
 from support.monitoring.board_stories import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from alerts.rules.board_recordings import APPROVED_BY, FIRST_SEEN, STATE
+from alerts.rules.boards.events import APPROVED_BY, FIRST_SEEN, STATE
 from alerts.rules.series import APPROVED, PLANNED
 from support.monitoring.board_stories import (
     EVENT_GROUPS,

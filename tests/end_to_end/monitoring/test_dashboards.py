@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from alerts import resolve
-from alerts.rules.board_recordings import BLIND, FIRST_SEEN, STATE
+from alerts.rules.boards.events import FIRST_SEEN, STATE
+from alerts.rules.boards.exporters import BLIND
 from alerts.rules.series import EVENT
 from support.monitoring.engines import PRECISION, VictoriaMetrics, answer, difference
 from support.monitoring.fleet import Fleet, Group
