@@ -231,16 +231,19 @@ def check_template(template: dict[str, Any], kind: str) -> None:
     assert (extension["publisher"], extension["type"]) == ("Microsoft.Azure.Extensions", "CustomScript")
     assert extension["settings"] == {
         "fileUris": ["[parameters('installUrl')]"],
-        "commandToExecute": "[concat('sh install ', parameters('exporterVersion'))]",
+        "commandToExecute": (
+            "[concat('PIP_FIND_LINKS=\"', parameters('findLinks'), '\" sh install ', parameters('exporterVersion'))]"
+        ),
     }
 
 
 def test_vm_extension() -> None:
-    """The template for scale sets is whole, and the command on the page gives it all its parameters."""
+    """The template for scale sets is whole, and the command on the page gives it all parameters without a default."""
     template = json.loads((ROLLOUT / "vm-extension.json").read_text())
     check_template(template, "Microsoft.Compute/virtualMachineScaleSets/extensions")
     (command,) = [block for block in blocks(FLEET, "sh") if "deployment group" in block]
-    assert set(re.findall(r"(\w+)=\S+", command)) == set(template["parameters"])
+    required = {name for name, each in template["parameters"].items() if "defaultValue" not in each}
+    assert set(re.findall(r"(\w+)=\S+", command)) == required
 
 
 def test_azure_policy() -> None:

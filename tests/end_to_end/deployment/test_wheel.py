@@ -1,26 +1,39 @@
 """What people install: the wheel has everything that the program and its users need."""
 
+import os
+import re
 import subprocess
 import sys
+import threading
 import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from azure_scheduled_events_exporter import __version__
 from support.paths import GUARD, ROOT
 from support.programs import environment
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from this tree and unpacked."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder / "dist")]
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, env=environment(), check=True, capture_output=True)
-    (wheel,) = (folder / "dist").glob("*.whl")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, unpacked."""
+    site = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+        archive.extractall(site)
+    return site
 
 
 def program(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,6 +66,28 @@ def test_every_asset_comes_along(installed: Path, tmp_path: Path) -> None:
         assert exported == {path for path in tracked if "__pycache__" not in path.parts}
         for name in exported:
             assert (tmp_path / kind / name).read_bytes() == (ROOT / source / name).read_bytes()
+
+
+@pytest.mark.parametrize("place", ["folder", "address"])
+def test_a_fleet_installs_a_wheel_that_no_index_has(wheel: Path, place: str, tmp_path: Path) -> None:
+    """With PIP_FIND_LINKS, the command of the script for fleets installs a wheel from a folder, or from its address."""
+    script = (ROOT / "deploy" / "examples" / "rollout" / "install").read_text()
+    (arguments,) = re.findall(r'(?m)^"\$home/bin/pip" (install .*)$', script)
+    files = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(wheel.parent)))
+    with files:
+        threading.Thread(target=files.serve_forever).start()
+        links = f"http://127.0.0.1:{files.server_port}/{wheel.name}" if place == "address" else str(wheel.parent)
+        only = {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "PIP_TARGET": str(tmp_path)}
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'version={__version__}; exec "$0" -m pip {arguments}', sys.executable],
+            env=environment(PIP_FIND_LINKS=links, **only),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        files.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "azure_scheduled_events_exporter" / "__init__.py").exists()
 
 
 def test_thresholds_can_be_changed(installed: Path, tmp_path: Path) -> None:
