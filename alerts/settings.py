@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter import DOCUMENTATION, yaml_file
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
@@ -72,7 +72,7 @@ def _longest_outage(event_type: EventType) -> Setting:
     )
 
 
-_BASE = "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/runbooks"
+_BASE = f"{DOCUMENTATION}runbooks"
 
 _RESERVED = "alertname|severity|component|drill|resources|scale_set|vm_id|vm_name|computer_name|job|instance|phase|__.*"
 """Labels that identify alerts and VMs in the rules, so that a target's label cannot have their place."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.doctor.finding import DOCUMENTATION
+from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client import http_config
 from support.paths import ROOT

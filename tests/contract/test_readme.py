@@ -2,16 +2,16 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
+from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import _parser
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.metrics.collector import SPECS
-from support.documented import pages
+from support.documented import links, pages
 from support.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -72,18 +72,6 @@ def test_the_contents_page_has_every_page() -> None:
         assert page.name == "README.md" or f"]({page.name})" in contents, page.name
 
 
-def prose(text: str) -> str:
-    """The page without its blocks of code and its inline code, in which brackets are no links."""
-    return re.sub(r"`[^`\n]*`", lambda found: "c" * len(found[0]), re.sub(r"(?ms)^ *```.*?^ *```$", "", text))
-
-
-def links(page: Path) -> Iterator[str]:
-    """Where the links and pictures of a page lead, without those that leave the project."""
-    for target in re.findall(r"\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)\)", prose(page.read_text())):
-        if not re.match(r"[a-z]+:", target):
-            yield target
-
-
 def anchors(page: Path) -> set[str]:
     """The anchors that GitHub gives the headings of a page."""
     text = re.sub(r"(?ms)^ *```.*?^ *```$", "", page.read_text())
@@ -100,10 +88,15 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
-    """Each relative link of the page names a file of the project, and a heading that it has."""
+    """Each link to a page of the project, relative or by its address, names a file, and a heading that it has."""
     for target in links(page):
         name, _, anchor = unquote(target).partition("#")
-        place = (page.parent / name).resolve() if name else page
+        if name.startswith(DOCUMENTATION):
+            place = DOCS / name.removeprefix(DOCUMENTATION)
+        elif re.match(r"[a-z]+:", name):
+            continue
+        else:
+            place = (page.parent / name).resolve() if name else page
         assert place.exists(), f"{target}: there is no {place}"
         assert place.is_relative_to(ROOT), f"{target} leaves the project"
         assert not anchor or anchor in anchors(place), f"{target}: {place.name} has {sorted(anchors(place))}"

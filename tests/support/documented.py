@@ -1,4 +1,4 @@
-"""Reads the blocks of code in the pages of this project, and the commands in them.
+"""Reads the blocks of code in the pages of this project, the commands in them, and where links lead.
 
 Reads Markdown, and enough of the shell's grammar to find programs and their arguments. Checks nothing.
 """
@@ -161,3 +161,13 @@ def _commands_of(line: str, place: str) -> Iterator[Command]:
             command = []
         elif command or not (word in _OPENERS | _CLOSERS or re.match(r"\w+=", word)):
             command.append(word)
+
+
+def prose(text: str) -> str:
+    """The page without its blocks of code and its inline code, in which brackets are no links."""
+    return re.sub(r"`[^`\n]*`", lambda found: "c" * len(found[0]), re.sub(r"(?ms)^ *```.*?^ *```$", "", text))
+
+
+def links(page: Path) -> Iterator[str]:
+    """Where the links and pictures of a page lead."""
+    yield from re.findall(r"\]\(([^()\s]*(?:\([^()\s]*\))?[^()\s]*)\)", prose(page.read_text()))

@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
-DOCUMENTATION: Final = (
-    "https://github.com/azure-scheduled-events-exporter/azure-scheduled-events-exporter/blob/main/docs/"
-)
+from azure_scheduled_events_exporter import DOCUMENTATION
 
 
 class Mark(StrEnum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter import DOCUMENTATION, __version__
 from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -249,10 +249,10 @@ def _footer(telemetry_path: str) -> Markup:
         tag(
             "p",
             "Documentation: ",
-            tag("code", "docs/status-page.md"),
-            " describes this page, ",
-            tag("code", "docs/runbooks/"),
-            " what to do about each alert.",
+            tag("a", "this page", href=f"{DOCUMENTATION}status-page.md"),
+            ", ",
+            tag("a", "what to do about each alert", href=f"{DOCUMENTATION}runbooks/"),
+            ".",
             class_="remark",
         ),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter import __version__
+from support.documented import links
 from support.paths import GUARD, ROOT
 from support.programs import environment
 
@@ -88,6 +89,19 @@ def test_a_fleet_installs_a_wheel_that_no_index_has(wheel: Path, place: str, tmp
         files.shutdown()
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "azure_scheduled_events_exporter" / "__init__.py").exists()
+
+
+def test_links_of_exported_pages_lead_somewhere(installed: Path, tmp_path: Path) -> None:
+    """A relative link in an exported page names an exported file; all other pages are linked by their address."""
+    assert program(installed, "assets", "export", str(tmp_path)).returncode == 0
+    found = [(page, target) for page in tmp_path.rglob("*.md") for target in links(page)]
+    assert found
+    relative = [(page, target) for page, target in found if not re.match(r"[a-z]+:", target)]
+    assert not [
+        f"{page.relative_to(tmp_path)}: {target}"
+        for page, target in relative
+        if not (page.parent / target.partition("#")[0]).exists()
+    ]
 
 
 def test_thresholds_can_be_changed(installed: Path, tmp_path: Path) -> None:

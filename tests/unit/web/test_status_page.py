@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
@@ -358,9 +359,19 @@ def test_left(seconds: float, words: str) -> None:
 
 
 def test_links_hold_behind_a_proxy() -> None:
-    """Links are relative to the page, so that they lead to this exporter whatever path a proxy gives it."""
+    """Links to the exporter are relative to the page, so that they work whatever path a proxy gives it."""
     links = Page(BUSY, telemetry_path="/a:b").links
-    assert links == ["#events", "./a:b", "./api/v1/events", "./-/healthy", "./-/ready"]
+    assert [link for link in links if not link.startswith("https:")] == [
+        *("#events", "./a:b", "./api/v1/events", "./-/healthy", "./-/ready")
+    ]
+
+
+def test_links_to_the_documentation() -> None:
+    """The page links its description and the runbooks by their address, since a VM has no such files."""
+    links = [link for link in Page(BUSY).links if link.startswith("https:")]
+    assert all(link.startswith(DOCUMENTATION) for link in links)
+    assert [link.removeprefix(DOCUMENTATION) for link in links] == ["status-page.md", "runbooks/"]
+    assert all((ROOT / "docs" / link.removeprefix(DOCUMENTATION)).exists() for link in links)
 
 
 def test_own_state_of_the_exporter() -> None:
