@@ -102,6 +102,21 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(place), f"{target}: {place.name} has {sorted(anchors(place))}"
 
 
+def test_where_to_run_commands() -> None:
+    """Log, command and restart of each platform are those of its page; a runbook with those of systemd links them."""
+    section = (DOCS / "README.md").read_text().partition("### Where to run commands\n")[2].partition("\n### ")[0]
+    found = [row for row in section.splitlines() if row.startswith("| [")]
+    assert len(found) == 4
+    for row in found:
+        page = (DOCS / re.findall(r"\]\((\S+?)#", row)[0]).read_text()
+        commands = [text for cell in row.split(" | ")[1:] for text in re.findall(r"`([^`]+)`", cell)]
+        assert len(commands) >= 3
+        assert [command for command in commands if command not in page] == []
+    for runbook in (DOCS / "runbooks").glob("*.md"):
+        if "journalctl" in runbook.read_text():
+            assert f"{DOCUMENTATION}README.md#where-to-run-commands" in list(links(runbook)), runbook.name
+
+
 COMPOSED = {
     "event lost",
     "the TLS certificate expires soon",
