@@ -48,10 +48,11 @@ def run(config: Config, *, as_json: bool) -> int:
         document = parse_document(body)
     except InvalidDocumentError as error:
         raise ExporterError(f"{endpoint} answered no Scheduled Events document: {error}") from None
-    vm_name = config.instance_name
+    identity, vm_name = None, config.instance_name
     if vm_name is None:
         try:
-            vm_name = parse_instance(client.instance(config.imds_timeout)).vm_name
+            identity = parse_instance(client.instance(config.imds_timeout))
+            vm_name = identity.vm_name
         except ExporterError as error:
             print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
     moment = system_clock().now()
@@ -63,7 +64,9 @@ def run(config: Config, *, as_json: bool) -> int:
         polls = replace(Polls(), up=not document.unreadable, last_success=now, failure="; ".join(document.unreadable))
         snapshot = Snapshot(
             polls=polls,
+            poll_interval=config.poll_interval,
             vm_name=vm_name,
+            identity=identity,
             incarnation=document.incarnation,
             current=known.current,
             approval_policy=approvals.policy,

@@ -59,6 +59,15 @@ class TestEvents:
         assert event["resources"] == ["vm_0", "vm_1"]
         assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
 
+    def test_json_has_the_interval_and_the_identity(self, simulator: Simulator) -> None:
+        """The JSON has the configured poll interval, and this VM's instance metadata unless its name is a setting."""
+        flags = ("--poll.interval", "2s", "--imds.endpoint", simulator.vm_url("vm_1"))
+        content = json.loads(command("events", "--json", *flags).stdout)
+        assert content["polls"]["interval_seconds"] == 2.0
+        assert content["identity"]["vm_name"] == "vm_1"
+        named = json.loads(command("events", "--json", "--instance.name", "vm_1", *flags).stdout)
+        assert (named["vm_name"], named["identity"]) == ("vm_1", None)
+
     def test_none(self, simulator: Simulator) -> None:
         """If there are no events, a sentence says so."""
         done = command("events", "--imds.endpoint", simulator.url)
