@@ -16,9 +16,7 @@ from .rule import IMPACT, PREFIX, TIME, VMS, Alert, Dashboard, Group, expression
 from .series import DURATION, LENGTH
 
 _EVENT = "Event {{ $labels.event_id }}."
-_BY_SOURCE = (EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT)
-_RETURNING = "|".join(each for each in EventType if each.facts.reboots and not each.facts.deletes)
-_WITHOUT_NOTICE = f'event_type=~"{_RETURNING}"'
+_WITHOUT_NOTICE = f'event_type=~"{"|".join(each for each in EventType if each.facts.restarts)}"'
 _UNKNOWN = f'event_type!~"{"|".join(EventType)}"'
 
 
@@ -60,7 +58,9 @@ def _only(event_type: EventType) -> str:
 
 
 def _of_type(event_type: EventType, settings: Settings) -> tuple[Alert, ...]:
-    return _by_source(event_type, settings) if event_type in _BY_SOURCE else (_whatever_source(event_type, settings),)
+    if event_type.facts.has_requested_alert:
+        return _by_source(event_type, settings)
+    return (_whatever_source(event_type, settings),)
 
 
 def _by_priority(alert: Alert, settings: Settings) -> Alert:
@@ -109,7 +109,7 @@ def _by_source(event_type: EventType, settings: Settings) -> tuple[Alert, Alert]
     """Events by Azure itself are critical. Events that a user requested are not, because that user already knows."""
     matcher = _only(event_type)
     platform = _soon(current_of_platform(matcher, settings), matcher, settings)
-    if event_type is not EventType.TERMINATE:  # WithoutNotice has the others, so that one event is one page
+    if event_type.facts.restarts:  # WithoutNotice has the others, so that one event is one page
         platform = _lines(platform, "and on (event_id)", announced(matcher, settings))
     summary, summary_requested = _SUMMARIES[event_type]
     severity = settings.text(f"{event_type.lower()}.severity")

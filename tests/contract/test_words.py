@@ -29,7 +29,7 @@ OLD = {
     r"handed in|as (it|they) stands?": "argument; unchanged",
 }
 CLEAN = ("alerts", "dashboards", "deploy", "docs", "exporter")
-KINDS = {".py", ".md", ".yaml", ".yml", ".sh", ".html", ".tpl"}
+KINDS = {".py", ".md", ".yaml", ".yml", ".sh", ".html", ".tpl", ".js", ".css"}
 
 
 @pytest.mark.parametrize("folder", CLEAN)

@@ -15,9 +15,9 @@ from .catalog import Catalog
 from .texts import render
 
 PREFIX = "AzureScheduledEvent"
-_BY_SOURCE = frozenset({EventType.TERMINATE, EventType.REDEPLOY, EventType.REBOOT})
+_BY_SOURCE = frozenset(each for each in EventType if each.facts.has_requested_alert)
 _DELETING = frozenset(each for each in EventType if each.facts.deletes)
-_WITHOUT_NOTICE = frozenset(each for each in EventType if each.facts.reboots) - _DELETING
+_WITHOUT_NOTICE = frozenset(each for each in EventType if each.facts.restarts)
 _SPOT = frozenset({"Spot", "Low"})
 _DESCRIBED = frozenset(each.name for each in fields(Instance))
 """Labels that a rule may keep and whose values the exporter has."""

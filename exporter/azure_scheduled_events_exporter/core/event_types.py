@@ -31,6 +31,7 @@ class EventFacts(NamedTuple):
         color: of its series on dashboards.
         since: the first api-version that shows it.
         usual_source: the EventSource whose counters exist from the start.
+        has_requested_alert: whether events that a user requested have an alert of their own, of lower severity.
     """
 
     meaning: str
@@ -47,6 +48,12 @@ class EventFacts(NamedTuple):
     color: str
     since: str = "2017-03-01"
     usual_source: str = "Platform"
+    has_requested_alert: bool = False
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the VM goes down and comes back, as it does when its host fails without notice."""
+        return self.reboots and not self.deletes
 
 
 class EventType(StrEnum):
@@ -94,6 +101,7 @@ class EventType(StrEnum):
             severity="critical",
             severity_reason="The VM is down while it restarts, and nobody here asked for it.",
             color="#CBA9EE",
+            has_requested_alert=True,
         ),
     )
     REDEPLOY = (
@@ -111,6 +119,7 @@ class EventType(StrEnum):
             severity="critical",
             severity_reason="The VM is down while it moves, and ephemeral disks are lost.",
             color="#AE7EE2",
+            has_requested_alert=True,
         ),
     )
     PREEMPT = (
@@ -149,6 +158,7 @@ class EventType(StrEnum):
             color="#7530BF",
             since="2019-01-01",
             usual_source="User",
+            has_requested_alert=True,
         ),
     )
 

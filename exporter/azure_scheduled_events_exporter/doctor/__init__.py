@@ -2,5 +2,5 @@
 
 A check looks at one thing and returns a :class:`~.finding.Finding`. A module's ``examine`` calls its checks in order
 and skips those that an earlier failure makes meaningless. Nothing here prints or changes the checked system. Only
-``commands.doctor`` uses this package.
+``commands`` uses this package.
 """

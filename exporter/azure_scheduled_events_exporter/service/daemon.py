@@ -2,7 +2,8 @@
 
 The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one requests this VM's name
 until it is known, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and one for
-each Alertmanager pushes alerts. They share only the snapshot that the poller publishes.
+each Alertmanager pushes alerts. They read the snapshot that the poller publishes, which never changes. The journal and
+the rate limiter of IMDS, which they share, have locks of their own.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The HTTP client of a collector: OpenTelemetry's SDK and OTLP/HTTP exporter, and the interpretation of answers.
 
-Must not decide about retries and removal (``tracing.delivery``). Imported only when tracing is on: it takes
-some 15 MiB of memory.
+Must not decide about retries and removal (``tracing.delivery``). Imported only when tracing is on: OpenTelemetry and
+protobuf take 5 to 6 MiB of memory (docs/performance.md).
 """
 
 import logging

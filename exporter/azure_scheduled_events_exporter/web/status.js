@@ -11,7 +11,7 @@ let serverTime = 0; // what the server's clock said in its last answer ...
 let answeredAt = 0; // ... and when that was, by a clock that never jumps
 let busy = false;
 
-// The same words as in status_words.py.
+// The same words as in wording.py.
 function length(seconds) {
   let rest = Math.trunc(seconds);
   const parts = [];
