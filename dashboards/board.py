@@ -152,7 +152,7 @@ EVENT_COLUMNS = {
         custom__width=80,
     ),
     "NotBefore": by_name("NotBefore", unit="dateTimeAsIsoNoDateIfToday", noValue="past or none", custom__width=155),
-    "Seen by": colored("Seen by", 90, mappings=values({0: ("blind only", BLIND)}), thresholds=steps(NEUTRAL)),
+    "Shown by": colored("Shown by", 90, mappings=values({0: ("outdated", BLIND)}), thresholds=steps(NEUTRAL)),
 }
 EVENT_LOOKS = (
     solid("State", mappings=values(STATES), width=90),

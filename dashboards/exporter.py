@@ -77,16 +77,16 @@ def _stat(
 def _answer() -> list[g.Panel]:
     return [
         _stat(
-            "Blind exporters",
+            "Without current data",
             "Prometheus cannot scrape them, IMDS does not answer them, or they stopped polling.",
             q.TRUST,
-            "suffix: blind",
+            "none",
             steps(FINE, (1, BLIND)),
-            values({0: ("none: all see", FINE), UNKNOWN: ("no exporter", BLIND), MISSING: NO_RULES}),
+            values({0: ("none", FINE), UNKNOWN: ("no exporter", BLIND), MISSING: NO_RULES}),
             runbook(_DOWN),
         ),
         _stat(
-            "Exporters that see",
+            "With current data",
             "Exporters whose last poll was answered recently.",
             q.WATCHING,
             "none",
@@ -130,30 +130,30 @@ def _sight() -> list[g.Panel]:
     return [
         panel(
             g.StateTimeline,
-            "Who could not see, when",
-            "Ten exporters that could not see in this time range, and why.",
+            "Without current data, over time",
+            "Ten exporters that had no current data in this time range, and why.",
             (16, 8),
             [graph(q.SIGHT, "{{instance}}")],
             mappings=values(REASONS),
             links=runbook(_DOWN),
-            defaults={"color": FIXED, "noValue": "no exporter is known to have been blind"},
+            defaults={"color": FIXED, "noValue": "none is known"},
         ),
         panel(
             g.Table,
-            "Blind now",
-            "At most 50 exporters that cannot see, why, and for how long they were blind in the last 24 hours.",
+            "Without current data now",
+            "At most 50 exporters, why they have no current data, and for how long they had none in the last 24 hours.",
             (8, 8),
             tables(q.BLIND_NOW, q.BLIND_FOR),
             links=runbook(_DOWN),
             transformations=columns(
-                {"Value #A": "Why", "vm_name": "VM", "Value #B": "Blind in 24 h", "instance": "Instance"}, "job"
+                {"Value #A": "Why", "vm_name": "VM", "Value #B": "In last 24 h", "instance": "Instance"}, "job"
             ),
-            options={"sortBy": [{"displayName": "Blind in 24 h", "desc": True}]},
-            defaults={"noValue": "None is known to be blind."},
+            options={"sortBy": [{"displayName": "In last 24 h", "desc": True}]},
+            defaults={"noValue": "None is known."},
             overrides=[
                 solid("Why", mappings=values(REASONS), width=115),
                 by_name("VM", links=vm_link("VM"), custom__minWidth=80),
-                by_name("Blind in 24 h", unit=COUNTDOWN_UNIT, custom__width=110),
+                by_name("In last 24 h", unit=COUNTDOWN_UNIT, custom__width=110),
             ],
         ),
     ]

@@ -55,7 +55,7 @@ def fleet() -> Json:
     group = 'resource_group=~"$resource_group|"'
     return board(
         FLEET,
-        "What Azure is about to do to which VMs, when, and whether the exporters that report it can see.",
+        "What Azure is about to do to which VMs, when, and whether the exporters that report it have current data.",
         [*_answer(), _events(), *_now(), row("The last 30 days"), *_history()],
         [
             datasource_variable("traces", "Traces", "tempo"),
@@ -70,14 +70,14 @@ def _answer() -> list[g.Panel]:
     return [
         panel(
             g.Stat,
-            "Can I trust this?",
-            "Exporters that cannot see IMDS: Prometheus cannot scrape them, IMDS does not answer them, or they stopped "
+            "Is the data current?",
+            "Exporters without current data: Prometheus cannot scrape them, IMDS does not answer them, or they stopped "
             "polling. Their events may be missing on this page. Also shows when the recording rules are missing.",
             (4, 5),
             [instant(q.TRUST)],
-            unit="suffix: blind",
+            unit="suffix: without data",
             thresholds=steps(FINE, (1, BLIND)),
-            mappings=values({0: ("Yes: all see", FINE), UNKNOWN: ("No: no exporter", BLIND), MISSING: NO_RULES}),
+            mappings=values({0: ("yes", FINE), UNKNOWN: ("no exporter", BLIND), MISSING: NO_RULES}),
             links=runbook("AzureScheduledEventExporterDown"),
         ),
         panel(
@@ -97,7 +97,7 @@ def _answer() -> list[g.Panel]:
                         UNKNOWN: ("unknown", BLIND),
                     }
                 ),
-                between(QUIET + 1, UNKNOWN - 1, "none seen, some blind", BLIND),
+                between(QUIET + 1, UNKNOWN - 1, "none known, data incomplete", BLIND),
             ],
             links=manual("next-impact-in"),
         ),
@@ -105,9 +105,9 @@ def _answer() -> list[g.Panel]:
         _count("VMs being hit now", q.VMS_STARTED, IMPACT, "VMs with an event that has started"),
         panel(
             g.Table,
-            "Exporters that cannot see",
-            "At most 50: the VM that each was last known to run on, why it is blind, and for how long it was blind in "
-            "the last 24 hours. Other VMs of the scale set may still report the events of this VM.",
+            "Exporters without current data",
+            "At most 50: the VM that each was last known to run on, why it has no current data, and for how long "
+            "it had none in the last 24 hours. Other VMs of the scale set may still report the events of this VM.",
             (7, 5),
             tables(q.BLIND_EXPORTERS, q.BLIND_FOR),
             links=runbook("AzureScheduledEventExporterDown"),
@@ -115,19 +115,19 @@ def _answer() -> list[g.Panel]:
                 {
                     "Value #A": "Why",
                     "vm_name": "VM",
-                    "Value #B": "Blind in 24 h",
+                    "Value #B": "In last 24 h",
                     "scale_set": "Scale set",
                     "instance": "Instance",
                 },
                 "job",
             ),
-            options={"sortBy": [{"displayName": "Blind in 24 h", "desc": True}]},
-            defaults={"noValue": "None is known to be blind."},
+            options={"sortBy": [{"displayName": "In last 24 h", "desc": True}]},
+            defaults={"noValue": "None is known."},
             overrides=[
                 solid("Why", mappings=values(REASONS), width=115),
                 by_name("VM", links=vm_link("VM"), custom__minWidth=70),
                 by_name("Scale set", custom__minWidth=65),
-                by_name("Blind in 24 h", unit=COUNTDOWN_UNIT, custom__width=100),
+                by_name("In last 24 h", unit=COUNTDOWN_UNIT, custom__width=100),
                 by_name("Instance", custom__minWidth=95),
             ],
         ),
@@ -142,7 +142,7 @@ def _count(title: str, expr: str, colour: str, what: str) -> g.Panel:
         (4, 5),
         [instant(expr)],
         thresholds=steps(NEUTRAL, (1, colour)),
-        mappings=[*values({UNKNOWN: ("unknown", BLIND)}), between(1e5, UNKNOWN - 1, "0 seen, some blind", BLIND)],
+        mappings=[*values({UNKNOWN: ("unknown", BLIND)}), between(1e5, UNKNOWN - 1, "0 known, data incomplete", BLIND)],
         links=manual("vms"),
     )
 
@@ -169,7 +169,7 @@ def _events() -> g.Panel:
                 "approver": "Approved on",
                 "event_source": "Source",
                 "Value #E": "Unwatched",
-                "Value #I": "Seen by",
+                "Value #I": "Shown by",
                 "description": "Description",
                 "event_id": "EventId",
                 "first_vm": "",
@@ -183,7 +183,7 @@ def _events() -> g.Panel:
             "scope",
         ),
         options={"sortBy": [{"displayName": "Starts in", "desc": False}]},
-        defaults={"noValue": "No current event is known. Look at 'Can I trust this?' first."},
+        defaults={"noValue": "No current event is known. Look at 'Is the data current?' first."},
         overrides=[
             *EVENT_LOOKS,
             *EVENT_COLUMNS.values(),

@@ -71,7 +71,7 @@ EVENT_COLUMNS = tuple(
         f"count by (event_id) ({_SHOWN} unless on (job, instance) {BLIND}) or on (event_id) 0 * {_VMS}",
     )
 )
-"""In order: countdown, NotBefore, VMs, unwatched VMs, impact, approval, approver, seen by."""
+"""In order: countdown, NotBefore, VMs, unwatched VMs, impact, approval, approver, shown by."""
 
 _VM_STATE = f"{placed(VM_LAST_STATE)} and on (event_id) {EVENT}"
 _TOP_VMS = f"topk({MOST}, 0 * ({_VM_STATE}) + on (event_id) group_left () {latest(URGENCY)})"

@@ -1,4 +1,4 @@
-"""The dashboard of one VM: what happens to it now, what happened to it, and whether its exporter can see."""
+"""The dashboard of one VM: what happens to it now, what happened to it, and whether its exporter has current data."""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
@@ -52,7 +52,7 @@ def vm() -> Json:
     this = 'vm_name="$vm"'
     return board(
         VM,
-        "One VM: its events now and over the last 30 days, and whether its exporter can see.",
+        "One VM: its events now and over the last 30 days, and whether its exporter has current data.",
         [*_answer(), _identity(), _events(), *_past(), row("What its exporter counted"), *_counted()],
         [
             datasource_variable("traces", "Traces", "tempo"),
@@ -70,13 +70,11 @@ def _answer() -> list[g.Panel]:
     return [
         panel(
             g.Stat,
-            "Does it see?",
+            "Is its data current?",
             "Whether the exporter on this VM gets answers from IMDS, and if not, why.",
             (5, 4),
             [instant(q.SIGHT)],
-            mappings=values(
-                {0: ("It sees IMDS", FINE), **REASONS, UNKNOWN: ("no exporter known", BLIND), MISSING: NO_RULES}
-            ),
+            mappings=values({0: ("yes", FINE), **REASONS, UNKNOWN: ("no exporter known", BLIND), MISSING: NO_RULES}),
             links=runbook("AzureScheduledEventExporterDown"),
         ),
         panel(
@@ -189,7 +187,7 @@ def _events() -> g.Panel:
                 "Value #C": "NotBefore",
                 "approved_by": "Approved by",
                 "event_source": "Source",
-                "Value #G": "Seen by",
+                "Value #G": "Shown by",
                 "description": "Description",
                 "event_id": "EventId",
                 "first_vm": "",
@@ -214,8 +212,8 @@ def _past() -> list[g.Panel]:
         panel(
             g.StateTimeline,
             "Its last 30 days",
-            "By type, the furthest state of its events, and whether its exporter could see. Gaps in the last line: "
-            "Prometheus knew of no exporter on it.",
+            "By type, the furthest state of its events, and whether its exporter had current data. Gaps in the last "
+            "line: Prometheus knew of no exporter on it.",
             (24, 8),
             [graph(q.TIMELINE, "{{event_type}}"), graph(q.SIGHT_HISTORY, "exporter")],
             mappings=values(announced),
@@ -223,7 +221,7 @@ def _past() -> list[g.Panel]:
             time_from=HISTORY,
             points=8640,  # five minutes each
             defaults={"color": FIXED, "noValue": "neither an event nor an exporter is recorded"},
-            overrides=[by_name("exporter", mappings=values({0: ("sees", FINE), **REASONS}))],
+            overrides=[by_name("exporter", mappings=values({0: ("current data", FINE), **REASONS}))],
         ),
         panel(
             g.Table,

@@ -1,4 +1,4 @@
-"""The queries of the dashboard of one VM by name. Its neighbours report its events too, even while it is blind."""
+"""The queries of the dashboard of one VM by name. Its neighbours report its events too, even if it cannot."""
 
 from alerts.rules.boards.events import (
     APPROVED_BY,
@@ -41,7 +41,7 @@ def _raw(name: str, *matchers: str) -> str:
 _UP = f"({_raw('up')})"
 _BLIND = f"max({of(BLIND, TARGET)} and {_WAS_ON_IT})"
 SIGHT = f"{_BLIND} or on () 0 * max({_UP} == 1) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
-"""0 while its exporter sees IMDS, else why it does not."""
+"""0 while its exporter has current data, else why it has not."""
 ANSWER_AGE = f"time() - max({_raw('last_success_timestamp_seconds')}) or on () vector({UNKNOWN:g})"
 _PLACE = "vm_name, scale_set, resource_group, location, zone, fault_domain"
 _VM_INFO = series("instance_info", _NAMED)
@@ -77,7 +77,7 @@ EVENT_COLUMNS = tuple(
         f"count by (event_id) ({series('event_info')} unless on (job, instance) {BLIND}) or 0 * {latest(URGENCY)}",
     )
 )
-"""In order: countdown, NotBefore, VMs, impact, approval, seen by."""
+"""In order: countdown, NotBefore, VMs, impact, approval, shown by."""
 
 # ---- The past -------------------------------------------------------------------------------------------------------
 

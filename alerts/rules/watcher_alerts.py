@@ -1,4 +1,4 @@
-"""Who watches the watcher: an exporter that cannot see events cannot page for one."""
+"""Alerts about exporters: one without current data cannot page for an event."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

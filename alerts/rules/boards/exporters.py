@@ -1,4 +1,4 @@
-"""What boards show of exporters: whether they see IMDS, their polls, and their processes."""
+"""What boards show of exporters: whether their data is current, their polls, and their processes."""
 
 from types import MappingProxyType
 
@@ -74,12 +74,12 @@ def _blind(settings: Settings) -> tuple[Recording, ...]:
         Recording(
             BLIND,
             f"max by (job, instance) ({_reason(job)})",
-            "exporters that cannot see IMDS, and why: 1 not scraped, 2 IMDS does not answer, 3 polling has stopped",
+            "exporters without current data, and why: 1 not scraped, 2 IMDS does not answer, 3 polling has stopped",
         ),
         Recording(
             BLIND_SECONDS,
             f"{interval} * {BLIND} ^ 0",
-            "the seconds that one sample stands for: the sum over time is how long an exporter was blind",
+            "the seconds that one sample stands for: the sum over time is how long an exporter had no current data",
         ),
     )
 
@@ -111,13 +111,13 @@ def _shares() -> tuple[Recording, ...]:
                   or {BY_TARGET} 0 * {EXPORTER_INFO}
                 )
             """),
-            "the share of the exporters of a place that cannot see IMDS",
+            "the share of the exporters of a place that have no current data",
         ),
     )
 
 
 def _reason(job: str) -> str:
-    """The exporters that cannot see IMDS, by why."""
+    """The exporters without current data, by why."""
     age, allowed = f"time() - {METRIC}last_success_timestamp_seconds", f"3 * {METRIC}poll_interval_seconds"
     silent = f"({age} > {SILENT_SECONDS}) > {SILENT_SECONDS} + {allowed}"
     return f"(up{{{job}}} == 0) + 1 or {BY_TARGET} ({UP} == 0) + 2 or {BY_TARGET} 0 * ({silent}) + 3"

@@ -44,8 +44,8 @@ UNKNOWN, MISSING = 3e10, 4e10
 def test_a_vm_that_is_gone_is_no_missing_rule(tmp_path: Path) -> None:
     """After an eviction, with another VM left, no exporter is known. Nothing says that the rules are missing."""
     gone, left = of_vm("web_0", "a:10169"), of_vm("db_0", "b:10169")
-    sees, trust = panel("vm", "Does it see?", variables=gone), panel("fleet", "Can I trust this?")
-    of_web = panel("fleet", "Can I trust this?", variables={"$scale_set": "web"})
+    sees, trust = panel("vm", "Is its data current?", variables=gone), panel("fleet", "Is the data current?")
+    of_web = panel("fleet", "Is the data current?", variables={"$scale_set": "web"})
     story = BoardStory(
         {**exporter("a:10169", "web_0", "Vx40 stale"), **exporter("b:10169", "db_0", "Vx200")},
         {
@@ -54,7 +54,7 @@ def test_a_vm_that_is_gone_is_no_missing_rule(tmp_path: Path) -> None:
             (of_web, "5m"): {"": 0},
             (of_web, "20m"): {"": UNKNOWN},
             (trust, "20m"): {"": 0},
-            (panel("vm", "Does it see?", variables=left), "20m"): {"": 0},
+            (panel("vm", "Is its data current?", variables=left), "20m"): {"": 0},
         },
         EXPORTERS,
     )
@@ -64,7 +64,7 @@ def test_a_vm_that_is_gone_is_no_missing_rule(tmp_path: Path) -> None:
 def test_missing_rules_are_named(tmp_path: Path) -> None:
     """Exporters that are scraped by a Prometheus without the rules are told from those that are not there."""
     one = of_vm("web_0", "a:10169")
-    asked = [panel("vm", "Does it see?", variables=one), panel("fleet", "Can I trust this?")]
+    asked = [panel("vm", "Is its data current?", variables=one), panel("fleet", "Is the data current?")]
     plays(BoardStory(exporter("a:10169", "web_0", "Vx40"), {(query, "5m"): {"": MISSING} for query in asked}), tmp_path)
 
 
@@ -72,7 +72,7 @@ def test_missing_rules_are_named(tmp_path: Path) -> None:
 def test_the_address_of_an_exporter_is_no_pattern(instance: str, tmp_path: Path) -> None:
     """The board of a VM reads its own exporter, whatever characters the address has."""
     one = of_vm("web_0", instance)
-    sees, happens = (panel("vm", title, variables=one) for title in ("Does it see?", "What happens to it"))
+    sees, happens = (panel("vm", title, variables=one) for title in ("Is its data current?", "What happens to it"))
     series = exporter(instance, "web_0", "Vx80")
     plays(BoardStory(series, {(sees, "10m"): {"": 0}, (happens, "10m"): {"": 0}}, EXPORTERS), tmp_path)
 
@@ -82,8 +82,8 @@ def test_rare_warnings_do_not_blind_the_boards(interval: str, tmp_path: Path) ->
     """However rarely the rules that warn are evaluated, the boards know at any moment that all exporters see."""
     settings = {"evaluation.watcher-interval": interval}
     rarest = max((group.interval for group in groups(resolve(settings)) if group.name in EXPORTERS), key=parse_duration)
-    trust = panel("fleet", "Can I trust this?")
-    sees = panel("vm", "Does it see?", variables=of_vm("web_0", "a:10169"))
+    trust = panel("fleet", "Is the data current?")
+    sees = panel("vm", "Is its data current?", variables=of_vm("web_0", "a:10169"))
     moments = [f"{minute}m30s" for minute in range(20, 31)]
     story = BoardStory(
         exporter("a:10169", "web_0", "Vx160"),

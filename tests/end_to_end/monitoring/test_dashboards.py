@@ -317,10 +317,10 @@ def test_the_history_of_each_event_is_shown(stage: Stage) -> None:
 
 def test_a_blind_exporter_stands_out_with_its_vm(stage: Stage) -> None:
     """An exporter that is down is counted, and named by the VM it ran on."""
-    assert stage.value("fleet", "Can I trust this?") == 1
-    ((row, reason),) = stage.table("fleet", "Exporters that cannot see", "A")
+    assert stage.value("fleet", "Is the data current?") == 1
+    ((row, reason),) = stage.table("fleet", "Exporters without current data", "A")
     assert (row["vm_name"], row["scale_set"], reason) == ("web_2", "web", 1)
-    ((_, age),) = stage.table("fleet", "Exporters that cannot see", "B")
+    ((_, age),) = stage.table("fleet", "Exporters without current data", "B")
     assert age >= 0
 
 
@@ -331,13 +331,13 @@ def test_a_selection_narrows_what_is_counted(stage: Stage) -> None:
     assert chosen.value("fleet", "VMs being hit now") == 0
     assert [row["vm_name"] for row, _ in chosen.table("fleet", "VMs that are hit", "A")] == ["db_0"]
     assert [row["resources"] for row, _ in chosen.table("fleet", "Events now", "A")] == ["db_0"]
-    assert chosen.value("fleet", "Can I trust this?") == 0
+    assert chosen.value("fleet", "Is the data current?") == 0
 
 
 def test_neighbours_tell_what_happens_to_a_blind_vm(stage: Stage) -> None:
     """The dashboard of a VM whose exporter is down says so, and still shows the event that its neighbours see."""
     blind = stage.of_vm("web_2")
-    assert blind.value("vm", "Does it see?") == 1
+    assert blind.value("vm", "Is its data current?") == 1
     assert blind.value("vm", "What happens to it") == 1
     assert 3000 < blind.value("vm", "Next impact in") < 3600
     ((row, _),) = blind.table("vm", "Events now", "A")
@@ -351,8 +351,8 @@ def test_silence_is_never_drawn_as_quiet(tmp_path: Path) -> None:
     calm = Group("calm", ("1",), ({"type": "Freeze", "announced_at": "1h"},))
     with Fleet(tmp_path, (calm,), rules=_rules(tmp_path)) as fleet:
         stage = Stage(fleet.prometheus, time.time())
-        quiet = {"Can I trust this?": 0, "Next impact in": 1e10, "VMs about to be hit": 0, "VMs being hit now": 0}
-        eventually(lambda: stage.value("fleet", "Can I trust this?") == 0, "all see")
+        quiet = {"Is the data current?": 0, "Next impact in": 1e10, "VMs about to be hit": 0, "VMs being hit now": 0}
+        eventually(lambda: stage.value("fleet", "Is the data current?") == 0, "all see")
         eventually(lambda: {title: stage.value("fleet", title) for title in quiet} == quiet, "quiet is shown as quiet")
         mine = stage.of_vm("calm_0")
         assert mine.value("vm", "What happens to it") == 0
@@ -362,16 +362,16 @@ def test_silence_is_never_drawn_as_quiet(tmp_path: Path) -> None:
         def unknown() -> bool:
             return {stage.value("fleet", title) for title in nothing_seen} == {UNKNOWN}
 
-        eventually(lambda: stage.value("fleet", "Can I trust this?") == 1, "IMDS fails")
-        assert [reason for _, reason in stage.table("fleet", "Exporters that cannot see", "A")] == [2]
+        eventually(lambda: stage.value("fleet", "Is the data current?") == 1, "IMDS fails")
+        assert [reason for _, reason in stage.table("fleet", "Exporters without current data", "A")] == [2]
         eventually(unknown, "nothing is known while IMDS fails")
         fleet.exporters["calm_0"].kill()
         down = "the exporter is down"
-        eventually(lambda: [why for _, why in stage.table("fleet", "Exporters that cannot see", "A")] == [1], down)
-        assert stage.value("fleet", "Can I trust this?") == 1
+        eventually(lambda: [why for _, why in stage.table("fleet", "Exporters without current data", "A")] == [1], down)
+        assert stage.value("fleet", "Is the data current?") == 1
         assert unknown()
         assert mine.value("vm", "What happens to it") == UNKNOWN
-        assert mine.value("vm", "Does it see?") == 1
+        assert mine.value("vm", "Is its data current?") == 1
 
 
 def test_missing_recording_rules_are_named(tmp_path: Path) -> None:
@@ -379,6 +379,6 @@ def test_missing_recording_rules_are_named(tmp_path: Path) -> None:
     with Fleet(tmp_path, (Group("bare", ("1",), ({"type": "Freeze", "announced_at": "1h"},)),)) as fleet:
         eventually(lambda: fleet.prometheus.one("azure_scheduled_events_up"), "a scrape")
         stage = Stage(fleet.prometheus, time.time()).of_vm("bare_0")
-        first = {"fleet": "Can I trust this?", "vm": "Does it see?", "exporter": "Blind exporters"}
+        first = {"fleet": "Is the data current?", "vm": "Is its data current?", "exporter": "Without current data"}
         assert {uid: stage.value(uid, title) for uid, title in first.items()} == dict.fromkeys(first, MISSING)
         assert stage.value("fleet", "VMs about to be hit") == UNKNOWN

@@ -33,7 +33,7 @@ UNITS = {  # those of Grafana that are used here; Grafana shows an unknown one a
     "reqps",
     "wps",
     "cps",
-    "suffix: blind",
+    "suffix: without data",
     "dtdhms",
     "dateTimeAsIso",
     "dateTimeAsIsoNoDateIfToday",
