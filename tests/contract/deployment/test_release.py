@@ -27,7 +27,7 @@ class Checkout:
         self.folder = folder
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*LEFT_OUT))
         (folder / ".venv").symlink_to(ROOT / ".venv")
-        self.replace(f"{PACKAGE}/__init__.py", r'__version__ = ".*"', f'__version__ = "{VERSION}"')
+        self.replace(f"{PACKAGE}/__init__.py", r'__version__ = "[^"]*"', f'__version__ = "{VERSION}"')
         self.replace("CHANGELOG.md", r"(?m)\A(.*?)^## [^\n]*", rf"\1## {VERSION} - {TODAY}")
         chart = folder / "deploy" / "helm" / "azure-scheduled-events-exporter" / "Chart.yaml"
         chart.parent.mkdir(parents=True, exist_ok=True)
