@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from azure_scheduled_events_exporter.core.document import EventSource, Scope, comparable_name
+from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -52,8 +52,8 @@ class Match:
 
     Attributes:
         duration: announced impact in seconds; ``unknown_duration`` is for events that announce none.
-        resources: number of VMs in Resources.
-        notice_left: seconds until NotBefore; no range matches an event without NotBefore.
+        resources: number of VMs in Resources, the largest that a document has shown.
+        notice_left: seconds until NotBefore, as last shown; no range matches an event that never had one.
     """
 
     event_type: frozenset[str] | None = None
@@ -67,13 +67,13 @@ class Match:
     def matches(self, life: Lifecycle, now: Timestamp) -> bool:
         """Return whether the rule matches ``life`` at ``now``."""
         event = life.event
-        left = None if event.not_before is None else event.not_before - now.wall
+        left = None if life.not_before is None else life.not_before - now.wall
         return (
             (self.event_type is None or event.event_type in self.event_type)
             and (self.event_source is None or event.source in self.event_source)
             and life.scope in self.scope
             and self.allows_duration(event.duration_seconds)
-            and self.allows_resources(len(event.resources))
+            and self.allows_resources(max(life.most_resources, len(event.resources)))
             and self.allows_notice(left)
         )
 
@@ -98,15 +98,15 @@ class Match:
 
     def open_for(self, life: Lifecycle, now: Timestamp) -> float:
         """Return for how many seconds this has matched ``life`` by its notice; it matches at ``now``."""
-        if self.notice_left is None or self.notice_left.below is None or life.event.not_before is None:
+        if self.notice_left is None or self.notice_left.below is None or life.not_before is None:
             return math.inf
-        return self.notice_left.below - (life.event.not_before - now.wall)
+        return self.notice_left.below - (life.not_before - now.wall)
 
     def opens_at(self, life: Lifecycle) -> float:
         """Return from when on this matches ``life`` by its notice, seconds since the epoch; -inf if always."""
-        if self.notice_left is None or self.notice_left.below is None or life.event.not_before is None:
+        if self.notice_left is None or self.notice_left.below is None or life.not_before is None:
             return -math.inf
-        return life.event.not_before - self.notice_left.below
+        return life.not_before - self.notice_left.below
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,7 @@ class Decision:
         dry_run: whether to log only.
         due: when the rule approves it, seconds since the epoch, also if that has passed; None if never.
         turn: which turn this VM has among those that may approve it, from 0 on.
+        obstacle: why no rule may decide, for people; ``""`` if rules may.
     """
 
     approve: bool
@@ -149,6 +150,7 @@ class Decision:
     dry_run: bool = False
     due: float | None = None
     turn: float = 0.0
+    obstacle: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,8 @@ class Policy:
         """Return the decision about ``life`` at ``now`` on the VM called ``vm_name``."""
         if life.state is not State.SCHEDULED or not life.is_open_to_approval:
             return Decision(approve=False)
+        if obstacle := _obstacle(life.event):
+            return Decision(approve=False, obstacle=obstacle)
         rule = next((rule for rule in self.rules if rule.match.matches(life, now)), None)
         if rule is None:
             return Decision(approve=False)
@@ -173,6 +177,13 @@ class Policy:
         # Computed from the event's own times, so that it is the same at every poll.
         due = max(life.first_seen.wall + rule.after, rule.match.opens_at(life)) + turn * rule.takeover
         return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, due=due, turn=turn)
+
+
+def _obstacle(event: ScheduledEvent) -> str:
+    """Return why no rule may decide about ``event``, for people; ``""`` if rules may."""
+    if not event.event_type:
+        return "IMDS has shown no EventType for it, so no rule decides"
+    return ""
 
 
 def _takes_turns(rule: Rule, life: Lifecycle) -> bool:

@@ -191,7 +191,7 @@ class ApprovalScheduler:
         """Return why ``life`` is not approved, for people, and the part whose change is logged."""
         rule = f"rule '{decision.rule}'"
         if not decision.rule:
-            return self._without_rule(life)
+            return self._without_rule(life, decision.obstacle)
         if decision.due is None:
             return f"held by {rule}", f"held {rule}"
         if not life.event.sent_id:
@@ -211,11 +211,13 @@ class ApprovalScheduler:
         waits = "waiting for its turn" if decision.turn else "waiting"
         return f"{waits}: {rule} approves it at {iso_time(due)} if nobody else has", f"{waits} {rule}"
 
-    def _without_rule(self, life: Lifecycle) -> tuple[str, str]:
+    def _without_rule(self, life: Lifecycle, obstacle: str) -> tuple[str, str]:
         if self._policy is OFF:
             reason = "the approval policy is off"
         elif life.state is not State.SCHEDULED:
             reason = "its status is not known, so no rule decides"
+        elif obstacle:
+            reason = obstacle
         else:
             reason = "no rule matches it"
         return f"{reason}; without approval it begins at NotBefore", reason

@@ -84,6 +84,7 @@ class Lifecycle:
         vm_name: this VM's name when the event was last observed, so that after a restart it is known immediately; None
             if unknown.
         own_name: this VM's name as Resources spelled it when they first named it; ``""`` until then.
+        most_resources: the largest number of VMs that a document has shown in Resources.
         observed_pause: seconds of this VM's longest pause while the event was Started, so far; None if nobody measured
             from its start on, as for events of other VMs. pauses: how many pauses of 0.1 s or more there were.
     """
@@ -107,6 +108,7 @@ class Lifecycle:
     moves: tuple[Move, ...] = ()
     vm_name: str | None = None
     own_name: str = ""
+    most_resources: int = 0
     observed_pause: float | None = None
     pauses: int = 0
 

@@ -192,7 +192,7 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
             life = replace(life, approved_by=None, approved_at=None)
     life = life.moved(Transition.RETURNED, context.now, life.not_before)
     vm_name = context.vm_name or life.vm_name
-    shown = replace(life, event=event, scope=event.scope(vm_name), vm_name=vm_name)
+    shown = replace(life, event=_with_known(event, life.event), scope=event.scope(vm_name), vm_name=vm_name)
     return life, Change(Transition.RETURNED, shown, context.now)
 
 
@@ -207,9 +207,10 @@ def _seen(
         notice = _notice(event, context.now)
         life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
     else:
-        event = _spelled_as_before(event, before.event)
+        event = _with_known(_spelled_as_before(event, before.event), before.event)
         life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
-    life = replace(life, own_name=life.own_name or event.spelling(vm_name))
+    most = max(life.most_resources, len(event.resources))
+    life = replace(life, own_name=life.own_name or event.spelling(vm_name), most_resources=most)
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
     if state is State.STARTED and (before is None or before.state is not State.STARTED):
@@ -238,6 +239,19 @@ def _spelled_as_before(event: ScheduledEvent, before: ScheduledEvent) -> Schedul
     """Return ``event`` with each known name in its first spelling, because span ids are derived from it."""
     known = {comparable_name(name): name for name in before.resources}
     return replace(event, resources=tuple(known.get(comparable_name(name), name) for name in event.resources))
+
+
+def _with_known(event: ScheduledEvent, before: ScheduledEvent) -> ScheduledEvent:
+    """Return ``event`` with the known type and source if this document lacks them: neither ever changes to none.
+
+    Otherwise one incomplete document would hide from a policy what its rules hold.
+    """
+    return replace(
+        event,
+        event_type=event.event_type or before.event_type,
+        source=event.source or before.source,
+        resource_type=event.resource_type or before.resource_type,
+    )
 
 
 def _apply(

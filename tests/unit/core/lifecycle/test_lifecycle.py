@@ -372,3 +372,16 @@ def test_rejoined_record() -> None:
     new.known = both
     seen = new.sees(at(4), replace(SCHEDULED, event_id="A"), replace(SCHEDULED, event_id="D"))
     assert seen == ["returned", "cancelled"]
+
+
+def test_a_document_without_a_type() -> None:
+    """A document that lacks type and source changes neither, also if the event returns with it after a wrong end."""
+    watch = Watch()
+    bare = replace(SCHEDULED, event_type="", source="", resource_type="")
+    watch.sees(at(0), SCHEDULED)
+    for documents in ((bare,), (SCHEDULED,)):
+        watch.sees(at(1), *documents)
+        assert watch.known.current["A"].event == SCHEDULED
+    watch.sees(at(2))
+    assert watch.sees(at(3), bare) == ["returned"]
+    assert watch.life.event == watch.known.current["A"].event == SCHEDULED

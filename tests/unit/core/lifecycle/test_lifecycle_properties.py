@@ -85,7 +85,10 @@ class Lives(RuleBasedStateMachine):
         self.seen.append(document)
         self.watched = True
         assert observe(self.known, document, replace(context, watched=True, pause=None)) == (self.known, ())
-        shown = {event.event_id: spelled_alike(event) for event in document.events}
+        earlier = {**before.ended, **before.current}  # a document without a source does not change the known one
+        sources = {event_id: life.event.source for event_id, life in earlier.items()}
+        whole = [replace(each, source=each.source or sources.get(each.event_id, "")) for each in document.events]
+        shown = {event.event_id: spelled_alike(event) for event in whole}
         current = {event_id: spelled_alike(life.event) for event_id, life in self.known.current.items()}
         assert {event_id: event for event_id, event in current.items() if event_id in shown} == shown
         hidden = set(self.known.current) - set(shown)

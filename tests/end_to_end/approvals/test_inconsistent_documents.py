@@ -1,0 +1,118 @@
+"""What a policy approves when the metadata service contradicts itself: missing fields, unknown types, wrong times."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.programs import Exporter, fetch
+
+VMS = (VirtualMachine("vm_0"), VirtualMachine("vm_1"))
+QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
+HELD = """\
+rules:
+  - {name: keep, match: {event_type: Preempt}, action: hold}
+  - {name: go on, action: approve}
+"""
+NEVER_TYPED = "IMDS has shown no EventType for it, so no rule decides; without approval it begins at NotBefore"
+Document = list[dict[str, object]]
+
+
+@pytest.fixture
+def imds() -> Iterator[Simulator]:
+    """Return a simulator of two VMs without events."""
+    with Simulator(QUIET) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def start(imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> Callable[[str], Exporter]:
+    """Start an exporter of the first VM with a policy: ``start("documented")``, or the text of a file."""
+
+    def started(policy: str) -> Exporter:
+        if "\n" in policy:
+            (tmp_path / "policy.yaml").write_text(policy)
+            policy = str(tmp_path / "policy.yaml")
+        return start_exporter(imds.url, "--poll.interval", "250ms", "--approval.policy", policy)
+
+    return started
+
+
+def event(name: str = "A", *, notice: float = 900.0, **values: object) -> dict[str, object]:
+    """Return a Preempt of the first VM; a value of None leaves the field out."""
+    shown = {
+        "EventId": name,
+        "EventType": "Preempt",
+        "ResourceType": "VirtualMachine",
+        "Resources": ["vm_0"],
+        "EventStatus": "Scheduled",
+        "NotBefore": formatdate(time.time() + notice, usegmt=True),
+        "Description": "",
+        "EventSource": "Platform",
+        "DurationInSeconds": -1,
+    }
+    return {key: value for key, value in {**shown, **values}.items() if value is not None}
+
+
+def shows(imds: Simulator, exporter: Exporter, *events: dict[str, object]) -> None:
+    """Show these events, and wait until the exporter has polled some times with them."""
+    incarnation = imds.set_document(list(events))
+    exporter.shows("the document", lambda now: now.value("document_incarnation") == incarnation)
+    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+    exporter.shows("polls", lambda now: (now.value("polls_total", outcome="ok") or 0) > polls + 2)
+
+
+def sent(imds: Simulator) -> int:
+    """Return how many approvals came."""
+    return len([seen for seen in imds.requests if seen.method == "POST"])
+
+
+def reason(exporter: Exporter) -> str:
+    """Return why the only event is not approved."""
+    (shown,) = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+    return str(shown["approval"])
+
+
+@pytest.mark.parametrize("missing", ["EventType", "EventSource"])
+def test_a_field_that_one_document_lacks(imds: Simulator, start: Callable[[str], Exporter], missing: str) -> None:
+    """An event that a rule holds by its type or source stays held when a document leaves that field out."""
+    exporter = start(HELD if missing == "EventType" else HELD.replace("event_type: Preempt", "event_source: Platform"))
+    whole = event()
+    for document in (whole, {key: value for key, value in whole.items() if key != missing}, whole):
+        shows(imds, exporter, document)
+        assert reason(exporter) == "held by rule 'keep'"
+    assert sent(imds) == 0
+
+
+@pytest.mark.parametrize("policy", ["documented", HELD])
+def test_an_event_that_never_had_a_type(imds: Simulator, start: Callable[[str], Exporter], policy: str) -> None:
+    """No policy approves an event of which nobody knows what it does, and the reason says so."""
+    exporter = start(policy)
+    shows(imds, exporter, event(EventType=None, EventSource="User"))
+    assert reason(exporter) == NEVER_TYPED
+    assert sent(imds) == 0
+    shows(imds, exporter, event("B", EventType="Reboot", EventSource="User"))
+    assert sent(imds) == 1
+
+
+def test_a_document_that_names_fewer_vms(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+    """A rule for events of one VM does not approve one of two VMs because a document names only one of them."""
+    exporter = start("rules:\n  - {name: one VM, match: {resources: {below: 2}}, action: approve}\n")
+    both = event(Resources=["vm_0", "vm_1"])
+    for document in (both, {**both, "Resources": ["vm_0"]}, both):
+        shows(imds, exporter, document)
+        assert reason(exporter).startswith("no rule matches it")
+    assert sent(imds) == 0
+
+
+def test_a_document_without_not_before(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+    """A rule that holds an event while much notice is left still holds it when a document lacks NotBefore."""
+    exporter = start(HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}"))
+    for document in (event(), event(NotBefore=None)):
+        shows(imds, exporter, document)
+        assert reason(exporter) == "held by rule 'keep'"
+    assert sent(imds) == 0
