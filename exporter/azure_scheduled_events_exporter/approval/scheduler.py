@@ -5,7 +5,7 @@ Keeps the state that a policy must not have. Decides nothing about events (``app
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import printable
 from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
-from azure_scheduled_events_exporter.times import iso_time
+from azure_scheduled_events_exporter.times import format_duration, iso_time
 
 from .policy import BUILT_IN, OFF, Decision, Policy
 from .policy_reload import ReloadingPolicy
@@ -269,12 +269,26 @@ def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
         return _STARTED
     if not life.is_open_to_approval:
         return f"{_APPROVED}{life.approved_by}"
-    if request.not_before is not None and life.not_before != request.not_before:
-        shown, now = iso_time(request.not_before), "unknown" if life.not_before is None else iso_time(life.not_before)
-        return f"not approved: NotBefore was {shown} when you confirmed and is {now} now; look at it and approve again"
+    for name, shown, now in _changed(life, request):
+        return f"not approved: {name} was {shown} when you confirmed and is {now} now; look at it and approve again"
     if added := _added(life, request):
         return f"not approved: Resources also has {printable(', '.join(added))} now; look at it and approve again"
     return "" if life.event.sent_id else _NO_EVENT_ID
+
+
+def _changed(life: Lifecycle, request: ApprovalRequest) -> Iterator[tuple[str, str, str]]:
+    """Yield each field that is not as the operator saw it: its name, its value then, and its value now."""
+    event = life.event
+    if request.not_before is not None and life.not_before != request.not_before:
+        now = "unknown" if life.not_before is None else iso_time(life.not_before)
+        yield "NotBefore", iso_time(request.not_before), now
+    if request.event_type is None:
+        return
+    if event.event_type != request.event_type:
+        yield "EventType", *(printable(name) or "unknown" for name in (request.event_type, event.event_type))
+    if event.duration_seconds != request.duration:
+        durations = (request.duration, event.duration_seconds)
+        yield "DurationInSeconds", *("unknown" if each is None else format_duration(each) for each in durations)
 
 
 def _added(life: Lifecycle, request: ApprovalRequest) -> list[str]:

@@ -183,9 +183,10 @@ def _requests(due: Sequence[Due]) -> list[int]:
 
 
 def _request_facts(due: Sequence[Due], **more: object) -> dict[str, Mapping[str, object]]:
-    """Return the log fields of a request: operator or rule, events, and VMs."""
+    """Return the log fields of a request: operator or rule, events with their types, and VMs."""
     return facts(
         event_ids=",".join(one.life.event_id for one in due),
+        event_types=",".join(one.life.event.event_type for one in due),
         approved_by=",".join(sorted({str(one.approver) for one in due})),
         who=",".join(sorted({one.who for one in due})),
         resources=",".join(dict.fromkeys(name for one in due for name in one.life.event.resources)),

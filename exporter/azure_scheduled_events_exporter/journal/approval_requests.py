@@ -14,14 +14,18 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from .column_types import NUMBER, OPTIONAL_NUMBER, OPTIONAL_TEXT, TEXT, check_types
 
 _INSERT: Final = (
-    "INSERT INTO approval_requests (event_id, operator, created, not_before, expires, resources) "
-    "VALUES (?, ?, ?, ?, ?, ?) RETURNING number"
+    "INSERT INTO approval_requests "
+    "(event_id, operator, created, not_before, expires, resources, event_type, duration) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING number"
 )
 _OPEN: Final = """
-    SELECT number, event_id, operator, created, not_before, expires, resources
+    SELECT number, event_id, operator, created, not_before, expires, resources, event_type, duration
     FROM approval_requests WHERE result IS NULL ORDER BY number
 """
-_OPEN_TYPES: Final = (NUMBER, TEXT, TEXT, NUMBER, OPTIONAL_NUMBER, OPTIONAL_NUMBER, OPTIONAL_TEXT)
+_OPEN_TYPES: Final = (
+    *(NUMBER, TEXT, TEXT, NUMBER, OPTIONAL_NUMBER, OPTIONAL_NUMBER),
+    *(OPTIONAL_TEXT, OPTIONAL_TEXT, OPTIONAL_NUMBER),
+)
 _MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL RETURNING number"
 _WITHDRAW: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL AND sent IS NULL"
 _WITHDRAW_SENT_TOO: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
@@ -43,6 +47,8 @@ class ApprovalRequest:
         expires: Unix seconds after which the request is not sent.
         resources: the VMs that the operator saw; the request is not valid for others. None in requests of older
             versions. In the journal, a text with one name a line.
+        event_type: the type that the operator saw, with ``duration``, the announced impact in seconds (None for
+            unknown); the request is not valid for others. None in requests of older versions.
     """
 
     number: int
@@ -52,6 +58,8 @@ class ApprovalRequest:
     not_before: float | None = None
     expires: float | None = None
     resources: tuple[str, ...] | None = None
+    event_type: str | None = None
+    duration: float | None = None
 
 
 class ApprovalRequests:
@@ -63,7 +71,10 @@ class ApprovalRequests:
     def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
         """Queue an operator's requests to approve these events as they were shown; return their numbers."""
         rows = [
-            (life.event_id, operator, created, life.not_before, expires, "\n".join(life.event.resources))
+            (
+                *(life.event_id, operator, created, life.not_before, expires, "\n".join(life.event.resources)),
+                *(life.event.event_type, life.event.duration_seconds),
+            )
             for life in lives
         ]
         with self._db:
@@ -75,8 +86,8 @@ class ApprovalRequests:
         for row in rows:
             check_types(map(type, row), _OPEN_TYPES, "approval_requests")
         return [
-            ApprovalRequest(number, event_id, operator, created, not_before, expires, _names(names))
-            for number, event_id, operator, created, not_before, expires, names in rows
+            ApprovalRequest(number, event_id, operator, created, not_before, expires, _names(names), *shown)
+            for number, event_id, operator, created, not_before, expires, names, *shown in rows
         ]
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:

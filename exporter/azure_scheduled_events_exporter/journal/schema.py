@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from . import documents
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 MIGRATIONS: Mapping[int, str] = {
     1: """
@@ -75,4 +75,8 @@ MIGRATIONS: Mapping[int, str] = {
     ALTER TABLE spans ADD COLUMN set_aside INTEGER NOT NULL DEFAULT 0;
     """,
     7: "ALTER TABLE approval_requests ADD COLUMN resources TEXT;",
+    8: """
+    ALTER TABLE approval_requests ADD COLUMN event_type TEXT;
+    ALTER TABLE approval_requests ADD COLUMN duration REAL;
+    """,
 }

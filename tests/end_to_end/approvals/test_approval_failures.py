@@ -92,7 +92,7 @@ def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> 
 def _check_audit(exporter: Exporter, gate: Gate) -> None:
     """The log has the operator or rule, the events and VMs of each request, and the answer of IMDS."""
     (event_id,) = gate.posts[0].event_ids
-    said = f"event_ids={event_id} approved_by=exporter who=user-asked resources=vmss_0"
+    said = f"event_ids={event_id} event_types=Reboot approved_by=exporter who=user-asked resources=vmss_0"
     assert len(exporter.lines(f"msg=approving {said}")) == 3
     refused = exporter.lines('msg="approval refused"')
     assert len(refused) == 2

@@ -46,7 +46,7 @@ def test_beside_a_running_exporter(simulator: Simulator, state: Path, start_expo
     assert scrape.value("approval_requests_total", outcome="accepted") == 1
     assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
     (line,) = exporter.lines('msg="approval accepted"')
-    assert f"event_ids={event_id} approved_by=operator who=ada resources=vmss_0,vmss_1" in line
+    assert f"event_ids={event_id} event_types=Freeze approved_by=operator who=ada resources=vmss_0,vmss_1" in line
     events = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
     assert {event["event_id"]: event["approved_by"] for event in events}[event_id] == "operator"
     # It is the exporter that sent it: over the poller's own connection, within its budget.
@@ -137,6 +137,20 @@ def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: 
     assert scrape.value("approval_latency_seconds_count", event_type="Reboot", approved_by="operator") == 1
     assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
     assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
+
+
+def test_without_an_exporter_the_event_changes(simulator: Simulator, state: Path) -> None:
+    """An event that becomes a deletion while the operator looks at it is not approved without an exporter either."""
+    simulator.set_document([event("A", kind="Freeze")])
+
+    def becomes_a_deletion() -> None:
+        a_second_later(simulator)
+        simulator.set_document([event("A", kind="Terminate")])
+
+    status, said = on_terminal(simulator.url, state, b"y\n", becomes_a_deletion)
+    assert "A: not approved: EventType was Freeze when you confirmed and is Terminate now; " in said.decode()
+    assert status == 1
+    assert not [seen for seen in simulator.requests if seen.method == "POST"]
 
 
 def test_policy_is_not_the_operators(simulator: Simulator, state: Path) -> None:

@@ -354,14 +354,16 @@ def test_requests_expire(simulator: Simulator, state: Path, start_exporter: Call
     [
         ({"NotBefore": 2.0}, "not approved: NotBefore was "),
         ({"Resources": ["vmss_0", "vmss_1"]}, "not approved: Resources also has vmss_1 now; "),
+        ({"EventType": "Terminate"}, "not approved: EventType was Reboot when you confirmed and is Terminate now; "),
+        ({"DurationInSeconds": 600}, "not approved: DurationInSeconds was unknown when you confirmed and is 10m now; "),
         ({"Resources": ["_VMSS_0"]}, "accepted"),
     ],
-    ids=["another NotBefore", "another VM", "fewer VMs"],
+    ids=["another NotBefore", "another VM", "another type", "another duration", "fewer VMs"],
 )
 def test_requests_hold_for_what_was_shown(
     change: dict[str, object], result: str, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
-    """An event whose NotBefore or VMs are not those that the operator saw is not approved; the operator learns why."""
+    """An event whose type, impact, time or VMs are not those shown is not approved; the result says why."""
 
     def document(**values: object) -> list[dict[str, object]]:
         event: dict[str, object] = {"EventId": "MOVED", "EventType": "Reboot", "EventStatus": "Scheduled"}

@@ -348,7 +348,7 @@ class TestSchema:
             assert list(store.history()) == [life("A")]
 
     def test_a_request_of_an_older_version(self, tmp_path: Path) -> None:
-        """A request to approve from before requests had VMs can be read, and is valid for all VMs."""
+        """A request to approve from before requests had VMs and types can be read, and is valid for all of them."""
         path = tmp_path / "j"
         with closing(sqlite3.connect(path)) as connection:
             for step in range(1, 7):
@@ -363,7 +363,7 @@ class TestSchema:
             store.requests.add([life("B")], "me", 4, 5)
             assert store.requests.open() == [
                 ApprovalRequest(1, "A", "me", 1, 2, 3, None),
-                ApprovalRequest(2, "B", "me", 4, None, 5, ()),
+                ApprovalRequest(2, "B", "me", 4, None, 5, (), life("B").event.event_type, None),
             ]
 
     @pytest.fixture
