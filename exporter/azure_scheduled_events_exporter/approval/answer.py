@@ -73,8 +73,9 @@ def answered(
         refused = [one.life.event_id for one in due if not _has_no_answer(one)]
         return (mark_refused(known, refused) if answer.is_no else known), ()
     changes: list[Change] = []
+    sent_for = {one.life.event_id: one.life.not_before for one in due}
     for approver, event_ids in _by_approver(due).items():
-        known, new_changes = mark_approved(known, event_ids, approver, now)
+        known, new_changes = mark_approved(known, event_ids, approver, now, sent_for)
         changes += new_changes
     return known, changes
 

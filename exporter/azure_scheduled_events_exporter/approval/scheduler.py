@@ -5,7 +5,7 @@ Keeps the state that a policy must not have. Decides nothing about events (``app
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -280,15 +280,18 @@ def _changed(life: Lifecycle, request: ApprovalRequest) -> Iterator[tuple[str, s
     """Yield each field that is not as the operator saw it: its name, its value then, and its value now."""
     event = life.event
     if request.not_before is not None and life.not_before != request.not_before:
-        now = "unknown" if life.not_before is None else iso_time(life.not_before)
-        yield "NotBefore", iso_time(request.not_before), now
+        yield "NotBefore", iso_time(request.not_before), _shown(life.not_before, iso_time)
     if request.event_type is None:
         return
     if event.event_type != request.event_type:
-        yield "EventType", *(printable(name) or "unknown" for name in (request.event_type, event.event_type))
+        yield "EventType", printable(request.event_type) or "unknown", printable(event.event_type) or "unknown"
     if event.duration_seconds != request.duration:
-        durations = (request.duration, event.duration_seconds)
-        yield "DurationInSeconds", *("unknown" if each is None else format_duration(each) for each in durations)
+        before, now = _shown(request.duration, format_duration), _shown(event.duration_seconds, format_duration)
+        yield "DurationInSeconds", before, now
+
+
+def _shown(value: float | None, write: Callable[[float], str]) -> str:
+    return "unknown" if value is None else write(value)
 
 
 def _added(life: Lifecycle, request: ApprovalRequest) -> list[str]:

@@ -17,6 +17,9 @@ REMEMBERED_ENDS = 500
 REMEMBERED_MOVES = 50
 """How many reschedules and returns of one event are remembered for its trace."""
 
+POSTPONED_SECONDS = 60.0
+"""How much later than at its approval NotBefore must be for a new approval: it may move a little in each document."""
+
 
 class State(StrEnum):
     """The state of a current event."""
@@ -74,7 +77,7 @@ class Lifecycle:
             a refusal. If the event then starts early, or while nobody watches, the request was accepted. requested_at:
             when it was first sent.
         approved_by: who approved it, once that is known; approved_at: when.
-        approved_not_before: NotBefore when the approval from here was accepted.
+        approved_not_before: NotBefore when the accepted approval from here was sent.
         started_at: when it was first seen Started. If only a boot of this VM proves the start: the boot, or NotBefore
             if that was earlier and no approval had been sent from here.
         proven_by_boot: whether only a boot of this VM shows that it started.
@@ -134,10 +137,10 @@ class Lifecycle:
 
     @property
     def is_postponed(self) -> bool:
-        """Whether NotBefore moved further away after IMDS had accepted an approval from here."""
+        """Whether NotBefore is at least :data:`POSTPONED_SECONDS` later than when the approval from here was sent."""
         if not self.approved_here or self.not_before is None or self.approved_not_before is None:
             return False
-        return self.not_before > self.approved_not_before
+        return self.not_before >= self.approved_not_before + POSTPONED_SECONDS
 
     @property
     def is_open_to_approval(self) -> bool:

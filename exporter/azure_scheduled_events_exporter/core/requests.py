@@ -3,8 +3,9 @@
 Pure. Sends nothing (``approval.sender``) and does not decide what to approve (``approval.policy``).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from .lifecycle import Approver, Change, Lifecycle, Lifecycles, Transition
 from .timestamp import Timestamp
@@ -26,15 +27,21 @@ def mark_refused(known: Lifecycles, event_ids: Collection[str]) -> Lifecycles:
 
 
 def mark_approved(
-    known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Timestamp
+    known: Lifecycles,
+    event_ids: Collection[str],
+    approver: Approver,
+    now: Timestamp,
+    sent_for: Mapping[str, float | None] = MappingProxyType({}),
 ) -> tuple[Lifecycles, tuple[Change, ...]]:
     """Return the known events after IMDS accepted an approval of these, and the changes.
 
     The first approval of an event is a transition. A second one, after NotBefore moved further away, is not.
+    ``sent_for`` has NotBefore by EventId as it was when the request was sent, for events in which it may have moved.
     """
     lives, changes = [], []
     for before in _open_to_approval(known, event_ids):
-        life = replace(before, requested_by=None, requested_at=None, approved_not_before=before.not_before)
+        not_before = sent_for.get(before.event_id, before.not_before)
+        life = replace(before, requested_by=None, requested_at=None, approved_not_before=not_before)
         if before.approved_by is None:
             life = replace(life, approved_by=approver, approved_at=now)
             changes.append(Change(Transition.APPROVED, life, now))

@@ -13,7 +13,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import VMS, approve, nothing_was_sent, queued, stopped
-from support.events.gate import Gate, HeldPolls, Way
+from support.events.gate import Gate, HeldApprovals, HeldPolls, Way
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 from trials.clock import WallClock
 
@@ -95,6 +95,37 @@ def test_not_before_moves_away_after_the_approval(
     eventually(lambda: approvals(simulator) == [ID, ID], "the second approval")
     exporter.shows("it accepted", lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 2)
     assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "rescheduled": 1}
+
+
+def test_not_before_moves_away_before_the_answer(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """If NotBefore moves away while IMDS has not answered the approval yet, the policy approves once more."""
+    simulator.set_document([event()])
+    with HeldApprovals(simulator.url) as gate:
+        flags = ("--approval.policy", "documented", "--imds.timeout", "60s")
+        exporter = start_exporter(gate.url, *POLL, "--journal.path", str(state), *flags)
+        assert gate.asked.wait(PATIENCE)
+        simulator.set_document([event(minutes=120)])
+        exporter.shows("its new time", lambda scrape: scrape.transitions().get("rescheduled") == 1)
+        gate.answer.set()
+        exporter.shows("both accepted", lambda now: now.value("approval_requests_total", outcome="accepted") == 2)
+    assert approvals(simulator) == [ID, ID]
+
+
+def test_not_before_that_moves_in_each_document(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """An approved event whose NotBefore is a second later in each document is not approved at every poll."""
+    simulator.set_document([event()])
+    exporter = start_exporter(simulator.url, *POLL, "--journal.path", str(state), "--approval.policy", "documented")
+    exporter.shows("the approval", lambda scrape: scrape.value("approval_requests_total", outcome="accepted") == 1)
+    for seconds in range(2, 7):
+        incarnation = simulator.set_document([event(minutes=60 + seconds / 60)])
+        exporter.shows("it", lambda scrape, now=incarnation: scrape.value("document_incarnation") == now)  # type: ignore[misc] # bound now
+    polls = exporter.scrape().value("polls_total", outcome="ok") or 0
+    exporter.shows("polls", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > polls + 2)
+    assert approvals(simulator) == [ID]
 
 
 def test_a_bad_event_of_the_policy(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:

@@ -143,6 +143,17 @@ def test_requested_then_approved() -> None:
     assert watch.sees(at(10), STARTED) == ["started"]
 
 
+@pytest.mark.parametrize(("seconds", "is_open"), [(1, False), (59, False), (60, True)])
+def test_not_before_moved_by_little_after_an_approval(seconds: float, *, is_open: bool) -> None:
+    """An approved event is open to a second approval once NotBefore is a minute later, in however many steps."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    watch.approves(at(1))
+    for step in range(1, int(seconds) + 1):
+        watch.sees(at(1 + step), replace(SCHEDULED, not_before=NOT_BEFORE + step))
+    assert watch.known.current["A"].is_open_to_approval is is_open
+
+
 def test_not_before_moved_away_after_an_approval() -> None:
     """An approved event whose NotBefore then moves further away is open again, and its second approval counts once."""
     watch = Watch()
