@@ -183,6 +183,8 @@ def _obstacle(event: ScheduledEvent) -> str:
     """Return why no rule may decide about ``event``, for people; ``""`` if rules may."""
     if not event.event_type:
         return "IMDS has shown no EventType for it, so no rule decides"
+    if event.is_contradictory:
+        return "one document shows it with different types or sources, so no rule decides"
     return ""
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import reduce
 from typing import Any
 
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
@@ -61,7 +60,7 @@ class Scope(StrEnum):
 class ScheduledEvent:
     """One event as one document shows it.
 
-    A new field of IMDS is added here, in ``_event``, ``_merge`` and :data:`EVENT_FIELDS`.
+    A new field of IMDS is added here, in ``_event``, ``_merged`` and :data:`EVENT_FIELDS`.
 
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty. Of one with more than 256
@@ -76,6 +75,7 @@ class ScheduledEvent:
         description: a hint for people, never a key; often ``""``.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
         resource_type: as sent; ``VirtualMachine`` so far.
+        is_contradictory: whether one document has several entries with this EventId and different types or sources.
     """
 
     event_id: str
@@ -88,6 +88,7 @@ class ScheduledEvent:
     duration_seconds: float | None = None
     resource_type: str = ""
     sent_id: str = field(default="", compare=False)
+    is_contradictory: bool = False
 
     def spelling(self, vm_name: str | None) -> str:
         """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM."""
@@ -152,6 +153,8 @@ _MOST_EVENTS = 10_000
 """The largest body has room for a third as many real events. Without a limit, an entry ``{}`` of 3 bytes would take
 some 500 bytes of memory."""
 _MOST_LINES = 100
+_TEXTS = ("event_type", "source", "resource_type", "description")
+"""Of entries with one EventId, the first that has such a text decides."""
 
 
 def comparable_name(name: str) -> str:
@@ -230,10 +233,10 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
             event = replace(event, event_id=_made_up_id(event, nameless))
             remarks.append(f"Events[{position}] has no EventId, called {event.event_id} here")
         remarks.extend(f"event {event.event_id}: {oddity}" for oddity in oddities)
-        same = events.setdefault(event.event_id, [])
-        if same:
-            remarks.append(f"event {event.event_id} appears more than once in one document")
-        same.append(event)
+        events.setdefault(event.event_id, []).append(event)
+    for event_id, same in events.items():
+        if len(same) > 1:
+            remarks.append(f"event {event_id} appears more than once in one document{_differences(same)}")
     incarnation = _integer(content.get("DocumentIncarnation"))
     if incarnation is None:
         remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
@@ -277,24 +280,33 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 
 
 def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
-    """Merge the entries with one EventId: Started takes precedence, and the VMs of all are kept."""
+    """Merge the entries with one EventId: Started takes precedence, and the VMs of all are kept.
+
+    The worst that any entry says is kept, because a policy may approve the event: the earliest NotBefore, and an
+    unknown duration or else the longest one.
+    """
     if len(same) == 1:
         return same[0]
-    return replace(reduce(_merge, same), resources=_each_once([name for event in same for name in event.resources]))
-
-
-def _merge(first: ScheduledEvent, second: ScheduledEvent) -> ScheduledEvent:
-    """Merge two entries with one EventId. The caller merges their VMs."""
-    leading, other = (second, first) if second.status == EventStatus.STARTED else (first, second)
+    first, *others = sorted(same, key=lambda event: event.status != EventStatus.STARTED)
+    for other in others:
+        texts = {name: getattr(first, name) or getattr(other, name) for name in _TEXTS}
+        first = replace(first, **texts)
+    durations = [event.duration_seconds for event in same if event.duration_seconds is not None]
     return replace(
-        leading,
-        event_type=leading.event_type or other.event_type,
-        source=leading.source or other.source,
-        resource_type=leading.resource_type or other.resource_type,
-        not_before=leading.not_before if leading.not_before is not None else other.not_before,
-        description=leading.description or other.description,
-        duration_seconds=other.duration_seconds if leading.duration_seconds is None else leading.duration_seconds,
+        first,
+        resources=_each_once([name for event in same for name in event.resources]),
+        not_before=min((event.not_before for event in same if event.not_before is not None), default=None),
+        duration_seconds=max(durations) if len(durations) == len(same) else None,
+        is_contradictory=bool(_differences(same)),
     )
+
+
+def _differences(same: Sequence[ScheduledEvent]) -> str:
+    """Return how entries with one EventId differ in type and source, for a remark; ``""`` if they do not."""
+    fields = {"EventType": [event.event_type for event in same], "EventSource": [event.source for event in same]}
+    several = {key: sorted(set(filter(None, values))) for key, values in fields.items()}
+    found = [f"{key} {' and '.join(map(_excerpt, texts[:3]))}" for key, texts in several.items() if len(texts) > 1]
+    return f", with {', '.join(found)}: no policy approves it" if found else ""
 
 
 def _made_up_id(event: ScheduledEvent, seen: dict[str, int]) -> str:

@@ -116,3 +116,18 @@ def test_a_document_without_not_before(imds: Simulator, start: Callable[[str], E
         shows(imds, exporter, document)
         assert reason(exporter) == "held by rule 'keep'"
     assert sent(imds) == 0
+
+
+def test_a_document_that_contradicts_itself(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+    """An event that a document shows as a short Freeze and as a Redeploy, or with two impacts, is not approved."""
+    exporter = start("documented")
+    freeze = event(EventType="Freeze", DurationInSeconds=5)
+    shows(imds, exporter, freeze | {"EventStatus": "Paused"})  # known as a Freeze, and not approved yet
+    both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
+    for document in (both, both[::-1]):
+        shows(imds, exporter, *document)
+        assert reason(exporter).startswith("one document shows it with different types or sources, so no rule decides")
+    assert exporter.lines("event A appears more than once in one document, with EventType 'Freeze' and 'Redeploy'")
+    shows(imds, exporter, freeze, {**freeze, "DurationInSeconds": -1})
+    assert reason(exporter).startswith("no rule matches it")
+    assert sent(imds) == 0

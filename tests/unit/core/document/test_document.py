@@ -92,6 +92,24 @@ def test_same_event_id_twice() -> None:
     assert len(document.remarks) == 1
 
 
+def test_same_event_id_twice_in_contradiction() -> None:
+    """Of entries with one EventId, the earliest time and the worst impact count, and a remark says how they differ."""
+    early, late = "Mon, 11 Apr 2022 22:26:58 GMT", "Mon, 11 Apr 2022 23:26:58 GMT"
+    for first, second, duration in ((5, 60, 60), (60, 5, 60), (5, -1, None), (-1, 5, None)):
+        entries = (
+            entry(NotBefore=late, DurationInSeconds=first, EventType="Freeze", EventSource="User"),
+            entry(NotBefore=early, DurationInSeconds=second, EventType="Redeploy", EventSource="User"),
+        )
+        document = parse_document(body(*entries))
+        (event,) = document.events
+        assert (event.not_before, event.duration_seconds) == (utc(2022, 4, 11, 22, 26, 58), duration)
+        assert event.is_contradictory
+        (remark,) = document.remarks
+        assert remark.endswith("in one document, with EventType 'Freeze' and 'Redeploy': no policy approves it")
+    (event,) = parse_document(body(entry(EventSource="User"), entry(EventSource=None))).events
+    assert (event.source, event.is_contradictory) == ("User", False)
+
+
 def test_same_event_id_twice_keeps_the_leader() -> None:
     """The first VM of Resources stays the first when an event is repeated for a part of its VMs."""
     (event,) = parse_document(body(entry(Resources=["vm_0", "vm_1"]), entry(Resources=["vm_0"]))).events
