@@ -26,6 +26,12 @@ _STEPS = 30
 TAKEOVER_SECONDS = 60.0
 """How long each VM of Resources waits for the one before it, unless the rule sets ``takeover``."""
 
+CLOCK_ERROR_SECONDS = 10.0
+"""If the wall clock is off by more, no rule decides by the notice that is left: NotBefore is by the clock of Azure."""
+
+_WRONG_CLOCK = f"this VM's clock is more than {CLOCK_ERROR_SECONDS:g} s off the clock of IMDS, so"
+_TURN = "this VM's turn by "
+
 
 class Action(StrEnum):
     """What a rule does with an event that it matches."""
@@ -64,8 +70,8 @@ class Match:
     resources: Range | None = None
     notice_left: Range | None = None
 
-    def matches(self, life: Lifecycle, now: Timestamp) -> bool:
-        """Return whether the rule matches ``life`` at ``now``."""
+    def matches(self, life: Lifecycle, now: Timestamp, *, any_notice: bool = False) -> bool:
+        """Return whether the rule matches ``life`` at ``now``, or with ``any_notice`` at some time."""
         event = life.event
         left = None if life.not_before is None else life.not_before - now.wall
         return (
@@ -74,7 +80,7 @@ class Match:
             and life.scope in self.scope
             and self.allows_duration(event.duration_seconds)
             and self.allows_resources(max(life.most_resources, len(event.resources)))
-            and self.allows_notice(left)
+            and (self.allows_notice(left) or (any_notice and left is not None))
         )
 
     def allows_duration(self, seconds: float | None) -> bool:
@@ -140,9 +146,10 @@ class Decision:
         approve: whether to approve it now.
         rule: the name of the rule that decided; ``""`` when none matches.
         dry_run: whether to log only.
-        due: when the rule approves it, seconds since the epoch, also if that has passed; None if never.
+        due: when the rule approves it, seconds since the epoch, also if that has passed; None if never, or if the event
+            begins earlier.
         turn: which turn this VM has among those that may approve it, from 0 on.
-        obstacle: why no rule may decide, for people; ``""`` if rules may.
+        obstacle: why no rule may decide, or why the rule comes too late, for people; ``""`` if neither is the case.
     """
 
     approve: bool
@@ -160,23 +167,39 @@ class Policy:
     name: str
     rules: tuple[Rule, ...] = ()
 
-    def decide(self, life: Lifecycle, vm_name: str | None, now: Timestamp) -> Decision:
-        """Return the decision about ``life`` at ``now`` on the VM called ``vm_name``."""
+    def decide(self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float = 0.0) -> Decision:
+        """Return the decision about ``life`` at ``now`` on the VM called ``vm_name``.
+
+        ``clock_error`` is how many seconds ``now.wall`` is ahead of the clock of IMDS; 0 if that is unknown.
+        """
         if life.state is not State.SCHEDULED or not life.is_open_to_approval:
             return Decision(approve=False)
         if obstacle := _obstacle(life.event):
             return Decision(approve=False, obstacle=obstacle)
-        rule = next((rule for rule in self.rules if rule.match.matches(life, now)), None)
+        # A clock that is right is not corrected, so that a decision does not change with each answer of IMDS.
+        clock_error = clock_error if abs(clock_error) > CLOCK_ERROR_SECONDS else 0.0
+        is_wrong = clock_error != 0.0
+        rule = next((rule for rule in self.rules if rule.match.matches(life, now, any_notice=is_wrong)), None)
         if rule is None:
             return Decision(approve=False)
+        if is_wrong and rule.match.notice_left is not None:  # not the next rule: it may approve what this one holds
+            return Decision(approve=False, obstacle=f"{_WRONG_CLOCK} rule '{rule.name}' with notice_left cannot decide")
         if rule.action is Action.HOLD:
             return Decision(approve=False, rule=rule.name)
-        turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
-        # With notice_left, the turns of all VMs begin when that much notice is left.
-        wait = max(rule.after - now.since(life.first_seen), -rule.match.open_for(life, now)) + turn * rule.takeover
-        # Computed from the event's own times, so that it is the same at every poll.
-        due = max(life.first_seen.wall + rule.after, rule.match.opens_at(life)) + turn * rule.takeover
-        return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, due=due, turn=turn)
+        return _timed(rule, life, vm_name, now, now.wall - clock_error)
+
+
+def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: Timestamp, imds_time: float) -> Decision:
+    """Return the decision of ``rule``, which approves ``life``: now or when; ``imds_time`` is now by Azure's clock."""
+    turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
+    # With notice_left, the turns of all VMs begin when that much notice is left.
+    wait = max(rule.after - now.since(life.first_seen), -rule.match.open_for(life, now)) + turn * rule.takeover
+    if wait > 0 and life.not_before is not None and imds_time + wait >= life.not_before:
+        obstacle = f"it begins before {_TURN if turn else ''}rule '{rule.name}'{'' if turn else ' approves it'}"
+        return Decision(approve=False, rule=rule.name, dry_run=rule.dry_run, turn=turn, obstacle=obstacle)
+    # Computed from the event's own times, so that it is the same at every poll.
+    due = max(life.first_seen.wall + rule.after, rule.match.opens_at(life)) + turn * rule.takeover
+    return Decision(approve=wait <= 0, rule=rule.name, dry_run=rule.dry_run, due=due, turn=turn)
 
 
 def _obstacle(event: ScheduledEvent) -> str:

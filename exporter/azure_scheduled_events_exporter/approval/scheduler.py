@@ -73,7 +73,8 @@ class ApprovalStatus:
 
     Attributes:
         reason: one clause, such as ``held by rule 'failover first'``.
-        due: when the policy approves it, seconds since the epoch, also if that has passed; None if it never does.
+        due: when the policy approves it, seconds since the epoch, also if that has passed; None if it never does, or
+            if the event begins earlier.
     """
 
     reason: str
@@ -110,9 +111,18 @@ class ApprovalScheduler:
         self._count_dry_runs()
 
     def due(
-        self, known: Lifecycles, vm_name: str | None, requests: Sequence[ApprovalRequest], now: Timestamp
+        self,
+        known: Lifecycles,
+        vm_name: str | None,
+        requests: Sequence[ApprovalRequest],
+        now: Timestamp,
+        server_time: float | None = None,
     ) -> tuple[list[Due], dict[int, str]]:
-        """Return what to approve now, and results for operators' requests that are not sent to IMDS."""
+        """Return what to approve now, and results for operators' requests that are not sent to IMDS.
+
+        ``server_time`` is the time by the clock of IMDS, Unix seconds, if it is known.
+        """
+        clock_error = 0.0 if server_time is None else now.wall - server_time
         self._reload()
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
@@ -132,7 +142,7 @@ class ApprovalScheduler:
                 due.setdefault(life.event_id, Due(life, Approver.OPERATOR, request.operator, request.number))
         for life in current.values():
             if life.event_id not in self.statuses and life.is_open_to_approval:
-                rule = self._rule(life, vm_name, now)
+                rule = self._rule(life, vm_name, now, clock_error)
                 if rule is not None:
                     due[life.event_id] = Due(life, Approver.EXPORTER, rule)
         return list(due.values()), results
@@ -172,9 +182,9 @@ class ApprovalScheduler:
         if any(rule.dry_run for rule in self._policy.rules):
             self.counts.setdefault(ApprovalOutcome.DRY_RUN, 0)
 
-    def _rule(self, life: Lifecycle, vm_name: str | None, now: Timestamp) -> str | None:
+    def _rule(self, life: Lifecycle, vm_name: str | None, now: Timestamp, clock_error: float) -> str | None:
         """Return the name of the rule that approves ``life`` now, if any; record the reason if none does."""
-        decision = self._policy.decide(life, vm_name, now)
+        decision = self._policy.decide(life, vm_name, now, clock_error)
         retry = self._retries.get(life.event_id)
         reason, kind = self._reason(life, decision, retry)
         is_sent = decision.approve and not decision.dry_run and bool(life.event.sent_id)
@@ -192,10 +202,12 @@ class ApprovalScheduler:
         rule = f"rule '{decision.rule}'"
         if not decision.rule:
             return self._without_rule(life, decision.obstacle)
-        if decision.due is None:
+        if decision.due is None and not decision.obstacle:
             return f"held by {rule}", f"held {rule}"
         if not life.event.sent_id:
             return _NO_EVENT_ID, _NO_EVENT_ID
+        if decision.due is None:
+            return decision.obstacle, decision.obstacle
         if decision.dry_run:
             when = "now" if decision.approve else f"at {iso_time(decision.due)}"
             return f"{rule} would approve it {when} (dry run)", f"dry run {rule} {decision.approve}"

@@ -76,7 +76,13 @@ class ApprovalSender:
         return dict(self._scheduler.statuses)
 
     def due(
-        self, known: Lifecycles, shown: Collection[str], vm_name: str | None, *, is_name_confirmed: bool
+        self,
+        known: Lifecycles,
+        shown: Collection[str],
+        vm_name: str | None,
+        *,
+        is_name_confirmed: bool,
+        server_time: float | None = None,
     ) -> list[Due]:
         """Return what to send now. Operators' requests are marked in the journal: as sent, or with the reason why not.
 
@@ -86,9 +92,11 @@ class ApprovalSender:
                 incomplete.
             vm_name: this VM's name, if it is known.
             is_name_confirmed: whether the name of this VM in the journal's events is known to be its own.
+            server_time: the time by the clock of IMDS, Unix seconds, if it is known.
         """
         now = self._now()
-        due, results = self._scheduler.due(known, vm_name, self._open_requests(now.wall), now)
+        wanted = self._open_requests(now.wall)
+        due, results = self._scheduler.due(known, vm_name, wanted, now, server_time)
         results = {number: result for number, result in results.items() if number not in self._unanswered}
         if results:
             self._journal.set_request_results(results)

@@ -58,7 +58,7 @@ def run(config: Config, *, as_json: bool) -> int:
     moment = system_clock().now()
     known, _ = observe(Lifecycles(), document, ObservationContext(moment, vm_name))
     approvals = ApprovalScheduler(config.approval_policy, log)  # used only for the reasons: nothing is sent
-    approvals.due(known, vm_name, (), moment)
+    approvals.due(known, vm_name, (), moment, client.server_time())
     now = time.time()
     if as_json:
         polls = replace(Polls(), up=not document.unreadable, last_success=now, failure="; ".join(document.unreadable))

@@ -263,7 +263,7 @@ METRICS = (
         "event_approval_due_timestamp_seconds",
         "gauge",
         _EVENT,
-        "When the approval policy here approves the event; absent while it holds the event or says nothing.",
+        "When the approval policy here approves the event; absent if it does not or NotBefore is earlier.",
         ("current", "approval_statuses"),
         approvals_due,
     ),

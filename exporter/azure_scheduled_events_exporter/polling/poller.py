@@ -376,7 +376,8 @@ class Poller:
         vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
         is_confirmed = vm_name is not None or self._ends_unshown
-        due = self._approvals.due(self._known, shown, vm_name, is_name_confirmed=is_confirmed)
+        server_time = self._client.server_time() if self._known.current else None
+        due = self._approvals.due(self._known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time)
         if due:
             self.snapshot = self._with(requested(self._known, due, self._clock.now()), ())
             self._approvals.send(due)

@@ -10,6 +10,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.programs import Exporter, fetch
+from trials.clock import WallClock
 
 VMS = (VirtualMachine("vm_0"), VirtualMachine("vm_1"))
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
@@ -131,3 +132,46 @@ def test_a_document_that_contradicts_itself(imds: Simulator, start: Callable[[st
     shows(imds, exporter, freeze, {**freeze, "DurationInSeconds": -1})
     assert reason(exporter).startswith("no rule matches it")
     assert sent(imds) == 0
+
+
+def test_a_turn_that_comes_after_not_before(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+    """A VM whose turn comes after NotBefore shows no time at which it approves the event, and says why."""
+    exporter = start("documented")
+    late = event(EventType="Freeze", DurationInSeconds=5, Resources=["vm_1", "vm_0"], notice=50)
+    shows(imds, exporter, late)
+    assert reason(exporter) == "it begins before this VM's turn by rule 'short-freeze'"
+    assert exporter.scrape().total("event_approval_due_timestamp_seconds") == 0
+    assert "it begins before this VM&#x27;s turn by rule" in fetch(f"{exporter.url}/").body.decode()
+    shows(imds, exporter, event("B", EventType="Freeze", DurationInSeconds=5, Resources=["vm_1", "vm_0"], notice=90))
+    assert reason(exporter).startswith("waiting for its turn: ")
+    assert exporter.scrape().total("event_approval_due_timestamp_seconds") > time.time()
+
+
+@pytest.mark.parametrize("offset", [0, 3600, -3600])
+def test_rules_by_the_notice_that_is_left(
+    imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path, offset: int
+) -> None:
+    """While the clock of the VM is wrong, a rule for the last minutes approves nothing, nor does a rule below it."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "rules:\n"
+        "  - {name: wait, match: {event_type: Freeze, notice_left: {at_least: 5m}}, action: hold}\n"
+        "  - {name: shortly before, match: {notice_left: {below: 5m}}, action: approve}\n"
+    )
+    clock = WallClock(tmp_path / "faketime")
+    clock.set(offset)
+    flags = ("--poll.interval", "250ms", "--approval.policy", str(policy))
+    exporter = start_exporter(imds.url, *flags, **clock.environment)
+    early, short = event(notice=3000, EventType="Freeze"), event("B", notice=200, EventType="Reboot")
+    shows(imds, exporter, early, short)
+    shown = {each["event_id"]: each for each in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]}
+    if offset == 0:
+        assert shown["A"]["approval"] == "held by rule 'wait'"
+        assert (shown["B"]["approved_by"], sent(imds)) == ("exporter", 1)
+        return
+    wrong = "this VM's clock is more than 10 s off the clock of IMDS, so rule '{}' with notice_left cannot decide"
+    assert shown["A"]["approval"].startswith(wrong.format("wait"))
+    assert shown["B"]["approval"].startswith(wrong.format("shortly before"))
+    assert sent(imds) == 0
+    clock.set(0)
+    exporter.shows("the approval", lambda now: now.total("event_approved", event_id="B") == 1)
