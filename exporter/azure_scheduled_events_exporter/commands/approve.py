@@ -1,8 +1,8 @@
 """The command ``approve``: an operator on this VM approves events.
 
 If an exporter is running, the request is queued in its journal, so that the exporter journals, sends and counts it.
-Without one, this process polls once and sends it. Both need write access to the journal's folder: approvals cannot be
-requested over the network.
+Without one, this process says so on standard error, polls once and sends it itself. Both need write access to the
+journal's folder: approvals cannot be requested over the network.
 
 The exit status is 0 only if all events are approved, now or before, or have started. It is 3 if IMDS may have accepted,
 but no answer came. When this command ends for any reason, it withdraws requests that were not sent. After a SIGKILL,
@@ -106,6 +106,8 @@ def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
         exporter.identify()
         _poll(exporter)
         confirmed = _chosen(exporter.poller.snapshot.current, event_ids)
+        if any(life.is_open_to_approval for life in confirmed):
+            _say_that_no_exporter_sends(config, yes=yes)
         if not yes:
             exporter.stop()  # release the journal, so that an exporter can start while a person thinks
             if not _agreed(confirmed, yes=yes):
@@ -127,6 +129,17 @@ def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
 def _check_writable(exporter: daemon.Exporter, config: Config) -> None:
     if not exporter.journal.state.up:
         raise ExporterError(f"the journal {config.journal_path} cannot be written, so nothing is sent: try as root")
+
+
+def _say_that_no_exporter_sends(config: Config, *, yes: bool) -> None:
+    """Print that this command sends the request: a running exporter of another user neither logs nor counts it."""
+    line = (
+        f"approve: no exporter writes the journal {config.journal_path}, so this command sends the request itself. "
+        f"If an exporter runs here as another user, {'' if yes else 'answer no and '}run approve as that user (root): "
+        "then the exporter sends, logs and counts it"
+    )
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def _beside(config: Config, event_ids: Sequence[str], confirmed: Sequence[Lifecycle], *, yes: bool) -> int:

@@ -22,6 +22,7 @@ CARDS = 20
 _NAMES = 10
 _OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
 # Only an id in Azure's own format may appear in a command for people to copy.
+_HINT = "To let it begin now, for all affected VMs, run as root on this VM (in a container or pod: inside it): "
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 
 
@@ -127,7 +128,7 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
     if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):
         return joined("not yet: ", said)
     command = tag("code", f"azure-scheduled-events-exporter approve {event_id}")
-    return joined("not yet: ", said, tag("p", "To let it begin now, for all affected VMs: ", command, class_="hint"))
+    return joined("not yet: ", said, tag("p", _HINT, command, class_="hint"))
 
 
 def _entry(term: str, value: Markup | str, class_: str | None = None) -> Markup:

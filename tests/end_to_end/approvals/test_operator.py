@@ -19,6 +19,7 @@ from support.events.approve_command import (
     event_ids,
     group,
     on_terminal,
+    sends_itself,
     start,
 )
 from support.events.follower import event
@@ -125,10 +126,10 @@ def test_all_mine_asks_before_a_deletion(simulator: Simulator, state: Path) -> N
 
 
 def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """With no exporter running the command asks IMDS itself, and the exporter that starts next knows of it."""
+    """With no exporter running the command says so and asks IMDS itself; the exporter that starts next knows of it."""
     ids = event_ids(simulator)
     done = approve(simulator.url, state, ids["Reboot"], "--yes")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, sends_itself(state))
     assert done.stdout.splitlines()[-1] == f"{ids['Reboot']}: accepted"
     assert approved(simulator) == [("Reboot", "vmss_0")]
     exporter = start(start_exporter, simulator.url, state)
@@ -137,6 +138,18 @@ def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: 
     assert scrape.value("approval_latency_seconds_count", event_type="Reboot", approved_by="operator") == 1
     assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
     assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
+
+
+def test_beside_an_exporter_with_another_journal(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """Beside an exporter of another user, the command says before its question how that exporter can send instead."""
+    start(start_exporter, simulator.url, state)
+    status, said = on_terminal(simulator.url, state / "other", b"n\n")
+    assert status == 1
+    line = sends_itself(state / "other", yes=False).strip()
+    assert line in said.decode().partition("Approve? [y/N]")[0].splitlines()
+    assert not approved(simulator)
 
 
 def test_without_an_exporter_the_event_changes(simulator: Simulator, state: Path) -> None:
@@ -175,7 +188,9 @@ def test_nothing_is_sent(
     assert done.returncode == 1
     assert done.stderr == f"{PROGRAM}: no current event has the id no-such-event: see {PROGRAM} events\n"
     done = approve(simulator.url, state, event_id)
-    assert (done.returncode, done.stderr) == (2, f"{PROGRAM}: approve: standard input is not a terminal: add --yes\n")
+    said = "" if running else sends_itself(state, yes=False)
+    assert done.returncode == 2
+    assert done.stderr == f"{said}{PROGRAM}: approve: standard input is not a terminal: add --yes\n"
     assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
     assert not approved(simulator)
 
@@ -236,6 +251,7 @@ def test_already_begun(
         done = approve(simulator.url, state / "other", ids["Reboot"])
         assert done.returncode == 0
         assert SHOWN not in done.stdout  # there is nothing to confirm
+        assert done.stderr == ""
         assert done.stdout.splitlines()[-1] == f"{ids['Reboot']}: it is approved already, by operator"
 
 

@@ -20,6 +20,15 @@ FINAL = "Approving deletes or evicts now, and this cannot be undone: "
 PROGRAM = "azure-scheduled-events-exporter"
 
 
+def sends_itself(state: Path, *, yes: bool = True) -> str:
+    """Return the line by which the command says that no exporter sends its request."""
+    return (
+        f"approve: no exporter writes the journal {state}, so this command sends the request itself. "
+        f"If an exporter runs here as another user, {'' if yes else 'answer no and '}run approve as that user (root): "
+        "then the exporter sends, logs and counts it\n"
+    )
+
+
 def group(approval_delay: float = 3600.0) -> Scenario:
     """Return a scenario with a freeze of the first two VMs, a reboot of the first and one of the third."""
     events = [

@@ -275,7 +275,8 @@ def test_approval_and_its_rule(life: Lifecycle, rule: str, words: str) -> None:
 
 def test_command_to_copy_is_never_hostile() -> None:
     """The command that approves an event is offered for ids of Azure's own form only, as it ends up in a shell."""
-    assert f"azure-scheduled-events-exporter approve {FREEZE_ID}" in Page(BUSY).text
+    whole = "run as root on this VM (in a container or pod: inside it): azure-scheduled-events-exporter approve"
+    assert f"{whole} {FREEZE_ID}" in Page(BUSY).text
     evil = freeze(event_id=f"{FREEZE_ID};REBOOT")
     assert "exporter approve" not in Page(replace(QUIET, current={evil.event_id: evil})).text
 
