@@ -34,12 +34,14 @@ class EventAlert:
         labels: all of them; annotations: their current texts.
         starts_at: seconds since the epoch.
         hold: seconds for which Alertmanager keeps it without another post.
+        is_shared: whether the event names other VMs too, whose exporters may post the same alert.
     """
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     starts_at: float
     hold: float
+    is_shared: bool = False
 
     @property
     def identity(self) -> Identity:
@@ -79,7 +81,8 @@ def event_alert(
     }
     labels = {label: value for label, value in labels.items() if value}
     annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now)
-    return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog))
+    is_shared = bool(set(life.event.resources) - {life.own_name})
+    return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog), is_shared)
 
 
 def needs_instance(catalog: Catalog) -> bool:

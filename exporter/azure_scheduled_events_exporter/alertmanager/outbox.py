@@ -1,8 +1,8 @@
 """Decides what to send to one Alertmanager, and when: firing and resolved alerts.
 
 A firing alert is sent repeatedly, so that a restarted Alertmanager gets it too. An ended alert is sent as resolved,
-also repeatedly for a while, because Alertmanager keeps alerts in memory and notifies at its own intervals. Only events
-have entries. Pure: times are arguments.
+also repeatedly for a while, because Alertmanager keeps alerts in memory and notifies at its own intervals. No end is
+sent while another client posts the alert (:meth:`Outbox.may_end`). Only events have entries. Pure: times are arguments.
 """
 
 import math
@@ -23,6 +23,12 @@ _LOOK_SECONDS = 1.0
 
 _RESOLVED_MARGIN_SECONDS = 3.0
 """Alertmanager accepts an end only if it is in the past by its own clock."""
+
+_POSTING_SLACK_SECONDS = 3.0
+"""How much later than the resend interval the post of another client may come."""
+
+_SAME_POST_SECONDS = 1.0
+"""The replicas of an Alertmanager get one post at moments that differ by less; another client's next post is later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,7 @@ class Entry:
         ended_at: when its event ended, None while it fires.
         over_at: from when on its end may be sent, None while that is not known.
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
+        last_post: when any client had posted it last, as Alertmanager said after the end; None before that.
     """
 
     alert: EventAlert
@@ -61,6 +68,12 @@ class Entry:
     ended_at: float | None = None
     over_at: float | None = None
     is_reported: bool = False
+    last_post: float | None = None
+
+    @property
+    def pause(self) -> float:
+        """The longest time between two posts, in seconds."""
+        return min(RESEND_SECONDS, self.alert.hold / 3)
 
     def ends_in(self, now: float) -> float:
         """Return for how many seconds more Alertmanager keeps it if it is sent ``now``; negative if it has ended."""
@@ -68,7 +81,7 @@ class Entry:
 
     def end(self, now: float) -> None:
         """Mark the alert as ended."""
-        self.ended_at, self.over_at, self.due_at, self.is_reported = now, None, now, False
+        self.ended_at, self.over_at, self.due_at, self.is_reported, self.last_post = now, None, now, False, None
 
 
 class Outbox:
@@ -130,6 +143,27 @@ class Outbox:
                 entry.over_at = over_at(entry.ended_at)
         return [entry for entry in self._entries.values() if self._due_at(entry) <= now]
 
+    def may_end(self, entry: Entry, posted_at: float | None, now: float) -> bool:
+        """Return whether the end of ``entry`` may be sent ``now``.
+
+        ``posted_at`` says when any client posted it last, if Alertmanager shows it as active, else None. If another
+        client goes on posting it, its end is left to that client: it is dropped here. That is certain if it is active
+        after its end was accepted. Before that, the next post is waited for, if others may post it.
+        """
+        if posted_at is None or not (entry.is_reported or entry.alert.is_shared):
+            return True
+        if entry.is_reported or (entry.last_post is not None and posted_at > entry.last_post + _SAME_POST_SECONDS):
+            del self._entries[entry.alert.identity]
+            return False
+        if entry.last_post is None:
+            entry.last_post, entry.due_at = posted_at, now + entry.pause + _POSTING_SLACK_SECONDS
+            return False
+        return True
+
+    def holds(self, entry: Entry) -> bool:
+        """Return whether ``entry`` is still among the entries."""
+        return self._entries.get(entry.alert.identity) is entry
+
     def postpone(self) -> None:
         """Let the wait begin again for every end that Alertmanager has not accepted yet."""
         for entry in self._entries.values():
@@ -146,8 +180,7 @@ class Outbox:
     def sent(self, entries: Iterable[Entry], now: float, *, accepted: bool) -> None:
         """Take note that ``entries`` were sent."""
         for entry in entries:
-            pause = min(RESEND_SECONDS, entry.alert.hold / 3)
-            entry.due_at = now + pause * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+            entry.due_at = now + entry.pause * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
             if accepted:
                 entry.is_reported = True
                 entry.was_accepted = entry.was_accepted or entry.ended_at is None

@@ -3,10 +3,11 @@
 Decides when to send and when to retry. An Alertmanager that is down, slow or refusing does not delay the others.
 
 When an end is sent. For Alertmanager, the newest post of an alert counts: an end by any client ends it, and a later
-firing post begins it again. So an exporter must not end an alert that another client still posts. Other exporters of
-the event see its end within one poll, and an exporter that cannot reach IMDS prolongs only alerts that Alertmanager
-still shows. A Prometheus posts until it has scraped the end and evaluated its rules, so the end is delayed until then
-(:meth:`AlertPush.over_at`); without a Prometheus it is sent immediately.
+firing post begins it again. So an exporter must not end an alert that another client still posts. If the event names
+several VMs, it first waits whether another one posts the alert again (:meth:`Outbox.may_end`): its own IMDS may not
+show the event, for example just after a reboot. An exporter that cannot reach IMDS prolongs only alerts that
+Alertmanager still shows. A Prometheus posts until it has scraped the end and evaluated its rules, so the end is delayed
+until then (:meth:`AlertPush.over_at`). Without a Prometheus, the end of an event of this VM alone is sent immediately.
 """
 
 import logging
@@ -284,15 +285,29 @@ class _Worker:
         self._ahead = ahead
 
     def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
-        """While this exporter cannot reach IMDS, leave out alerts whose end another exporter may have seen."""
+        """Leave out ends while others post, and without IMDS the alerts whose end another exporter may have seen."""
         sendable = []
         for entry in entries:
-            knows = (self._push.sees() and entry.confirmed) or entry.ended_at is not None
-            if knows or not entry.was_accepted or self._client.shows(entry.alert):
+            if entry.ended_at is not None:
+                continue
+            if (self._push.sees() and entry.confirmed) or not entry.was_accepted or self._client.shows(entry.alert):
                 sendable.append(entry)
             else:
                 self._outbox.sent([entry], now, accepted=False)
-        return sendable
+        return [*sendable, *self._endable([entry for entry in entries if entry.ended_at is not None], now)]
+
+    def _endable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
+        """Return those of the ended ``entries`` that nobody posts any more, as far as Alertmanager answers that."""
+        endable, answers = [], True
+        for entry in entries:
+            posted_at = None
+            if answers and (entry.is_reported or entry.alert.is_shared):
+                answers, posted_at = self._client.posted_at(entry.alert)
+            if self._outbox.may_end(entry, posted_at, now):
+                endable.append(entry)
+            elif not self._outbox.holds(entry):
+                self._log_alert("alert stays open: another client still posts it", entry)
+        return endable
 
     def _took(self, result: PushResult, due: Sequence[Entry]) -> bool:
         """Count and log the result of ``due``; return whether no retry is needed now."""
@@ -329,9 +344,12 @@ class _Worker:
     def _report_alert(self, entry: Entry) -> None:
         if entry.is_reported:
             return
+        self._log_alert("alert pushed" if entry.ended_at is None else "alert resolved", entry)
+
+    def _log_alert(self, message: str, entry: Entry) -> None:
         labels = entry.alert.labels
         self._log.info(
-            "alert pushed" if entry.ended_at is None else "alert resolved",
+            message,
             extra=facts(
                 url=self._client.shown, **{name: labels[name] for name in ("alertname", "event_id", "severity")}
             ),

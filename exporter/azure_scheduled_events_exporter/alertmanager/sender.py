@@ -94,13 +94,32 @@ class AlertmanagerClient:
 
     def shows(self, alert: EventAlert) -> bool:
         """Return whether Alertmanager holds ``alert`` as active now."""
+        return bool(self._active(alert))
+
+    def posted_at(self, alert: EventAlert) -> tuple[bool, float | None]:
+        """Return whether Alertmanager answers, and when any client posted ``alert`` last, in seconds by its own clock.
+
+        That time is None if it does not show ``alert`` as active.
+        """
+        shown = self._active(alert)
+        for each in shown or ():
+            try:
+                if each["labels"] == alert.labels:
+                    return True, datetime.fromisoformat(each["updatedAt"]).timestamp()
+            except (KeyError, TypeError, ValueError, OverflowError):
+                return False, None
+        return shown is not None, None
+
+    def _active(self, alert: EventAlert) -> list[Any] | None:
+        """Return the active alerts with the labels of ``alert``, and perhaps others; None without a usable answer."""
         values = {name: json.dumps(value, ensure_ascii=False) for name, value in alert.labels.items()}
         filters = [("filter", f"{name}={value}") for name, value in values.items()]
         result, content = self._exchange("GET", params=filters)
         try:
-            return result.outcome is PushOutcome.ACCEPTED and bool(json.loads(content))
+            shown = json.loads(content) if result.outcome is PushOutcome.ACCEPTED else None
         except (ValueError, RecursionError):
-            return False
+            return None
+        return shown if isinstance(shown, list) else None
 
     def stop(self) -> None:
         """End the request that is under way; any thread may call."""

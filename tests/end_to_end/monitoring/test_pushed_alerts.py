@@ -186,6 +186,45 @@ def test_late_exporter(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: P
     assert receiver.notified("/pager", scale_set=vm.name) == page("Reboot")
 
 
+@pytest.mark.parametrize("restarts", [False, True], ids=["no-event-any-more", "after-a-restart"])
+def test_vm_that_no_longer_sees_the_event(
+    team: tuple[Alertmanager, Receiver], tmp_path: Path, request: pytest.FixtureRequest, *, restarts: bool
+) -> None:
+    """An event that another VM still reports keeps its page open, and the last VM to see its end resolves it."""
+    alertmanager, receiver = team
+    name = request.node.name
+    both = event(name, not_before="") | {"Resources": ["vmss_0", "vmss_1"]}
+    flags = ("--poll.interval", "200ms", *pushing(tmp_path, alertmanager.url, {**VALUES, "memory": "20s"}))
+
+    def accepted(exporter: Exporter) -> float:
+        return exporter.scrape().value("alertmanager_alerts_total", outcome="accepted") or 0.0
+
+    with ExitStack() as stack:
+        vms = [VirtualMachine(f"vmss_{number}", scale_set=name) for number in range(2)]
+        simulators = [stack.enter_context(Simulator(Scenario("waiting", "", (each,), ()))) for each in vms]
+
+        def start(number: int, output: str) -> Exporter:
+            journal = ("--journal.path", str(tmp_path / f"journal-{number}"))
+            return stack.enter_context(Exporter(simulators[number].url, tmp_path / output, *flags, *journal))
+
+        exporters = [start(number, f"{number}.log") for number in range(2)]
+        for simulator, exporter in zip(simulators, exporters, strict=True):
+            simulator.set_document([both])
+            exporter.wait_for_line('msg="alert pushed"')
+        if restarts:
+            exporters[0].kill()
+        simulators[0].set_document([])
+        first = start(0, "again.log") if restarts else exporters[0]
+        first.wait_for_line("alert stays open|alert resolved")
+        before = accepted(exporters[1])
+        eventually(lambda: accepted(exporters[1]) > before, "the other VM posts again")
+        assert not first.lines("alert resolved")
+        simulators[1].set_document([])
+        exporters[1].wait_for_line("alert resolved")
+        eventually(lambda: len(receiver.notified("/pager", scale_set=name)) >= 2, "the end")
+    assert receiver.notified("/pager", scale_set=name) == page("Reboot")
+
+
 def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
     """Pushed alerts carry the labels that a Prometheus would add."""
     alertmanager, _ = team

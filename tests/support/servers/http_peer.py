@@ -59,5 +59,5 @@ class Peer:
         self._server.server_close()
 
     def alerts(self) -> list[dict[str, object]]:
-        """Return all alerts that came."""
-        return [alert for _, _, body in list(self.requests) for alert in json.loads(body)]
+        """Return all alerts that were posted; a question for alerts has no body."""
+        return [alert for _, _, body in list(self.requests) if body for alert in json.loads(body)]

@@ -1,10 +1,13 @@
 """What an Alertmanager is sent, and when: alerts that hold, ends, and what is known after a restart."""
 
+from dataclasses import replace
+
 from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
 from azure_scheduled_events_exporter.alertmanager.outbox import RESOLVED_SECONDS, Ended, Holding, Outbox
 
 REBOOT = EventAlert({"alertname": "Reboot", "event_id": "1"}, {}, starts_at=1000.0, hold=900.0)
 STARTED = EventAlert(REBOOT.labels, {"description": "It has started."}, starts_at=1000.0, hold=3600.0)
+SHARED = replace(REBOOT, is_shared=True)
 
 
 def sent(outbox: Outbox, now: float, settling: float = 0.0) -> list[float]:
@@ -20,10 +23,10 @@ def holding(outbox: Outbox, now: float, *alerts: EventAlert, confirmed: bool = T
     outbox.refresh([Holding(alert, confirmed) for alert in alerts], now)
 
 
-def ended(now: float) -> Outbox:
+def ended(now: float, alert: EventAlert = REBOOT) -> Outbox:
     """Return an outbox whose one alert was sent at 0 and is over at ``now``."""
     outbox = Outbox()
-    holding(outbox, 0.0, REBOOT)
+    holding(outbox, 0.0, alert)
     sent(outbox, 0.0)
     holding(outbox, now)
     return outbox
@@ -146,3 +149,43 @@ def test_journal_of_another_vm() -> None:
     assert not entry.confirmed
     holding(outbox, 1.0)
     assert outbox.wait(1.0) is None
+
+
+def asked(outbox: Outbox, now: float, posted_at: float | None) -> int:
+    """Return how many ends are sent at ``now`` by an Alertmanager that got the alert last at ``posted_at``."""
+    due = [entry for entry in outbox.due(now, float) if outbox.may_end(entry, posted_at, now)]
+    outbox.sent(due, now, accepted=True)
+    return len(due)
+
+
+def test_end_of_an_event_of_one_vm() -> None:
+    """The end of an event that names this VM alone is sent at once."""
+    outbox = ended(20.0)
+    assert asked(outbox, 20.0, posted_at=19.0) == 1
+
+
+def test_end_that_all_vms_see() -> None:
+    """The end of an event of several VMs is sent once no VM has posted its alert for more than the resend interval."""
+    outbox = ended(20.0, SHARED)
+    assert asked(outbox, 20.0, posted_at=19.0) == 0
+    assert asked(outbox, 37.0, posted_at=19.0) == 0
+    assert asked(outbox, 38.0, posted_at=19.1) == 1, "the clocks of two replicas differ a little"
+
+
+def test_end_that_another_vm_does_not_see() -> None:
+    """An end is left to the VM that goes on posting the alert, and one that another VM has sent is sent, too."""
+    outbox = ended(20.0, SHARED)
+    assert asked(outbox, 20.0, posted_at=19.0) == 0
+    assert asked(outbox, 38.0, posted_at=32.5) == 0
+    assert outbox.wait(38.0) is None
+    outbox = ended(20.0, SHARED)
+    assert asked(outbox, 20.0, posted_at=None) == 1
+
+
+def test_alert_that_fires_again_after_its_end() -> None:
+    """An end is not repeated if Alertmanager shows the alert again: another client posts it."""
+    outbox = ended(20.0)
+    assert asked(outbox, 20.0, posted_at=19.0) == 1
+    assert asked(outbox, 35.0, posted_at=None) == 1
+    assert asked(outbox, 50.0, posted_at=49.0) == 0
+    assert outbox.wait(50.0) is None
