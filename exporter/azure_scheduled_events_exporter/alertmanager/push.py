@@ -52,10 +52,10 @@ _SETTLING_SLACK_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """This VM's events, current and just ended, from the poller."""
+    """This VM's events, current and just ended, from the poller; ``ended`` is None before the first document."""
 
     current: tuple[Lifecycle, ...]
-    ended: tuple[Lifecycle, ...]
+    ended: tuple[Lifecycle, ...] | None
     confirmed: frozenset[str]
 
 
@@ -110,6 +110,16 @@ class AlertPush:
         for worker in self.workers:
             worker.wake()
 
+    def hold(self, current: Mapping[str, Lifecycle]) -> None:
+        """Push the alerts of the journal's events ``current`` while no document has come. Ends wait for a document."""
+        if self._view is not None and self._view.ended is not None:
+            return
+        view = _View(tuple(life for life in current.values() if life.is_mine), None, frozenset())
+        if view != self._view:
+            self._view = view
+            for worker in self.workers:
+                worker.wake()
+
     def update(self, current: Mapping[str, Lifecycle], ended: Collection[Lifecycle], shown: Collection[str]) -> None:
         """Update the alerts after a document with the events ``shown``; the journal already has all changes."""
         confirmed = (self._view.confirmed if self._view else frozenset()) | frozenset(shown)
@@ -160,21 +170,28 @@ class AlertPush:
             if alerts:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
         outbox.refresh(holding, now.monotonic)
+        if view.ended is None:
+            return len(holding) == len(view.current)
         if self._identity is not None or not needs_instance(self._catalog):
-            outbox.add_ended(list(self._ended(view, outbox, shows, now)), now.monotonic)
+            outbox.add_ended(list(self._ended(view.ended, view.confirmed, outbox, shows, now)), now.monotonic)
             outbox.ended_ids = frozenset(life.event_id for life in view.ended)
         return len(holding) == len(view.current) and outbox.ended_ids is not None
 
     def _ended(
-        self, view: _View, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp
+        self,
+        ended: Sequence[Lifecycle],
+        confirmed: frozenset[str],
+        outbox: Outbox,
+        shows: Callable[[EventAlert], bool],
+        now: Timestamp,
     ) -> Iterator[Ended]:
-        """Yield the alerts of ended events that ``outbox`` has to send as resolved.
+        """Yield the alerts of ``ended`` events that ``outbox`` has to send as resolved.
 
         If a document of this run has shown the event, its alert ended with it or was never sent. The first time, that
         does not count, because nothing of this run was in ``outbox`` before.
         """
-        known = frozenset() if outbox.ended_ids is None else view.confirmed | outbox.ended_ids
-        for life in view.ended:
+        known = frozenset() if outbox.ended_ids is None else confirmed | outbox.ended_ids
+        for life in ended:
             if life.ended_at is None or life.event_id in known:
                 continue
             seconds_ago = now.since(life.ended_at)

@@ -207,6 +207,8 @@ class Poller:
         failure = ""
         self._approved = self.has_read = False
         self._keep_journal(began)
+        if self._alerts is not None and self._document is None and self._is_owner_settled(began):
+            self._alerts.hold(self._known.current)
         try:
             self.take_answer()
             document = self._fetch()
@@ -309,8 +311,7 @@ class Poller:
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
         shown = {event.event_id for event in document.events}
         self._unshown -= shown
-        # The journal's events may be another VM's. Until that is known, they end only if a document has shown them.
-        ends_unshown = not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
+        ends_unshown = self._is_owner_settled(now)
         # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
         is_whole = not document.unreadable or shown.issuperset(self._known.current)
         self._gaps.document_came(now, has_gap=not watched and not is_whole)
@@ -350,6 +351,13 @@ class Poller:
         if self._alerts is not None:
             documented = {event.event_id for event in document.events}
             self._alerts.update(known.current, known.ended.values(), documented)
+
+    def _is_owner_settled(self, now: Timestamp) -> bool:
+        """Return whether to treat the journal's events as this VM's.
+
+        They may be another VM's. Until that is known, they end only if a document has shown them.
+        """
+        return not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
 
     def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
         """Write ``changes`` and the new state ``known`` to the journal, then log; return the new snapshot."""

@@ -63,6 +63,17 @@ def test_without_prometheus(case: Case, played: Receiver) -> None:
     assert played.notified("/tickets", scale_set=case.name) == list(case.tickets)
 
 
+class _Silent(Nameless):
+    """An IMDS that answers nothing while it is ``silent``, and no name until it is ``named``."""
+
+    silent = False
+
+    def take(self, method: str, path: str, body: bytes) -> Treatment:
+        """Refuse whatever is asked while it is silent."""
+        treated = super().take(method, path, body)
+        return 503 if self.silent and "/metadata/scheduledevents" in path else treated
+
+
 class _Vm:
     """One VM with a journal, whose exporter pushes to the team's Alertmanager."""
 
@@ -146,6 +157,21 @@ def test_name_is_known_after_the_end(vm: _Vm, team: tuple[Alertmanager, Receiver
         exporter.shows("a page that nothing ends yet", lambda now: now.value("alertmanager_up") == 1)
         exporter.shows("the event, not confirmed", lambda now: now.total("event_unconfirmed") == 1)
         gate.named = True
+        assert _told(vm, team[1], 2) == ["firing", "resolved"]
+
+
+def test_restart_while_imds_is_away(vm: _Vm, team: tuple[Alertmanager, Receiver]) -> None:
+    """An exporter that is restarted while IMDS fails prolongs the page of an event, and ends it when IMDS answers."""
+    vm.announce()
+    assert _told(vm, team[1], 1) == ["firing"]
+    vm.exporter.kill()
+    with _Silent(vm.simulator.url) as gate:
+        gate.named = gate.silent = True
+        exporter = vm.start(gate.url)
+        exporter.shows("an alert", lambda now: now.value("alertmanager_alerts_total", outcome="accepted") == 1)
+        assert exporter.scrape().total("event_unconfirmed") == 1
+        vm.ends()
+        gate.silent = False
         assert _told(vm, team[1], 2) == ["firing", "resolved"]
 
 
@@ -246,17 +272,6 @@ def test_labels_in_any_script(team: tuple[Alertmanager, Receiver]) -> None:
         assert not client.shows(alert)
         assert client.push([Posted(alert, time.time() + 900)], 0.0).outcome is PushOutcome.ACCEPTED
         assert client.shows(alert), team_name
-
-
-class _Silent(Nameless):
-    """An IMDS that answers nothing while it is ``silent``, and no name until it is ``named``."""
-
-    silent = False
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Refuse whatever is asked while it is silent."""
-        treated = super().take(method, path, body)
-        return 503 if self.silent and "/metadata/scheduledevents" in path else treated
 
 
 def test_place_is_known_after_the_event(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
