@@ -79,6 +79,23 @@ def test_answers(status: int, outcome: PushOutcome) -> None:
         assert elsewhere.requests == []
 
 
+@pytest.mark.parametrize(
+    ("content_type", "outcome"),
+    [
+        ("text/html; charset=utf-8", PushOutcome.ERROR),
+        ("application/json", PushOutcome.ACCEPTED),
+        ("text/plain", PushOutcome.ACCEPTED),
+    ],
+)
+def test_web_page(content_type: str, outcome: PushOutcome) -> None:
+    """A sign-in page that answers 200 is no Alertmanager: its answer is an error that says so."""
+    with Peer(200, {"Content-Type": content_type}, b"[{}]") as peer:
+        result = push(peer.url)
+        assert result.outcome is outcome
+        assert ("answered 200 with a web page" in result.reason) is (outcome is PushOutcome.ERROR)
+        assert AlertmanagerClient(peer.url, None).shows(ALERT) is (outcome is PushOutcome.ACCEPTED)
+
+
 def test_nobody_there() -> None:
     """A refused connection is an error, in the system's words."""
     assert push(f"http://127.0.0.1:{free_port()}") == PushResult(PushOutcome.ERROR, "Connection refused")

@@ -22,7 +22,7 @@ import urllib3
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, one_line
 from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
-from azure_scheduled_events_exporter.http_client.failures import failure_reason
+from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, failure_reason, is_web_page
 from azure_scheduled_events_exporter.http_client.lean_requests import requests
 from azure_scheduled_events_exporter.http_client.sessions import user_of
 
@@ -195,6 +195,9 @@ def _time(seconds: float) -> str:
 def _judge(response: requests.Response, content: bytes) -> PushResult:
     status = response.status_code
     offset = _offset(response.headers.get("Date", ""))
+    if status in range(200, 300) and is_web_page(response.headers):
+        reason = f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check --alertmanager.url"
+        return PushResult(PushOutcome.ERROR, reason, offset)
     if status in range(200, 300):
         return PushResult(PushOutcome.ACCEPTED, clock_offset=offset)
     said = one_line(content[:4096].decode("utf-8", "replace"))

@@ -15,7 +15,7 @@ import requests
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
-from azure_scheduled_events_exporter.http_client.failures import failure_reason
+from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, failure_reason, is_web_page
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 
 _Result = TypeVar("_Result")
@@ -61,6 +61,8 @@ class Answer:
         """
         if self.status != requests.codes.ok:
             raise WrongAnswerError(f"answered {self.status}: {self.excerpt}", self.status)
+        if is_web_page(self.headers):
+            raise WrongAnswerError(f"answered {self.status} with {WEB_PAGE}: {self.excerpt}", self.status)
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """Why an HTTP request failed, in a few words: the message of the system, without the text that libraries add."""
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from azure_scheduled_events_exporter.errors import one_line, without_password
 
@@ -9,6 +9,14 @@ from .lean_requests import requests
 
 NO_ANSWER_IN_TIME = "no answer in time"
 """The reason of every request that took too long, whichever time limit ended it."""
+
+WEB_PAGE = "a web page (text/html)"
+"""What answers instead of a program: a proxy's sign-in page, or the default page of a web server."""
+
+
+def is_web_page(headers: Mapping[str, str]) -> bool:
+    """Return whether an answer with ``headers``, looked up in any case, is a web page and not an answer of an API."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower() == "text/html"
 
 
 def failure_reason(error: BaseException) -> str:

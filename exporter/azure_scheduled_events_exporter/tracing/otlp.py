@@ -33,7 +33,12 @@ from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
-from azure_scheduled_events_exporter.http_client.failures import NO_ANSWER_IN_TIME, failure_reason
+from azure_scheduled_events_exporter.http_client.failures import (
+    NO_ANSWER_IN_TIME,
+    WEB_PAGE,
+    failure_reason,
+    is_web_page,
+)
 from azure_scheduled_events_exporter.http_client.sessions import Session
 
 from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
@@ -172,9 +177,12 @@ class CollectorAdapter(CutOffAdapter):
 
 def _judge(response: requests.Response) -> ExportResult:
     status = response.status_code
+    reason = f"{_without_secrets(response)} answered {status}"
+    if status == HTTPStatus.OK and is_web_page(response.headers):
+        # No collector has seen the spans, so they are kept until one does.
+        return ExportResult(settled=False, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
     if status == HTTPStatus.OK:
         return _partial_success(response)
-    reason = f"{_without_secrets(response)} answered {status}"
     if status in RETRYABLE:
         retry_after = _retry_after(response.headers.get("Retry-After", ""))
         return ExportResult(settled=False, reason=reason, retry_after=retry_after)

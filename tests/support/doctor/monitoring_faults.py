@@ -189,6 +189,7 @@ def formatdate_iso(seconds: float) -> str:
 
 
 _BOARD = next(assets.folder("dashboards").glob("*vm.json")).stem
+_SIGN_IN = (200, {"Content-Type": "text/html; charset=utf-8"}, b"<!doctype html><title>Sign in</title>")
 _FAULTY_BOARD = {"dashboard": {"uid": _BOARD, "panels": []}, "meta": {}}
 
 MONITORING_FAULTS = (
@@ -233,6 +234,12 @@ MONITORING_FAULTS = (
         "alertmanager-reachable",
         "Start it",
         beyond(lambda _: {"alertmanager": "http://127.0.0.1:1"}),
+    ),
+    Fault(
+        "sign-in page for an Alertmanager",
+        "alertmanager-reachable",
+        "sign-in page",
+        beyond(lambda chain: {"alertmanager": chain.serve({"/api/v2/status": _SIGN_IN}).url}),
     ),
     Fault("nobody is notified", "routes", "Route critical alerts", alertmanager(_nobody)),
     Fault("warnings notify nobody", "routes", "preempt.severity", alertmanager(_no_tickets), "warning"),

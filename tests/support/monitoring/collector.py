@@ -175,9 +175,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer.partial_success.error_message = "no room"
         content = answer.SerializeToString() if reply.body is None else reply.body
         self.send_response(reply.status)
-        for name, value in reply.headers.items():
+        for name, value in {"Content-Type": "application/x-protobuf", **reply.headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", str(len(content) + 100 * reply.breaks))
         self.end_headers()
         self.wfile.write(content)

@@ -116,6 +116,22 @@ class TestAnswers:
         assert delivery.failed == 0
         assert len(collector.spans()) == 2
 
+    def test_a_web_page(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+        """A 200 with a web page is no acceptance: the spans are kept and sent again, and the log says what answered."""
+        page = Reply(
+            headers={"Content-Type": "Text/HTML; charset=utf-8"}, body=b"<!doctype html><title>Sign in</title>"
+        )
+        collector.answer(page, ACCEPT)
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT)
+            eventually(lambda: delivery.exported == 1, "exported")
+        assert len(collector.received) == 2
+        assert delivery.failed == 0
+        first = caplog.records[0]
+        assert first.message == "spans cannot be delivered yet"
+        reason = f"{collector.url}/v1/traces answered 200 with a web page (text/html), so it is no collector"
+        assert first.facts["error"] == reason  # type: ignore[attr-defined]
+
     @pytest.mark.parametrize("form", ["seconds", "date"])
     def test_retry_after(self, form: str, collector: Collector) -> None:
         """A collector is left alone for as long as it asks, in seconds or until a date."""

@@ -5,6 +5,7 @@ from typing import Final
 from azure_scheduled_events_exporter.doctor.finding import Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
+from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
 from azure_scheduled_events_exporter.tracing.delivery import is_on, turned_off_by
 
 _PAGE: Final = "README.md#when-it-does-not-work"
@@ -45,6 +46,8 @@ def _hint(where: str, why: str) -> str:
         return "Port 4317 speaks gRPC; this exporter speaks OTLP over HTTP, on port 4318."
     if "answered 401" in why or "answered 403" in why:
         return "Set the collector's token: OTEL_EXPORTER_OTLP_HEADERS='authorization=Bearer TOKEN'."
+    if WEB_PAGE in why:
+        return "Correct --otlp.endpoint, or let this VM pass the proxy or sign-in page that answers there."
     if "answered 404" in why:
         return "Give the base address, such as http://HOST:4318; /v1/traces is added to it."
     return (

@@ -20,6 +20,7 @@ from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
+from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
@@ -47,6 +48,8 @@ def examine(subject: Subject, api: Api) -> Findings:
 def unreachable(check: str, what: str, api: Api, error: ExporterError) -> Finding:
     """Return the finding about a server that gives no usable answer."""
     hint = f"Start it, or correct the address: --{what.lower()} URL."
+    if WEB_PAGE in str(error):
+        hint = f"Correct --{what.lower()}, or let this machine pass the proxy or sign-in page that answers there."
     if isinstance(error, WrongAnswerError) and error.status in {401, 403}:
         hint = f"Name a user in the address, or credentials in --{what.lower()}.http-config.file."
     return wrong(check, f"{what} at {api.shown} cannot be asked: {error}.", hint, "doctor.md#credentials")
