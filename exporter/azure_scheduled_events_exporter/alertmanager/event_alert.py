@@ -58,7 +58,7 @@ def event_alert(
     *,
     was_announced: bool = False,
 ) -> EventAlert | None:
-    """Return the alert of ``life`` at wall-clock time ``now`` with the labels ``extra``.
+    """Return the alert of ``life`` at wall-clock time ``now``, with those labels of ``extra`` that it does not have.
 
     None if it has none yet, or if its labels need the instance metadata and ``instance`` is not known. With
     ``was_announced``, another exporter saw the event before it started.
@@ -70,16 +70,15 @@ def event_alert(
         return None
     text = catalog.alerts[name]
     is_spot = instance is not None and instance.priority in _SPOT
-    labels = {
+    own = {
         **{label: str(getattr(instance, label)) for label in described},
-        **extra,
         "alertname": name,
         "event_id": life.event_id,
         "event_type": life.event.event_type,
         **text.labels,
         "severity": text.spot_severity if is_spot else text.labels["severity"],
     }
-    labels = {label: value for label, value in labels.items() if value}
+    labels = {**extra, **{label: value for label, value in own.items() if value}}
     annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now)
     is_shared = bool(set(life.event.resources) - {life.own_name})
     return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog), is_shared)

@@ -65,7 +65,7 @@ class AlertPush:
     Args:
         clients: one for each Alertmanager.
         catalog: the alerts.
-        labels: added to every alert, as ``external_labels`` of a Prometheus.
+        labels: added to every alert that has none of that name, as ``external_labels`` of a Prometheus.
         scrapes: the scrapers of this exporter.
         remember: keeps the interval of scrapes for the next run.
         clock: returns the time.

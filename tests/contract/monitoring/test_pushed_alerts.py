@@ -130,6 +130,17 @@ def test_pushed_alerts_are_the_rules(values: dict[str, str], instance: Instance,
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("instance", "location"), [(SPOT, "westeurope"), (REGULAR, "given")], ids=["known", "empty"])
+def test_labels_that_the_alert_has(instance: Instance, location: str) -> None:
+    """As external_labels of a Prometheus, added labels replace no label of the alert, kept or its own."""
+    catalog = parse_catalog(render(resolve({"labels.keep": "location"}), grafana=False)["exporter/pushed-alerts.json"])
+    added = {"location": "given", "severity": "given", "event_id": "given", "team": "given"}
+    alert = event_alert(life("Reboot"), instance, catalog, added, NOW)
+    assert alert is not None
+    assert alert.labels == {**added, **pushed(life("Reboot"), instance, catalog).labels}
+    assert (alert.labels["location"], alert.labels["team"]) == (location, "given")
+
+
 def expected(name: str, alert: EventAlert) -> dict[str, Any]:
     """Return what promtool is to find of the alert called ``name`` if ``alert`` is the only one."""
     labels = dict(alert.labels)
