@@ -35,6 +35,7 @@ LONGEST_RETRY_AFTER = 300.0
 _PROTOCOL = "http/protobuf"
 _LATIN_1 = 0xFF
 _LONGEST_TIMEOUT = 3600.0
+_EXPORTERS = ("otlp", "otlp_proto_http", "none")
 _COMPRESSIONS = ("none", "gzip", "deflate")
 _SAMPLERS = (
     *("always_on", "always_off", "parentbased_always_on", "parentbased_always_off"),
@@ -229,7 +230,7 @@ def turned_off_by(environment: Mapping[str, str]) -> str:
     """Return the OpenTelemetry variable that turns tracing off, with its value; ``""`` if none does."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return "OTEL_SDK_DISABLED=true"
-    if environment.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
+    if environment.get("OTEL_TRACES_EXPORTER", "").strip().lower() == "none":
         return "OTEL_TRACES_EXPORTER=none"
     return ""
 
@@ -314,8 +315,10 @@ def _check_headers(environment: Mapping[str, str]) -> None:
 
 
 def doubts(environment: Mapping[str, str]) -> list[str]:
-    """Return warnings about variables that OpenTelemetry's SDK ignores in silence, and about missing files."""
+    """Return warnings about variables that have no effect here or in OpenTelemetry's SDK, and about missing files."""
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
     variables = (
+        ("OTEL_TRACES_EXPORTER", exporter, _EXPORTERS, "spans go to the OTLP endpoint all the same"),
         ("OTEL_TRACES_SAMPLER", environment.get("OTEL_TRACES_SAMPLER", ""), _SAMPLERS, "every trace is sampled"),
         (*_variable("COMPRESSION", environment), _COMPRESSIONS, "requests are not compressed"),
     )
@@ -323,6 +326,11 @@ def doubts(environment: Mapping[str, str]) -> list[str]:
         f"environment variable {name}: {value!r} is none of {', '.join(known)}, so {result}"
         for name, value, known, result in variables
         if value.strip() and value.strip().lower() not in known
+    ]
+    found += [
+        f"environment variable {name} has no effect: spans wait in the journal, and in no batch processor"
+        for name, value in sorted(environment.items())
+        if name.startswith("OTEL_BSP_") and value.strip()
     ]
     files = (_variable(name, environment) for name in ("CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"))
     missing = ((name, file) for name, file in files if file and not os.path.exists(file))  # noqa: PTH110 - any text

@@ -384,12 +384,15 @@ def test_header_lists(headers: str) -> None:
         ({"OTEL_TRACES_SAMPLER": "bogus"}, "OTEL_TRACES_SAMPLER: 'bogus' is none of always_on, "),
         ({"OTEL_EXPORTER_OTLP_COMPRESSION": "snappy"}, "OTLP_COMPRESSION: 'snappy' is none of none, gzip, deflate"),
         ({"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE": "/nope.pem"}, "TRACES_CERTIFICATE: there is no file /nope.pem"),
+        ({"OTEL_TRACES_EXPORTER": "console"}, "OTEL_TRACES_EXPORTER: 'console' is none of otlp, "),
+        ({"OTEL_BSP_SCHEDULE_DELAY": "1"}, "OTEL_BSP_SCHEDULE_DELAY has no effect: spans wait in the journal"),
         ({"OTEL_TRACES_SAMPLER": "Always_On", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}, ""),
+        ({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_BSP_SCHEDULE_DELAY": ""}, ""),
         ({}, ""),
     ],
 )
 def test_doubts(variables: dict[str, str], warning: str) -> None:
-    """Values that OpenTelemetry's SDK would ignore in silence are warned of."""
+    """Variables that OpenTelemetry's SDK or this exporter would ignore in silence are warned of."""
     found = doubts(variables)
     assert len(found) == bool(warning)
     assert warning in "".join(found)
