@@ -27,6 +27,7 @@ from .lifecycle import (
     Lifecycles,
     State,
     Transition,
+    with_late_notice,
 )
 from .pause import NOISE_SECONDS, Evidence, Pause
 from .timestamp import Timestamp
@@ -153,7 +154,7 @@ def observe(
     remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
     for event_id in list(ended)[: max(0, len(ended) - remembered)]:
         del ended[event_id]
-    return Lifecycles(current, ended), tuple(changes)
+    return with_late_notice(Lifecycles(current, ended), changes)
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
@@ -205,7 +206,8 @@ def _seen(
     scope = event.scope(vm_name)
     if before is None:
         notice = _notice(event, context.now)
-        life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
+        waits = scope is Scope.UNKNOWN
+        life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, notice_waits=waits, vm_name=vm_name)
     else:
         event = _with_known(_spelled_as_before(event, before.event), before.event)
         life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)

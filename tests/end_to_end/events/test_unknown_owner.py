@@ -1,4 +1,4 @@
-"""After a restart, before IMDS has shown an event or named this VM: what is approved, and what ends."""
+"""Before IMDS has shown an event again or named this VM: what is approved, what ends, and what is counted."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -93,3 +93,33 @@ def test_six_hundred_events_return(machine: Machine) -> None:
     machine.polls(1, None)
     machine.polls(2, None, *many)
     assert machine.transitions == {"detected": 600, "cancelled": 600, "returned": 600}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_notice_of_an_event_that_came_before_the_name(machine: Machine, *, restarts: bool) -> None:
+    """The notice of an event that IMDS showed before it named this VM is counted once, also over restarts."""
+    machine.name = ""
+    announced = event(NotBefore=formatdate(START + 400, usegmt=True))
+
+    def notices() -> list[tuple[int, float]]:
+        assert machine.exporter
+        found = machine.exporter.poller.snapshot.statistics.notice.values()
+        return [(sum(each.counts), each.total) for each in found]
+
+    machine.polls(0, None, announced)
+    if restarts:
+        machine.restarts()
+    machine.begins()
+    assert machine.exporter
+    assert not machine.exporter.identify()
+    machine.polls(1, None, announced)
+    machine.polls(2, None, event(status="Started"))
+    assert notices() == [(1, 400.0)]
+    if restarts:
+        machine.restarts()
+    machine.polls(3)
+    assert notices() == [(1, 400.0)]
+    if restarts:
+        machine.restarts()
+        machine.polls(4)
+    assert notices() == [(1, 400.0)]
