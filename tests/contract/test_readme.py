@@ -10,7 +10,9 @@ import pytest
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import _parser
 from azure_scheduled_events_exporter.config import SETTINGS
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.polling.schedule import SLOWEST_SECONDS
 from support.documented import links, pages
 from support.paths import ROOT
 
@@ -38,6 +40,13 @@ def test_every_flag_is_documented_as_it_is() -> None:
         (f"`--{setting.flag}`", f"`{setting.default}`" if setting.default else "", setting.help) for setting in SETTINGS
     ]
     assert rows(3, r"`--[a-z.-]+`") == expected
+
+
+def test_help_of_the_interval_names_its_limits() -> None:
+    """The help of --poll.interval has the shortest time between polls and the longest one after a 429."""
+    [text] = [setting.help for setting in SETTINGS if setting.flag == "poll.interval"]
+    assert f"at least {RateLimiter().spacing * 1000:g}ms apart" in text
+    assert f"up to {SLOWEST_SECONDS:g}s" in text
 
 
 def test_every_command_is_documented() -> None:

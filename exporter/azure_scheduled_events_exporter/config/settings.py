@@ -265,11 +265,18 @@ SETTINGS = (
         "imds.timeout",
         "10s",
         _timeout,
-        "Time limit of a whole request, at most 1h. Until the first answer, requests wait up to 130s, because they may "
-        "enable Scheduled Events.",
+        "Time limit of a whole request, at most 1h, and at most 5s to connect. Until the first answer, requests wait "
+        "up to 130s, because they may enable Scheduled Events.",
         "DURATION",
     ),
-    Setting("poll.interval", "1s", _interval, "Time between polls, 10ms to 12h. Missed polls are skipped.", "DURATION"),
+    Setting(
+        "poll.interval",
+        "1s",
+        _interval,
+        "Time between polls, 10ms to 12h. Missed polls are skipped. Polls are at least 275ms apart, because IMDS "
+        "answers five requests a second to a VM. Each 429 doubles the time, up to 5s.",
+        "DURATION",
+    ),
     Setting(
         "instance.name",
         "",
