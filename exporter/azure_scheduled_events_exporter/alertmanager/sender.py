@@ -195,7 +195,7 @@ def _time(seconds: float) -> str:
 def _judge(response: requests.Response, content: bytes) -> PushResult:
     status = response.status_code
     offset = _offset(response.headers.get("Date", ""))
-    if status in range(200, 300) and is_web_page(response.headers):
+    if status in range(200, 300) and is_web_page(response.headers, content):
         reason = f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check --alertmanager.url"
         return PushResult(PushOutcome.ERROR, reason, offset)
     if status in range(200, 300):

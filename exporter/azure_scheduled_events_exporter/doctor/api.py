@@ -61,7 +61,7 @@ class Answer:
         """
         if self.status != requests.codes.ok:
             raise WrongAnswerError(f"answered {self.status}: {self.excerpt}", self.status)
-        if is_web_page(self.headers):
+        if is_web_page(self.headers, self.body):
             raise WrongAnswerError(f"answered {self.status} with {WEB_PAGE}: {self.excerpt}", self.status)
         try:
             return json.loads(self.body)

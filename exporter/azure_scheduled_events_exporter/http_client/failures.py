@@ -14,9 +14,13 @@ WEB_PAGE = "a web page (text/html)"
 """What answers instead of a program: a proxy's sign-in page, or the default page of a web server."""
 
 
-def is_web_page(headers: Mapping[str, str]) -> bool:
-    """Return whether an answer with ``headers``, looked up in any case, is a web page and not an answer of an API."""
-    return headers.get("content-type", "").partition(";")[0].strip().lower() == "text/html"
+def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
+    """Return whether an answer is a web page, and not that of an API. ``headers`` are looked up in any case.
+
+    The type alone tells too little: some web frameworks give it to an empty answer.
+    """
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "text/html" and body.lstrip().startswith(b"<")
 
 
 def failure_reason(error: BaseException) -> str:

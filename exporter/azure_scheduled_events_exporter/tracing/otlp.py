@@ -178,11 +178,12 @@ class CollectorAdapter(CutOffAdapter):
 def _judge(response: requests.Response) -> ExportResult:
     status = response.status_code
     reason = f"{_without_secrets(response)} answered {status}"
-    if status == HTTPStatus.OK and is_web_page(response.headers):
-        # No collector has seen the spans, so they are kept until one does.
-        return ExportResult(settled=False, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
     if status == HTTPStatus.OK:
-        return _partial_success(response)
+        body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+        if is_web_page(response.headers, body):
+            # No collector has seen the spans, so they are kept until one does.
+            return ExportResult(settled=False, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
+        return _partial_success(response, body)
     if status in RETRYABLE:
         retry_after = _retry_after(response.headers.get("Retry-After", ""))
         return ExportResult(settled=False, reason=reason, retry_after=retry_after)
@@ -191,8 +192,7 @@ def _judge(response: requests.Response) -> ExportResult:
     return ExportResult(settled=True, refused=True, reason=reason)
 
 
-def _partial_success(response: requests.Response) -> ExportResult:
-    body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+def _partial_success(response: requests.Response, body: bytes) -> ExportResult:
     answer = ExportTraceServiceResponse()
     try:
         answer.ParseFromString(body)

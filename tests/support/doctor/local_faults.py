@@ -188,7 +188,10 @@ LOCAL_FAULTS = (
     Fault("collector wants a token", "otlp", "OTEL_EXPORTER_OTLP_HEADERS", _collector(Reply(401))),
     Fault("collector elsewhere", "otlp", "base address", _collector(Reply(404))),
     Fault(
-        "sign-in page for a collector", "otlp", "sign-in page", _collector(Reply(headers={"Content-Type": "text/html"}))
+        "sign-in page for a collector",
+        "otlp",
+        "sign-in page",
+        _collector(Reply(headers={"Content-Type": "text/html"}, body=b"<!doctype html>")),
     ),
     Fault(
         "collector without HTTP",
