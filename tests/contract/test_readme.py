@@ -46,7 +46,7 @@ def test_help_of_the_interval_names_its_limits() -> None:
     """The help of --poll.interval has the shortest time between polls and the longest one after a 429."""
     [text] = [setting.help for setting in SETTINGS if setting.flag == "poll.interval"]
     assert f"at least {RateLimiter().spacing * 1000:g}ms apart" in text
-    assert f"up to {SLOWEST_SECONDS:g}s" in text
+    assert f"beyond {SLOWEST_SECONDS:g}s" in text
 
 
 def test_every_command_is_documented() -> None:

@@ -6,7 +6,7 @@ Pure. A test compares every alert with the alert that the rules raise from the s
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from azure_scheduled_events_exporter.core.document import EventSource
+from azure_scheduled_events_exporter.core.document import EventSource, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
@@ -80,7 +80,8 @@ def event_alert(
     }
     labels = {**extra, **{label: value for label, value in own.items() if value}}
     annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now)
-    is_shared = bool(set(life.event.resources) - {life.own_name})
+    own_name = comparable_name(life.own_name or "")
+    is_shared = any(comparable_name(name) != own_name for name in life.event.resources)
     return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog), is_shared)
 
 

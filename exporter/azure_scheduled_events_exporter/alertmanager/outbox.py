@@ -59,6 +59,8 @@ class Entry:
         over_at: from when on its end may be sent, None while that is not known.
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
         last_post: when any client had posted it last, as Alertmanager said after the end; None before that.
+        is_left: whether its end is left to another client, which has posted it after that.
+        is_prolonged: whether this exporter does not know whether its event goes on: it has no answer of IMDS.
     """
 
     alert: EventAlert
@@ -69,11 +71,17 @@ class Entry:
     over_at: float | None = None
     is_reported: bool = False
     last_post: float | None = None
+    is_left: bool = False
+    is_prolonged: bool = False
 
     @property
     def pause(self) -> float:
-        """The longest time between two posts, in seconds."""
-        return min(RESEND_SECONDS, self.alert.hold / 3)
+        """The longest time between two posts, in seconds.
+
+        What others may end is prolonged rarely: who has seen the end waits until nobody posts it.
+        """
+        longest = self.alert.hold / 3
+        return longest if self.is_prolonged and self.alert.is_shared else min(RESEND_SECONDS, longest)
 
     def ends_in(self, now: float) -> float:
         """Return for how many seconds more Alertmanager keeps it if it is sent ``now``; negative if it has ended."""
@@ -81,6 +89,7 @@ class Entry:
 
     def end(self, now: float) -> None:
         """Mark the alert as ended."""
+        self.is_left = self.is_prolonged = False
         self.ended_at, self.over_at, self.due_at, self.is_reported, self.last_post = now, None, now, False, None
 
 
@@ -97,11 +106,17 @@ class Outbox:
         entry = self._entries.get(alert.identity)
         return entry is not None and entry.ended_at is None
 
-    def refresh(self, holding: Iterable[Holding], now: float) -> None:
-        """Set the alerts that fire now; an entry that is not among them is ended."""
+    def refresh(self, holding: Iterable[Holding], now: float, *, sees: bool = True) -> None:
+        """Set the alerts that fire now; an entry that is not among them is ended.
+
+        ``sees`` is whether IMDS answers this exporter.
+        """
         current = {each.alert.identity: each for each in holding}
         for identity, each in current.items():
             self._hold(identity, each, now)
+            entry = self._entries[identity]
+            entry.is_prolonged = not (sees and entry.confirmed)
+            entry.due_at = min(entry.due_at, now + entry.pause)  # not as rarely as while it was prolonged
         for identity, entry in list(self._entries.items()):
             if identity in current or entry.ended_at is not None:
                 continue
@@ -118,7 +133,8 @@ class Outbox:
             # One that no document has shown yet was posted before the restart, if at all.
             self._entries[identity] = Entry(alert, now, holding.confirmed, was_accepted=not holding.confirmed)
             return
-        is_new = entry.ended_at is not None or alert.hold != entry.alert.hold
+        is_shown_first = holding.confirmed and not entry.confirmed and not entry.is_reported
+        is_new = entry.ended_at is not None or alert.hold != entry.alert.hold or is_shown_first
         entry.alert, entry.confirmed = alert, entry.confirmed or holding.confirmed
         if is_new:
             entry.ended_at, entry.due_at, entry.is_reported = None, now, False
@@ -146,23 +162,21 @@ class Outbox:
     def may_end(self, entry: Entry, posted_at: float | None, now: float) -> bool:
         """Return whether the end of ``entry`` may be sent ``now``.
 
-        ``posted_at`` says when any client posted it last, if Alertmanager shows it as active, else None. If another
-        client goes on posting it, its end is left to that client: it is dropped here. That is certain if it is active
-        after its end was accepted. Before that, the next post is waited for, if others may post it.
+        ``posted_at`` says when any client posted it last, if Alertmanager shows it as active, else None. An alert that
+        is active after its end was accepted is dropped: another client goes on posting it, and will end it. Before
+        that, if others may post it, the end waits until nobody has posted it for longer than between two posts.
         """
         if posted_at is None or not (entry.is_reported or entry.alert.is_shared):
             return True
-        if entry.is_reported or (entry.last_post is not None and posted_at > entry.last_post + _SAME_POST_SECONDS):
+        if entry.is_reported:
+            entry.is_left = True
             del self._entries[entry.alert.identity]
             return False
-        if entry.last_post is None:
-            entry.last_post, entry.due_at = posted_at, now + entry.pause + _POSTING_SLACK_SECONDS
-            return False
-        return True
-
-    def holds(self, entry: Entry) -> bool:
-        """Return whether ``entry`` is still among the entries."""
-        return self._entries.get(entry.alert.identity) is entry
+        if entry.last_post is not None and posted_at <= entry.last_post + _SAME_POST_SECONDS:
+            return True
+        entry.is_left = entry.last_post is not None
+        entry.last_post, entry.due_at = posted_at, now + entry.pause + _POSTING_SLACK_SECONDS
+        return False
 
     def postpone(self) -> None:
         """Let the wait begin again for every end that Alertmanager has not accepted yet."""

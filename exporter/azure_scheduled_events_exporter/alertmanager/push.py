@@ -110,7 +110,7 @@ class AlertPush:
         for worker in self.workers:
             worker.wake()
 
-    def hold(self, current: Mapping[str, Lifecycle]) -> None:
+    def restore(self, current: Mapping[str, Lifecycle]) -> None:
         """Push the alerts of the journal's events ``current`` while no document has come. Ends wait for a document."""
         if self._view is not None and self._view.ended is not None:
             return
@@ -169,7 +169,7 @@ class AlertPush:
             alerts = self._alerts(life, now.wall)
             if alerts:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
-        outbox.refresh(holding, now.monotonic)
+        outbox.refresh(holding, now.monotonic, sees=self.sees())
         if view.ended is None:
             return len(holding) == len(view.current)
         if self._identity is not None or not needs_instance(self._catalog):
@@ -307,11 +307,12 @@ class _Worker:
         for entry in entries:
             if entry.ended_at is not None:
                 continue
-            if (self._push.sees() and entry.confirmed) or not entry.was_accepted or self._client.shows(entry.alert):
+            if not (entry.is_prolonged and entry.was_accepted) or self._client.shows(entry.alert):
                 sendable.append(entry)
             else:
                 self._outbox.sent([entry], now, accepted=False)
-        return [*sendable, *self._endable([entry for entry in entries if entry.ended_at is not None], now)]
+        # What fires does not wait for questions about ends, which are due again directly afterwards.
+        return sendable or self._endable([entry for entry in entries if entry.ended_at is not None], now)
 
     def _endable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
         """Return those of the ended ``entries`` that nobody posts any more, as far as Alertmanager answers that."""
@@ -320,9 +321,10 @@ class _Worker:
             posted_at = None
             if answers and (entry.is_reported or entry.alert.is_shared):
                 answers, posted_at = self._client.posted_at(entry.alert)
+            was_left = entry.is_left
             if self._outbox.may_end(entry, posted_at, now):
                 endable.append(entry)
-            elif not self._outbox.holds(entry):
+            elif entry.is_left and not was_left:
                 self._log_alert("alert stays open: another client still posts it", entry)
         return endable
 

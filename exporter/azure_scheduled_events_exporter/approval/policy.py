@@ -30,7 +30,6 @@ CLOCK_ERROR_SECONDS = 10.0
 """If the wall clock is off by more, no rule decides by the notice that is left: NotBefore is by the clock of Azure."""
 
 _WRONG_CLOCK = f"this VM's clock is more than {CLOCK_ERROR_SECONDS:g} s off the clock of IMDS, so"
-_TURN = "this VM's turn by "
 
 
 class Action(StrEnum):
@@ -70,14 +69,17 @@ class Match:
     resources: Range | None = None
     notice_left: Range | None = None
 
-    def matches(self, life: Lifecycle, now: Timestamp, *, any_notice: bool = False) -> bool:
-        """Return whether the rule matches ``life`` at ``now``, or with ``any_notice`` at some time."""
+    def matches(self, life: Lifecycle, now: Timestamp, *, any_notice: bool = False, was_mine: bool = False) -> bool:
+        """Return whether the rule matches ``life`` at ``now``, or with ``any_notice`` at some time.
+
+        With ``was_mine``, an event that has been this VM's has the scope ``self``, whatever the last document names.
+        """
         event = life.event
         left = None if life.not_before is None else life.not_before - now.wall
         return (
             (self.event_type is None or event.event_type in self.event_type)
             and (self.event_source is None or event.source in self.event_source)
-            and life.scope in self.scope
+            and (life.scope in self.scope or (was_mine and life.is_mine and Scope.SELF in self.scope))
             and self.allows_duration(event.duration_seconds)
             and self.allows_resources(max(life.most_resources, len(event.resources)))
             and (self.allows_notice(left) or (any_notice and left is not None))
@@ -137,6 +139,10 @@ class Rule:
     dry_run: bool = False
     line: int = 0
 
+    def decides(self, life: Lifecycle, now: Timestamp, *, any_notice: bool) -> bool:
+        """Return whether this rule decides about ``life`` if none before it does; what is held stays held."""
+        return self.match.matches(life, now, any_notice=any_notice, was_mine=self.action is Action.HOLD)
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -179,7 +185,7 @@ class Policy:
         # A clock that is right is not corrected, so that a decision does not change with each answer of IMDS.
         clock_error = clock_error if abs(clock_error) > CLOCK_ERROR_SECONDS else 0.0
         is_wrong = clock_error != 0.0
-        rule = next((rule for rule in self.rules if rule.match.matches(life, now, any_notice=is_wrong)), None)
+        rule = next((rule for rule in self.rules if rule.decides(life, now, any_notice=is_wrong)), None)
         if rule is None:
             return Decision(approve=False)
         if is_wrong and rule.match.notice_left is not None:  # not the next rule: it may approve what this one holds
@@ -195,7 +201,8 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: Timestamp, imd
     # With notice_left, the turns of all VMs begin when that much notice is left.
     wait = max(rule.after - now.since(life.first_seen), -rule.match.open_for(life, now)) + turn * rule.takeover
     if wait > 0 and life.not_before is not None and imds_time + wait >= life.not_before:
-        obstacle = f"it begins before {_TURN if turn else ''}rule '{rule.name}'{'' if turn else ' approves it'}"
+        late = f"this VM's turn by rule '{rule.name}'" if turn else f"rule '{rule.name}' approves it"
+        obstacle = f"it begins before {late}"
         return Decision(approve=False, rule=rule.name, dry_run=rule.dry_run, turn=turn, obstacle=obstacle)
     # Computed from the event's own times, so that it is the same at every poll.
     due = max(life.first_seen.wall + rule.after, rule.match.opens_at(life)) + turn * rule.takeover
@@ -207,7 +214,7 @@ def _obstacle(event: ScheduledEvent) -> str:
     if not event.event_type:
         return "IMDS has shown no EventType for it, so no rule decides"
     if event.is_contradictory:
-        return "one document shows it with different types or sources, so no rule decides"
+        return "one document has several entries for it that differ, so no rule decides"
     return ""
 
 

@@ -274,7 +274,7 @@ SETTINGS = (
         "1s",
         _interval,
         "Time between polls, 10ms to 12h. Missed polls are skipped. Polls are at least 275ms apart, because IMDS "
-        "answers five requests a second to a VM. Each 429 doubles the time, up to 5s.",
+        "answers five requests a second to a VM. After a 429 the time doubles, but not beyond 5s.",
         "DURATION",
     ),
     Setting(

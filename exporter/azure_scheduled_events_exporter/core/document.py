@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
+from azure_scheduled_events_exporter.times import iso_time
 
 from .event_types import EventType
 
@@ -75,7 +76,7 @@ class ScheduledEvent:
         description: a hint for people, never a key; often ``""``.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
         resource_type: as sent; ``VirtualMachine`` so far.
-        is_contradictory: whether one document has several entries with this EventId and different types or sources.
+        is_contradictory: whether one document has several entries with this EventId that differ in what policies go by.
     """
 
     event_id: str
@@ -302,8 +303,15 @@ def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
 
 
 def _differences(same: Sequence[ScheduledEvent]) -> str:
-    """Return how entries with one EventId differ in type and source, for a remark; ``""`` if they do not."""
-    fields = {"EventType": [event.event_type for event in same], "EventSource": [event.source for event in same]}
+    """Return how entries with one EventId differ in what policies go by, for a remark; ``""`` if they do not."""
+    fields = {
+        "EventType": [event.event_type for event in same],
+        "EventSource": [event.source for event in same],
+        "NotBefore": ["" if event.not_before is None else iso_time(event.not_before) for event in same],
+        "DurationInSeconds": [
+            "-1" if (seconds := event.duration_seconds) is None else f"{seconds:g}" for event in same
+        ],
+    }
     several = {key: sorted(set(filter(None, values))) for key, values in fields.items()}
     found = [f"{key} {' and '.join(map(_excerpt, texts[:3]))}" for key, texts in several.items() if len(texts) > 1]
     return f", with {', '.join(found)}: no policy approves it" if found else ""

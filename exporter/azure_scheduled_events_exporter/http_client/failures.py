@@ -1,6 +1,7 @@
 """Why an HTTP request failed, in a few words: the message of the system, without the text that libraries add."""
 
 import socket
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 
 from azure_scheduled_events_exporter.errors import one_line, without_password
@@ -20,7 +21,7 @@ def is_web_page(headers: Mapping[str, str], body: bytes) -> bool:
     The type alone tells too little: some web frameworks give it to an empty answer.
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind == "text/html" and body.lstrip().startswith(b"<")
+    return kind in ("text/html", "application/xhtml+xml") and body.removeprefix(BOM_UTF8).lstrip().startswith(b"<")
 
 
 def failure_reason(error: BaseException) -> str:

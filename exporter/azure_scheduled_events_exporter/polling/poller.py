@@ -208,7 +208,7 @@ class Poller:
         self._approved = self.has_read = False
         self._keep_journal(began)
         if self._alerts is not None and self._document is None and self._is_owner_settled(began):
-            self._alerts.hold(self._known.current)
+            self._alerts.restore(self._known.current)
         try:
             self.take_answer()
             document = self._fetch()

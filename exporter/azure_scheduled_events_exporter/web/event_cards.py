@@ -21,8 +21,8 @@ CARDS = 20
 
 _NAMES = 10
 _OWN = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}
-# Only an id in Azure's own format may appear in a command for people to copy.
 _HINT = "To let it begin now, for all affected VMs, run as root on this VM (in a container or pod: inside it): "
+# Only an id in Azure's own format may appear in a command for people to copy.
 _GUID = re.compile(r"[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}", re.ASCII)
 
 

@@ -110,6 +110,20 @@ def test_a_document_that_names_fewer_vms(imds: Simulator, start: Callable[[str],
     assert sent(imds) == 0
 
 
+def test_a_document_without_this_vm(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+    """What a rule holds for this VM is not approved as an event of other VMs because one document lacks this VM."""
+    exporter = start(
+        "rules:\n  - {name: keep, match: {}, action: hold}\n"
+        "  - {name: others, match: {scope: [peer]}, action: approve, leader_only: false}\n"
+    )
+    for resources in (["vm_0", "vm_1"], ["vm_1"], []):
+        shows(imds, exporter, event(Resources=resources))
+        assert reason(exporter) == "held by rule 'keep'"
+    assert sent(imds) == 0
+    shows(imds, exporter, event("B", Resources=["vm_1"]))
+    assert sent(imds) == 1
+
+
 def test_a_document_without_not_before(imds: Simulator, start: Callable[[str], Exporter]) -> None:
     """A rule that holds an event while much notice is left still holds it when a document lacks NotBefore."""
     exporter = start(HELD.replace("event_type: Preempt", "notice_left: {at_least: 1m}"))
@@ -127,10 +141,10 @@ def test_a_document_that_contradicts_itself(imds: Simulator, start: Callable[[st
     both = [freeze, {**freeze, "EventId": "a", "EventType": "Redeploy", "Resources": ["vm_1"]}]
     for document in (both, both[::-1]):
         shows(imds, exporter, *document)
-        assert reason(exporter).startswith("one document shows it with different types or sources, so no rule decides")
+        assert reason(exporter).startswith("one document has several entries for it that differ, so no rule decides")
     assert exporter.lines("event A appears more than once in one document, with EventType 'Freeze' and 'Redeploy'")
     shows(imds, exporter, freeze, {**freeze, "DurationInSeconds": -1})
-    assert reason(exporter).startswith("no rule matches it")
+    assert reason(exporter).startswith("one document has several entries for it that differ")
     assert sent(imds) == 0
 
 
@@ -142,7 +156,7 @@ def test_a_turn_that_comes_after_not_before(imds: Simulator, start: Callable[[st
     assert reason(exporter) == "it begins before this VM's turn by rule 'short-freeze'"
     assert exporter.scrape().total("event_approval_due_timestamp_seconds") == 0
     assert "it begins before this VM&#x27;s turn by rule" in fetch(f"{exporter.url}/").body.decode()
-    shows(imds, exporter, event("B", EventType="Freeze", DurationInSeconds=5, Resources=["vm_1", "vm_0"], notice=90))
+    shows(imds, exporter, event("B", EventType="Freeze", DurationInSeconds=5, Resources=["vm_1", "vm_0"], notice=900))
     assert reason(exporter).startswith("waiting for its turn: ")
     assert exporter.scrape().total("event_approval_due_timestamp_seconds") > time.time()
 

@@ -251,6 +251,32 @@ def test_vm_that_no_longer_sees_the_event(
     assert receiver.notified("/pager", scale_set=name) == page("Reboot")
 
 
+def test_vm_that_cannot_reach_imds(
+    team: tuple[Alertmanager, Receiver], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A VM without IMDS, which prolongs the page of an event, does not keep another VM from ending it."""
+    alertmanager, receiver = team
+    name = request.node.name
+    both = event(name, not_before="") | {"Resources": ["vmss_0", "vmss_1"]}
+    flags = ("--poll.interval", "200ms", *pushing(tmp_path, alertmanager.url, {**VALUES, "memory": "2m"}))
+    with ExitStack() as stack:
+        vms = [VirtualMachine(f"vmss_{number}", scale_set=name) for number in range(2)]
+        simulators = [stack.enter_context(Simulator(Scenario("waiting", "", (each,), ()))) for each in vms]
+        exporters = []
+        for number, simulator in enumerate(simulators):
+            journal = ("--journal.path", str(tmp_path / f"journal-{number}"))
+            exporter = stack.enter_context(Exporter(simulator.url, tmp_path / f"{number}.log", *flags, *journal))
+            simulator.set_document([both])
+            exporter.wait_for_line('msg="alert pushed"')
+            exporters.append(exporter)
+        simulators[1].inject("500")
+        exporters[1].shows("without IMDS", lambda scrape: scrape.value("up") == 0)
+        simulators[0].set_document([])
+        exporters[0].wait_for_line("alert resolved")
+        eventually(lambda: len(receiver.notified("/pager", scale_set=name)) >= 2, "the end")
+    assert receiver.notified("/pager", scale_set=name) == page("Reboot")
+
+
 def test_labels(vm: _Vm, team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
     """Pushed alerts carry the labels that a Prometheus would add."""
     alertmanager, _ = team

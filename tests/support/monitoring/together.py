@@ -59,8 +59,13 @@ class Together:
             "name": str(self),
             "interval": f"{self.stories[0].scrape}s",
             "input_series": [*played, *(series for each in told for series in each["input_series"])],
-            "promql_expr_test": [check for each in self.stories for check in _checks(each)],
+            "promql_expr_test": [*self._strays(), *(check for each in self.stories for check in _checks(each))],
         }
+
+    def _strays(self) -> Iterator[dict[str, object]]:
+        """Yield the checks that no alert fires without its story, which no check of a story would see."""
+        for at in sorted({at for each in self.stories for times in each.quiet.values() for at in times}):
+            yield {"expr": 'ALERTS{alertstate="firing",story=""}', "eval_time": f"{at}s", "exp_samples": []}
 
     def failures(self, folder: Path, rules: Path = RULES, names: tuple[str, ...] = ALERTING) -> dict[str, str]:
         """Return what promtool finds wrong by the name of the story, or by "" if that is not about one of them."""

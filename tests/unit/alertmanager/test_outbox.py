@@ -173,11 +173,13 @@ def test_end_that_all_vms_see() -> None:
 
 
 def test_end_that_another_vm_does_not_see() -> None:
-    """An end is left to the VM that goes on posting the alert, and one that another VM has sent is sent, too."""
+    """An end waits while another VM goes on posting the alert, and one that another VM has sent is sent, too."""
     outbox = ended(20.0, SHARED)
     assert asked(outbox, 20.0, posted_at=19.0) == 0
     assert asked(outbox, 38.0, posted_at=32.5) == 0
-    assert outbox.wait(38.0) is None
+    assert asked(outbox, 56.0, posted_at=47.5) == 0
+    assert asked(outbox, 73.0, posted_at=47.5) == 0
+    assert asked(outbox, 74.0, posted_at=47.5) == 1
     outbox = ended(20.0, SHARED)
     assert asked(outbox, 20.0, posted_at=None) == 1
 
@@ -189,3 +191,21 @@ def test_alert_that_fires_again_after_its_end() -> None:
     assert asked(outbox, 35.0, posted_at=None) == 1
     assert asked(outbox, 50.0, posted_at=49.0) == 0
     assert outbox.wait(50.0) is None
+
+
+def test_alert_without_imds() -> None:
+    """Without IMDS, an alert that other VMs may end is posted rarely, and as often as before once IMDS answers."""
+    outbox = Outbox()
+    for now, sees, posts in ((0.0, True, 1), (15.0, False, 1), (30.0, False, 0), (200.0, False, 0), (201.0, True, 0)):
+        outbox.refresh([Holding(SHARED)], now, sees=sees)
+        assert len(sent(outbox, now)) == posts, now
+    assert len(sent(outbox, 216.0)) == 1
+
+
+def test_alert_of_the_journal_that_a_document_shows() -> None:
+    """After a restart, an alert that Alertmanager does not have is sent as soon as a document shows its event."""
+    outbox = Outbox()
+    holding(outbox, 0.0, REBOOT, confirmed=False)
+    outbox.sent(outbox.due(0.0, float), 0.0, accepted=False)
+    holding(outbox, 1.0, REBOOT)
+    assert sent(outbox, 1.0) == [900.0]

@@ -105,9 +105,18 @@ def test_same_event_id_twice_in_contradiction() -> None:
         assert (event.not_before, event.duration_seconds) == (utc(2022, 4, 11, 22, 26, 58), duration)
         assert event.is_contradictory
         (remark,) = document.remarks
-        assert remark.endswith("in one document, with EventType 'Freeze' and 'Redeploy': no policy approves it")
+        assert "in one document, with EventType 'Freeze' and 'Redeploy', NotBefore '2022-04-11T22:26:58" in remark
+        assert remark.endswith(": no policy approves it")
     (event,) = parse_document(body(entry(EventSource="User"), entry(EventSource=None))).events
     assert (event.source, event.is_contradictory) == ("User", False)
+
+
+@pytest.mark.parametrize("differing", [{"DurationInSeconds": -1}, {"NotBefore": "Mon, 11 Apr 2022 23:26:58 GMT"}])
+def test_same_event_id_twice_with_other_times(differing: dict[str, object]) -> None:
+    """Entries that differ in time or impact alone contradict each other, too: a rule may hold one and approve one."""
+    entries = (entry(DurationInSeconds=600), entry(**{"DurationInSeconds": 600, **differing}))
+    (event,) = parse_document(body(*entries)).events
+    assert event.is_contradictory
 
 
 def test_same_event_id_twice_keeps_the_leader() -> None:
