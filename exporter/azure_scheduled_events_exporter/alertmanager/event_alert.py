@@ -81,7 +81,7 @@ def event_alert(
     labels = {**extra, **{label: value for label, value in own.items() if value}}
     annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now)
     own_name = comparable_name(life.own_name or "")
-    is_shared = any(comparable_name(name) != own_name for name in life.event.resources)
+    is_shared = life.most_resources > 1 or any(comparable_name(name) != own_name for name in life.event.resources)
     return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog), is_shared)
 
 

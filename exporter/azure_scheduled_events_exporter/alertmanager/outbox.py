@@ -24,8 +24,8 @@ _LOOK_SECONDS = 1.0
 _RESOLVED_MARGIN_SECONDS = 3.0
 """Alertmanager accepts an end only if it is in the past by its own clock."""
 
-_POSTING_SLACK_SECONDS = 3.0
-"""How much later than the resend interval the post of another client may come."""
+_OTHERS_SECONDS = RESEND_SECONDS + 3.0
+"""How long to wait for the post of another client. It may keep the alert for longer than this exporter does."""
 
 _SAME_POST_SECONDS = 1.0
 """The replicas of an Alertmanager get one post at moments that differ by less; another client's next post is later."""
@@ -60,7 +60,8 @@ class Entry:
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
         last_post: when any client had posted it last, as Alertmanager said after the end; None before that.
         is_left: whether its end is left to another client, which has posted it after that.
-        is_prolonged: whether this exporter does not know whether its event goes on: it has no answer of IMDS.
+        accepted_at: when Alertmanager accepted it last.
+        is_gone: whether Alertmanager has shown it no more since ``last_post``.
     """
 
     alert: EventAlert
@@ -72,24 +73,20 @@ class Entry:
     is_reported: bool = False
     last_post: float | None = None
     is_left: bool = False
-    is_prolonged: bool = False
-
-    @property
-    def pause(self) -> float:
-        """The longest time between two posts, in seconds.
-
-        What others may end is prolonged rarely: who has seen the end waits until nobody posts it.
-        """
-        longest = self.alert.hold / 3
-        return longest if self.is_prolonged and self.alert.is_shared else min(RESEND_SECONDS, longest)
+    is_gone: bool = False
+    accepted_at: float = -math.inf
 
     def ends_in(self, now: float) -> float:
         """Return for how many seconds more Alertmanager keeps it if it is sent ``now``; negative if it has ended."""
         return self.alert.hold if self.ended_at is None else self.ended_at - now - _RESOLVED_MARGIN_SECONDS
 
+    def lasts(self, now: float) -> bool:
+        """Return whether it need not be prolonged ``now``: two thirds of the last post's time are left."""
+        return now - self.accepted_at < self.alert.hold / 3
+
     def end(self, now: float) -> None:
         """Mark the alert as ended."""
-        self.is_left = self.is_prolonged = False
+        self.is_left = self.is_gone = False
         self.ended_at, self.over_at, self.due_at, self.is_reported, self.last_post = now, None, now, False, None
 
 
@@ -106,17 +103,11 @@ class Outbox:
         entry = self._entries.get(alert.identity)
         return entry is not None and entry.ended_at is None
 
-    def refresh(self, holding: Iterable[Holding], now: float, *, sees: bool = True) -> None:
-        """Set the alerts that fire now; an entry that is not among them is ended.
-
-        ``sees`` is whether IMDS answers this exporter.
-        """
+    def refresh(self, holding: Iterable[Holding], now: float) -> None:
+        """Set the alerts that fire now; an entry that is not among them is ended."""
         current = {each.alert.identity: each for each in holding}
         for identity, each in current.items():
             self._hold(identity, each, now)
-            entry = self._entries[identity]
-            entry.is_prolonged = not (sees and entry.confirmed)
-            entry.due_at = min(entry.due_at, now + entry.pause)  # not as rarely as while it was prolonged
         for identity, entry in list(self._entries.items()):
             if identity in current or entry.ended_at is not None:
                 continue
@@ -159,24 +150,30 @@ class Outbox:
                 entry.over_at = over_at(entry.ended_at)
         return [entry for entry in self._entries.values() if self._due_at(entry) <= now]
 
-    def may_end(self, entry: Entry, posted_at: float | None, now: float) -> bool:
+    def may_end(self, entry: Entry, now: float, posted_at: float | None, *, answers: bool = True) -> bool:
         """Return whether the end of ``entry`` may be sent ``now``.
 
-        ``posted_at`` says when any client posted it last, if Alertmanager shows it as active, else None. An alert that
-        is active after its end was accepted is dropped: another client goes on posting it, and will end it. Before
-        that, if others may post it, the end waits until nobody has posted it for longer than between two posts.
+        ``posted_at`` says when any client posted it last, if Alertmanager ``answers`` and shows it as active, else
+        None. An alert that is active after its end was accepted is dropped: another client goes on posting it, and will
+        end it. Before that, if others may post it, the end waits until nobody has posted it for longer than between two
+        posts. Then neither a question without an answer nor an Alertmanager that has just started ends it.
         """
-        if posted_at is None or not (entry.is_reported or entry.alert.is_shared):
+        if not (entry.is_reported or entry.alert.is_shared):
             return True
-        if entry.is_reported:
+        if posted_at is None:
+            waits = entry.last_post is not None and not (answers and (entry.is_reported or entry.is_gone))
+            entry.is_gone = entry.is_gone or (waits and answers)
+        elif entry.is_reported:
             entry.is_left = True
             del self._entries[entry.alert.identity]
             return False
-        if entry.last_post is not None and posted_at <= entry.last_post + _SAME_POST_SECONDS:
-            return True
-        entry.is_left = entry.last_post is not None
-        entry.last_post, entry.due_at = posted_at, now + entry.pause + _POSTING_SLACK_SECONDS
-        return False
+        else:
+            waits = entry.last_post is None or posted_at > entry.last_post + _SAME_POST_SECONDS
+            entry.is_left = entry.is_left or (waits and entry.last_post is not None)
+            entry.last_post, entry.is_gone = posted_at if waits else entry.last_post, False
+        if waits:
+            entry.due_at = now + _OTHERS_SECONDS
+        return not waits
 
     def postpone(self) -> None:
         """Let the wait begin again for every end that Alertmanager has not accepted yet."""
@@ -194,9 +191,10 @@ class Outbox:
     def sent(self, entries: Iterable[Entry], now: float, *, accepted: bool) -> None:
         """Take note that ``entries`` were sent."""
         for entry in entries:
-            entry.due_at = now + entry.pause * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+            pause = min(RESEND_SECONDS, entry.alert.hold / 3)
+            entry.due_at = now + pause * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
             if accepted:
-                entry.is_reported = True
+                entry.is_reported, entry.accepted_at = True, now
                 entry.was_accepted = entry.was_accepted or entry.ended_at is None
 
     @staticmethod

@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.logs import facts
 
 from .catalog import Catalog
 from .event_alert import EventAlert, event_alert, needs_instance
-from .outbox import Ended, Entry, Holding, Outbox
+from .outbox import RESEND_SECONDS, Ended, Entry, Holding, Outbox
 from .pushes import Pushes, PushOutcome, no_alerts
 from .scrapes import Scrapes
 from .sender import AlertmanagerClient, Posted, PushResult
@@ -38,6 +38,9 @@ _PROBE_SECONDS = 300.0
 
 _LOOK_SECONDS = 1.0
 """How often to look whether an event that has no alert yet has one now."""
+
+_BLIND_SECONDS = 2 * RESEND_SECONDS
+"""After so long without IMDS, an alert that others post too is prolonged rarely. A failed poll is no reason."""
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 30.0
@@ -169,7 +172,7 @@ class AlertPush:
             alerts = self._alerts(life, now.wall)
             if alerts:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
-        outbox.refresh(holding, now.monotonic, sees=self.sees())
+        outbox.refresh(holding, now.monotonic)
         if view.ended is None:
             return len(holding) == len(view.current)
         if self._identity is not None or not needs_instance(self._catalog):
@@ -243,6 +246,7 @@ class _Worker:
         self._probe_at = 0.0
         self._pause = _FIRST_RETRY_SECONDS
         self._offset = 0.0
+        self._blind_since = math.inf
         first = clock()
         self._ahead = first.wall - first.monotonic
         self._trouble = ""
@@ -285,6 +289,8 @@ class _Worker:
             posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
             result = self._client.push(posted, self._offset)
             if self._stopping.is_set() or not self._took(result, due):
+                if result.outcome is PushOutcome.REJECTED:  # it must not keep others from their end
+                    self._outbox.sent(due, self._clock().monotonic, accepted=False)
                 return self._backoff()
             self._outbox.sent(due, self._clock().monotonic, accepted=True)
             self._probe_at = self._clock().monotonic + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
@@ -302,19 +308,28 @@ class _Worker:
         self._ahead = ahead
 
     def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
-        """Leave out ends while others post, and without IMDS the alerts whose end another exporter may have seen."""
+        """Leave out ends while others post, and without IMDS the alerts whose end another exporter may have seen.
+
+        After some time without IMDS, an alert that others post too is prolonged rarely: who sees its end waits until
+        nobody posts it.
+        """
+        sees = self._push.sees()
+        self._blind_since = math.inf if sees else min(self._blind_since, now)
+        is_rare = now - self._blind_since > _BLIND_SECONDS
         sendable = []
         for entry in entries:
             if entry.ended_at is not None:
                 continue
-            if not (entry.is_prolonged and entry.was_accepted) or self._client.shows(entry.alert):
+            knows = (sees and entry.confirmed) or not entry.was_accepted
+            rests = is_rare and entry.alert.is_shared and entry.lasts(now)
+            if knows or (not rests and self._client.shows(entry.alert)):
                 sendable.append(entry)
             else:
                 self._outbox.sent([entry], now, accepted=False)
         # What fires does not wait for questions about ends, which are due again directly afterwards.
-        return sendable or self._endable([entry for entry in entries if entry.ended_at is not None], now)
+        return sendable or self._endable([entry for entry in entries if entry.ended_at is not None])
 
-    def _endable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
+    def _endable(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return those of the ended ``entries`` that nobody posts any more, as far as Alertmanager answers that."""
         endable, answers = [], True
         for entry in entries:
@@ -322,7 +337,7 @@ class _Worker:
             if answers and (entry.is_reported or entry.alert.is_shared):
                 answers, posted_at = self._client.posted_at(entry.alert)
             was_left = entry.is_left
-            if self._outbox.may_end(entry, posted_at, now):
+            if self._outbox.may_end(entry, self._clock().monotonic, posted_at, answers=answers):
                 endable.append(entry)
             elif entry.is_left and not was_left:
                 self._log_alert("alert stays open: another client still posts it", entry)

@@ -69,17 +69,19 @@ class Match:
     resources: Range | None = None
     notice_left: Range | None = None
 
-    def matches(self, life: Lifecycle, now: Timestamp, *, any_notice: bool = False, was_mine: bool = False) -> bool:
+    def matches(self, life: Lifecycle, now: Timestamp, *, any_notice: bool = False, any_scope: bool = False) -> bool:
         """Return whether the rule matches ``life`` at ``now``, or with ``any_notice`` at some time.
 
-        With ``was_mine``, an event that has been this VM's has the scope ``self``, whatever the last document names.
+        An event that has been this VM's keeps the scope ``self``, whatever the last document names. With ``any_scope``,
+        one of its scopes matches; otherwise all have to.
         """
+        scopes = {life.scope, Scope.SELF} if life.is_mine else {life.scope}
         event = life.event
         left = None if life.not_before is None else life.not_before - now.wall
         return (
             (self.event_type is None or event.event_type in self.event_type)
             and (self.event_source is None or event.source in self.event_source)
-            and (life.scope in self.scope or (was_mine and life.is_mine and Scope.SELF in self.scope))
+            and (bool(scopes & self.scope) if any_scope else scopes <= self.scope)
             and self.allows_duration(event.duration_seconds)
             and self.allows_resources(max(life.most_resources, len(event.resources)))
             and (self.allows_notice(left) or (any_notice and left is not None))
@@ -141,7 +143,7 @@ class Rule:
 
     def decides(self, life: Lifecycle, now: Timestamp, *, any_notice: bool) -> bool:
         """Return whether this rule decides about ``life`` if none before it does; what is held stays held."""
-        return self.match.matches(life, now, any_notice=any_notice, was_mine=self.action is Action.HOLD)
+        return self.match.matches(life, now, any_notice=any_notice, any_scope=self.action is Action.HOLD)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ from enum import StrEnum
 from typing import Any
 
 from azure_scheduled_events_exporter.errors import InvalidDocumentError
-from azure_scheduled_events_exporter.times import iso_time
 
 from .event_types import EventType
 
@@ -307,13 +306,14 @@ def _differences(same: Sequence[ScheduledEvent]) -> str:
     fields = {
         "EventType": [event.event_type for event in same],
         "EventSource": [event.source for event in same],
-        "NotBefore": ["" if event.not_before is None else iso_time(event.not_before) for event in same],
         "DurationInSeconds": [
             "-1" if (seconds := event.duration_seconds) is None else f"{seconds:g}" for event in same
         ],
     }
     several = {key: sorted(set(filter(None, values))) for key, values in fields.items()}
     found = [f"{key} {' and '.join(map(_excerpt, texts[:3]))}" for key, texts in several.items() if len(texts) > 1]
+    if len({event.not_before for event in same if event.not_before is not None}) > 1:
+        found.append("different NotBefore")  # without the times: a remark that changes is logged again
     return f", with {', '.join(found)}: no policy approves it" if found else ""
 
 

@@ -110,12 +110,14 @@ def test_a_document_that_names_fewer_vms(imds: Simulator, start: Callable[[str],
     assert sent(imds) == 0
 
 
-def test_a_document_without_this_vm(imds: Simulator, start: Callable[[str], Exporter]) -> None:
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_document_without_this_vm(imds: Simulator, start: Callable[[str], Exporter], order: tuple[int, int]) -> None:
     """What a rule holds for this VM is not approved as an event of other VMs because one document lacks this VM."""
-    exporter = start(
-        "rules:\n  - {name: keep, match: {}, action: hold}\n"
-        "  - {name: others, match: {scope: [peer]}, action: approve, leader_only: false}\n"
+    rules = (
+        "  - {name: keep, match: {}, action: hold}\n",
+        "  - {name: others, match: {scope: [peer]}, action: approve, leader_only: false}\n",
     )
+    exporter = start("rules:\n" + "".join(rules[number] for number in order))
     for resources in (["vm_0", "vm_1"], ["vm_1"], []):
         shows(imds, exporter, event(Resources=resources))
         assert reason(exporter) == "held by rule 'keep'"
