@@ -128,7 +128,9 @@ class Outbox:
         is_new = entry.ended_at is not None or alert.hold != entry.alert.hold or is_shown_first
         entry.alert, entry.confirmed = alert, entry.confirmed or holding.confirmed
         if is_new:
-            entry.ended_at, entry.due_at, entry.is_reported = None, now, False
+            if is_shown_first or entry.ended_at is not None:
+                entry.was_accepted = False  # a document has just shown it, whatever Alertmanager shows
+            entry.ended_at, entry.due_at, entry.is_reported, entry.accepted_at = None, now, False, -math.inf
 
     def add_ended(self, ended: Iterable[Ended], now: float) -> None:
         """Send alerts as resolved whose events ended before this run, or were shown by none of its documents."""
@@ -156,20 +158,25 @@ class Outbox:
         ``posted_at`` says when any client posted it last, if Alertmanager ``answers`` and shows it as active, else
         None. An alert that is active after its end was accepted is dropped: another client goes on posting it, and will
         end it. Before that, if others may post it, the end waits until nobody has posted it for longer than between two
-        posts. Then neither a question without an answer nor an Alertmanager that has just started ends it.
+        posts, and an Alertmanager that does not show it, because it has just started, is asked twice. Only if it does
+        not answer the first question is the end sent without waiting.
         """
         if not (entry.is_reported or entry.alert.is_shared):
             return True
-        if posted_at is None:
-            waits = entry.last_post is not None and not (answers and (entry.is_reported or entry.is_gone))
-            entry.is_gone = entry.is_gone or (waits and answers)
+        if not answers:
+            waits = entry.last_post is not None or entry.is_gone
+            if waits:  # others could not post either: the wait begins again
+                entry.last_post, entry.is_gone = -math.inf, False
+        elif posted_at is None:
+            waits = not (entry.is_reported or entry.is_gone)
+            entry.is_gone = True
         elif entry.is_reported:
             entry.is_left = True
             del self._entries[entry.alert.identity]
             return False
         else:
             waits = entry.last_post is None or posted_at > entry.last_post + _SAME_POST_SECONDS
-            entry.is_left = entry.is_left or (waits and entry.last_post is not None)
+            entry.is_left = entry.is_left or (waits and entry.last_post not in (None, -math.inf))
             entry.last_post, entry.is_gone = posted_at if waits else entry.last_post, False
         if waits:
             entry.due_at = now + _OTHERS_SECONDS
@@ -187,6 +194,12 @@ class Outbox:
         if any(entry.ended_at is not None and not entry.is_reported for entry in self._entries.values()):
             moments.append(now + _LOOK_SECONDS)
         return max(0.0, min(moments) - now) if moments else None
+
+    @staticmethod
+    def retry(entries: Iterable[Entry], at: float) -> None:
+        """Send ``entries`` again at ``at``, and before that what else is due."""
+        for entry in entries:
+            entry.due_at = at
 
     def sent(self, entries: Iterable[Entry], now: float, *, accepted: bool) -> None:
         """Take note that ``entries`` were sent."""

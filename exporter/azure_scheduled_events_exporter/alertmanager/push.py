@@ -43,7 +43,7 @@ _BLIND_SECONDS = 2 * RESEND_SECONDS
 """After so long without IMDS, an alert that others post too is prolonged rarely. A failed poll is no reason."""
 
 _FIRST_RETRY_SECONDS = 1.0
-_LAST_RETRY_SECONDS = 30.0
+_LAST_RETRY_SECONDS = RESEND_SECONDS  # others wait so long for its posts
 _AFTER_BUG_SECONDS = 60.0
 _CLOCK_TOLERANCE_SECONDS = 2.0
 # An engine that reads recordings from a store sees the end two evaluations later. Then the alert is evaluated.
@@ -289,9 +289,10 @@ class _Worker:
             posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
             result = self._client.push(posted, self._offset)
             if self._stopping.is_set() or not self._took(result, due):
-                if result.outcome is PushOutcome.REJECTED:  # it must not keep others from their end
-                    self._outbox.sent(due, self._clock().monotonic, accepted=False)
-                return self._backoff()
+                pause = self._backoff()
+                if result.outcome is PushOutcome.REJECTED:  # what is refused must not keep others from their end
+                    self._outbox.retry(due, self._clock().monotonic + pause + _LOOK_SECONDS)
+                return pause
             self._outbox.sent(due, self._clock().monotonic, accepted=True)
             self._probe_at = self._clock().monotonic + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
         now = self._clock()
@@ -331,16 +332,18 @@ class _Worker:
 
     def _endable(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return those of the ended ``entries`` that nobody posts any more, as far as Alertmanager answers that."""
-        endable, answers = [], True
+        endable: list[Entry] = []
         for entry in entries:
-            posted_at = None
-            if answers and (entry.is_reported or entry.alert.is_shared):
+            answers, posted_at = True, None
+            if entry.is_reported or entry.alert.is_shared:
                 answers, posted_at = self._client.posted_at(entry.alert)
             was_left = entry.is_left
             if self._outbox.may_end(entry, self._clock().monotonic, posted_at, answers=answers):
                 endable.append(entry)
             elif entry.is_left and not was_left:
                 self._log_alert("alert stays open: another client still posts it", entry)
+            if not answers:
+                break  # the others are due again directly afterwards
         return endable
 
     def _took(self, result: PushResult, due: Sequence[Entry]) -> bool:

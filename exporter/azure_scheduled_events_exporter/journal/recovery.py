@@ -57,6 +57,7 @@ def _begun_before(newer: Lifecycle, older: Lifecycle) -> Lifecycle:
         started_at=(None if older.proven_by_boot else older.started_at) or newer.started_at,
         not_before=older.not_before if newer.not_before is None else newer.not_before,
         own_name=older.own_name or newer.own_name,
+        most_resources=max(older.most_resources, newer.most_resources),
     )
     if newer.requested_by is None and newer.approved_by is None:
         known = replace(known, requested_by=older.requested_by, requested_at=older.requested_at)
