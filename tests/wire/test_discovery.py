@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
 from azure_scheduled_events_exporter.imds.discovery import discover
-from azure_scheduled_events_exporter.logs import set_up
 from support.servers.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
 
 
@@ -202,15 +200,14 @@ def test_the_end_of_a_long_lease_file_is_read(tmp_path: Path) -> None:
 LOOPBACK = "names 127.0.0.1 in option 245, which is this machine itself"
 
 
-def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path) -> None:
+def test_without_a_usable_lease_the_dhcp_server_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If a lease has no address, a request is sent, and the log has the source of the address."""
     lease_file(tmp_path / "a.leases", "127.0.0.1", 0)
-    written = StringIO()
+    caplog.set_level(logging.INFO)
     with DhcpServer(lambda request: [offer(request)]) as server:
-        log = set_up("info", "logfmt", written)
-        assert search(server, lease_files=(f"{tmp_path}/*",), log=log) == "http://168.63.129.16"
-    assert [line.partition("msg=")[2] for line in written.getvalue().splitlines()] == [
-        f'"lease file skipped" path={tmp_path}/a.leases error="it {LOOPBACK}"',
-        '"DHCP option 245 requested" attempt=1 attempts=1',
-        '"DHCP option 245 received" address=168.63.129.16 server=127.0.0.1',
+        assert search(server, lease_files=(f"{tmp_path}/*",)) == "http://168.63.129.16"
+    assert [(record.message, record.facts) for record in caplog.records] == [  # type: ignore[attr-defined]
+        ("lease file skipped", {"path": tmp_path / "a.leases", "error": f"it {LOOPBACK}"}),
+        ("DHCP option 245 requested", {"attempt": 1, "attempts": 1}),
+        ("DHCP option 245 received", {"address": "168.63.129.16", "server": "127.0.0.1"}),
     ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from azure_scheduled_events_exporter import __version__, logs
-from azure_scheduled_events_exporter.config import Config, resolve
+from azure_scheduled_events_exporter.config import DISCOVER, Config, resolve
 from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
@@ -69,7 +69,8 @@ def run(
         return _report([("This machine", iter([found]))], as_json=parsed.json)
     servers = _servers(parsed, config)
     try:
-        config = with_endpoint(config, logs.set_up("warning", "logfmt"))
+        if config.imds_endpoint == DISCOVER:
+            config = with_endpoint(config, logs.set_up("warning", "logfmt"))
     except ExporterError as error:
         found = wrong("imds-endpoint", f"{error}.", "Name the address with --imds.endpoint.", "discovery.md")
         return _report([("Metadata service", iter([found]))], as_json=parsed.json)

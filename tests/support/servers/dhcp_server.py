@@ -76,12 +76,11 @@ def search(
     wait: Callable[[float], bool] | None = None,
     lease_files: tuple[str, ...] = (),
     bind: tuple[str, int] = ("127.0.0.1", 0),
-    log: logging.Logger | None = None,
 ) -> str:
     """Discover through ``server`` alone: nothing of this machine's leases, nothing beyond loopback."""
     exchange = Exchange(bind, server.address, pauses, answer_seconds)
     stop = wait or threading.Event().wait
-    return discover(stop, log or logging.getLogger(), lease_files=lease_files, exchange=exchange, mac=MAC)
+    return discover(stop, logging.getLogger(), lease_files=lease_files, exchange=exchange, mac=MAC)
 
 
 def silent(_: bytes) -> list[bytes]:

@@ -26,7 +26,12 @@ SECRET = {
             "DurationInSeconds": 5,
             "Contact-contoso": {"phone": 4925550199, "mail": "ops@contoso.example"},
         },
-        {"EventId": "c7061bac-afdc-4513-b24b-aa5f13a16123", "Resources": ["prod-db-2"], "NotBefore": "prod-db-1"},
+        {
+            "EventId": "c7061bac-afdc-4513-b24b-aa5f13a16123",
+            "Resources": ["prod-db-2"],
+            "NotBefore": "prod-db-1",
+            "DurationInSeconds": 5,
+        },
     ],
 }
 
