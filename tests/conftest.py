@@ -1,5 +1,6 @@
 """Guards this process, and gives every test that starts programs a place for their output."""
 
+import logging
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent / "support" / "guard"))
 if "sitecustomize" in sys.modules:
     del sys.modules["sitecustomize"]  # Debian's own, which Python has imported at start
 import sitecustomize  # noqa: F401 - guards this process
+from azure_scheduled_events_exporter.logs import LOGGER
 from support.paths import DATA, TESTS
 from support.programs import Exporter, Prometheus
 
@@ -75,6 +77,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return stage, file.name == "test_image.py", evenly
 
     items.sort(key=turn)
+
+
+@pytest.fixture(autouse=True)
+def _unchanged_logger() -> Iterator[None]:
+    """Leave the process's logger as it was: commands that a test runs in this process set it up."""
+    log = logging.getLogger(LOGGER)
+    before = (log.handlers, log.level, log.propagate)
+    yield
+    log.handlers, log.level, log.propagate = before
 
 
 @pytest.fixture

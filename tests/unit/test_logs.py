@@ -6,14 +6,13 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
 
 import pytest
 from freezegun import freeze_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.logs import LOGGER, facts, set_up
+from azure_scheduled_events_exporter.logs import facts, set_up
 
 NASTY = [
     "two\nlines",
@@ -29,15 +28,6 @@ NASTY = [
     "",
 ]
 FIELD = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|[^\s"=\\]*)(?: |$)')
-
-
-@pytest.fixture(autouse=True)
-def _unchanged_logger() -> Iterator[None]:
-    """Leave the process's logger as it was."""
-    log = logging.getLogger(LOGGER)
-    before = (log.handlers, log.level, log.propagate)
-    yield
-    log.handlers, log.level, log.propagate = before
 
 
 def written(form: str, message: str = "event detected", level: str = "info", **said: object) -> str:
