@@ -1,4 +1,4 @@
-"""What boards show of events: their states, times, approvals and VMs."""
+"""Recordings about events for the dashboards: states, times, approvals and VMs."""
 
 from azure_scheduled_events_exporter.metrics.spec import PREFIX as METRIC
 
@@ -28,7 +28,9 @@ EARLY_SECONDS = 60
 It is longer than the usual time between two scrapes, and shorter than the usual notice.
 """
 HELD = "1h5m"
-"""How long boards know the last row of an event that nobody shows: longer than the rules hold one by default.
+"""For how long dashboards find the last row of an event that no exporter shows any more.
+
+It is longer than the time for which the rules remember an event by default (1 h).
 
 Which events are held is not known here: queries ask the recording of current events.
 """

@@ -1,4 +1,4 @@
-"""What boards show of exporters: whether their data is current, their polls, and their processes."""
+"""Recordings about exporters for the dashboards: whether their data is current, their polls, and their processes."""
 
 from types import MappingProxyType
 

@@ -30,6 +30,9 @@ _OTHERS_SECONDS = RESEND_SECONDS + 3.0
 _SAME_POST_SECONDS = 1.0
 """The replicas of an Alertmanager get one post at moments that differ by less; another client's next post is later."""
 
+_NOT_ACTIVE, _NONE = -math.inf, math.nan
+"""Answers of Alertmanager: it does not show the alert as active, and no answer, which is the same as no other one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Holding:
@@ -58,10 +61,10 @@ class Entry:
         ended_at: when its event ended, None while it fires.
         over_at: from when on its end may be sent, None while that is not known.
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
-        last_post: when any client had posted it last, as Alertmanager said after the end; None before that.
+        last_answer: when any client had posted it last, as Alertmanager said when it was asked after the end;
+            ``_NOT_ACTIVE``, or ``_NONE`` if it did not answer; None before it was asked.
         is_left: whether its end is left to another client, which has posted it after that.
         accepted_at: when Alertmanager accepted it last.
-        is_gone: whether Alertmanager has shown it no more since ``last_post``.
     """
 
     alert: EventAlert
@@ -71,9 +74,8 @@ class Entry:
     ended_at: float | None = None
     over_at: float | None = None
     is_reported: bool = False
-    last_post: float | None = None
+    last_answer: float | None = None
     is_left: bool = False
-    is_gone: bool = False
     accepted_at: float = -math.inf
 
     def ends_in(self, now: float) -> float:
@@ -81,13 +83,13 @@ class Entry:
         return self.alert.hold if self.ended_at is None else self.ended_at - now - _RESOLVED_MARGIN_SECONDS
 
     def lasts(self, now: float) -> bool:
-        """Return whether it need not be prolonged ``now``: two thirds of the last post's time are left."""
+        """Return whether it need not be posted again ``now``: of the time to its end, two thirds are left."""
         return now - self.accepted_at < self.alert.hold / 3
 
     def end(self, now: float) -> None:
         """Mark the alert as ended."""
-        self.is_left = self.is_gone = False
-        self.ended_at, self.over_at, self.due_at, self.is_reported, self.last_post = now, None, now, False, None
+        self.is_left = False
+        self.ended_at, self.over_at, self.due_at, self.is_reported, self.last_answer = now, None, now, False, None
 
 
 class Outbox:
@@ -157,30 +159,25 @@ class Outbox:
 
         ``posted_at`` says when any client posted it last, if Alertmanager ``answers`` and shows it as active, else
         None. An alert that is active after its end was accepted is dropped: another client goes on posting it, and will
-        end it. Before that, if others may post it, the end waits until nobody has posted it for longer than between two
-        posts, and an Alertmanager that does not show it, because it has just started, is asked twice. Only if it does
-        not answer the first question is the end sent without waiting.
+        end it. Before that, if others may post it, the end waits until two answers in a row are the same: nobody has
+        posted it in between, and an Alertmanager that does not show it has not just started. Only if the first question
+        has no answer is the end sent without waiting.
         """
-        if not (entry.is_reported or entry.alert.is_shared):
+        if not (entry.is_reported or entry.alert.is_shared) or not (answers or entry.last_answer is not None):
             return True
-        if not answers:
-            waits = entry.last_post is not None or entry.is_gone
-            if waits:  # others could not post either: the wait begins again
-                entry.last_post, entry.is_gone = -math.inf, False
-        elif posted_at is None:
-            waits = not (entry.is_reported or entry.is_gone)
-            entry.is_gone = True
-        elif entry.is_reported:
-            entry.is_left = True
-            del self._entries[entry.alert.identity]
-            return False
-        else:
-            waits = entry.last_post is None or posted_at > entry.last_post + _SAME_POST_SECONDS
-            entry.is_left = entry.is_left or (waits and entry.last_post not in (None, -math.inf))
-            entry.last_post, entry.is_gone = posted_at if waits else entry.last_post, False
-        if waits:
-            entry.due_at = now + _OTHERS_SECONDS
-        return not waits
+        if entry.is_reported and answers:
+            if posted_at is not None:
+                entry.is_left = True
+                del self._entries[entry.alert.identity]
+            return posted_at is None
+        answer = (_NOT_ACTIVE if posted_at is None else posted_at) if answers else _NONE
+        before, entry.last_answer = entry.last_answer, answer
+        if before is not None and (answer == before or abs(answer - before) <= _SAME_POST_SECONDS):
+            return True
+        is_posted = before is not None and math.isfinite(before) and math.isfinite(answer)
+        entry.is_left = entry.is_left or is_posted
+        entry.due_at = now + _OTHERS_SECONDS
+        return False
 
     def postpone(self) -> None:
         """Let the wait begin again for every end that Alertmanager has not accepted yet."""

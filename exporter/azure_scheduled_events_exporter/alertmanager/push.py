@@ -40,7 +40,7 @@ _LOOK_SECONDS = 1.0
 """How often to look whether an event that has no alert yet has one now."""
 
 _BLIND_SECONDS = 2 * RESEND_SECONDS
-"""After so long without IMDS, an alert that others post too is prolonged rarely. A failed poll is no reason."""
+"""After so many seconds without an answer of IMDS, an alert that other VMs may post too is posted less often."""
 
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = RESEND_SECONDS  # others wait so long for its posts
