@@ -28,9 +28,10 @@ from typing import Any
 import requests
 
 from alerts import resolve
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import JOB, write
 from support.paths import ROOT
-from support.programs import Program, debian, eventually, free_port
+from support.programs import Program, debian, eventually
 
 PREFIX = "azure_scheduled_events_"
 BOARDS = ROOT / "dashboards" / "json"

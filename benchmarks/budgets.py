@@ -21,7 +21,8 @@ from pathlib import Path
 
 from benchmarks import change_latency, journal
 from benchmarks.apart import Documents, quiet_simulator
-from benchmarks.measured import Installation, Measurement, free_port
+from benchmarks.measured import Installation, Measurement
+from deploy.stack.free_port import free_port
 from support.monitoring.collector import HANG, Collector
 from support.programs import debian
 

@@ -14,16 +14,12 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from deploy.stack.free_port import free_port
+
 MEBIBYTE = 1 << 20
 _PATIENCE_SECONDS = 30.0
 _PAUSE_SECONDS = 0.001
 _ENOUGH = 1 << 16
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on just now."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Measurement:

@@ -28,8 +28,9 @@ import requests
 
 from alerts import resolve
 from benchmarks.boards import processor_time, rest, start_victoria
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import JOB, Alertmanager, Receiver, receivers, write
-from support.programs import Program, debian, fetch, free_port
+from support.programs import Program, debian, fetch
 
 VMS = 10_000
 EVENTS = 500

@@ -10,6 +10,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .compose import Service
+from .free_port import free_port
 from .part import Part, pages_of, program_of
 from .wiring import Wiring
 
@@ -96,22 +97,19 @@ def _ports(published: list[int], *, free: bool) -> dict[int, int]:
     Raises:
         ExporterError: one is taken.
     """
-    taken: list[socket.socket] = []
-    found: dict[int, int] = {}
-    try:
-        for port in published:
-            probe = socket.socket()
-            taken.append(probe)
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0 if free else 1)
+    if free:
+        found: set[int] = set()
+        while len(found) < len(published):
+            found.add(free_port())
+        return dict(zip(published, found, strict=True))
+    for port in published:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", 0 if free else port))
+                probe.bind(("127.0.0.1", port))
             except OSError as error:
                 raise ExporterError(
                     f"127.0.0.1:{port} cannot be had: {error.strerror}; end what listens there, "
                     "or take any free ports: make stack STACK=--free-ports"
                 ) from None
-            found[port] = probe.getsockname()[1]
-    finally:
-        for probe in taken:
-            probe.close()
-    return found
+    return {port: port for port in published}

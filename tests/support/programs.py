@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from typing import Any, Self, TypeVar
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from deploy.stack.free_port import free_port
 from support.paths import GUARD, ROOT
 
 TOOLS = ROOT / ".tools" / "usr" / "bin"
@@ -262,10 +262,3 @@ class Prometheus(Program):
         assert answer.status == 200, answer.body
         result: list[dict[str, Any]] = json.loads(answer.body)["data"]["result"]
         return result
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago, for programs that do not report which one they use."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

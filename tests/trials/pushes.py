@@ -11,9 +11,10 @@ from pathlib import Path
 
 from alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, receivers
 from support.monitoring.plays import ENDED, pushing
-from support.programs import Exporter, eventually, free_port
+from support.programs import Exporter, eventually
 from trials.notified import Account, Event, Run, group, notifications
 from trials.trial import POLL, Crew, Order, Row
 

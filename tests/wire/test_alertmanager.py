@@ -27,8 +27,9 @@ from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Tra
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.service.alert_push import check
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from deploy.stack.free_port import free_port
 from support.events.follower import event
-from support.programs import Exporter, eventually, free_port
+from support.programs import Exporter, eventually
 from support.servers.certificates import Authority
 from support.servers.http_peer import Peer
 

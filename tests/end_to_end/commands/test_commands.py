@@ -17,8 +17,9 @@ import pytest
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import Simulator
+from deploy.stack.free_port import free_port
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
-from support.programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch, free_port
+from support.programs import COMMAND, PATIENCE, Exporter, Program, Scrape, environment, eventually, fetch
 from support.servers.certificates import Authority
 
 COMMANDS = ("run", "demo", "simulate", "events", "check-config")

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from deploy.stack.free_port import free_port
 from support.commands import EVENT_ID, NAME, assert_one_line, command, place_event
-from support.programs import COMMAND, Program, free_port
+from support.programs import COMMAND, Program
 
 
 class TestEvents:

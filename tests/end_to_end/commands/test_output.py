@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from deploy.stack.free_port import free_port
 from support.commands import NAME, place_event
 from support.events.approve_command import approved, event_ids, group
 from support.events.follower import event
-from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually, fetch, free_port
+from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually, fetch
 from support.servers.http_peer import Peer
 
 COMMANDS = ("events", "history", "check-config", "doctor", "drill", "approve", "assets", "--help")

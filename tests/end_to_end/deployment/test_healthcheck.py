@@ -10,8 +10,9 @@ from threading import Thread
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from deploy.stack.free_port import free_port
 from support.paths import ROOT
-from support.programs import Exporter, environment, free_port
+from support.programs import Exporter, environment
 from support.servers.certificates import Authority
 
 PROGRAM = ROOT / "deploy/container/healthcheck.py"

@@ -23,8 +23,9 @@ import pytest
 
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from deploy.stack.free_port import free_port
 from support.paths import ROOT
-from support.programs import COMMAND, PATIENCE, PREFIX, Scrape, environment, eventually, fetch, free_port
+from support.programs import COMMAND, PATIENCE, PREFIX, Scrape, environment, eventually, fetch
 
 NAME = "localhost/azure-scheduled-events-exporter"
 HOME = "opt/azure-scheduled-events-exporter"

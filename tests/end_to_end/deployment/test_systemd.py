@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.programs import Exporter, eventually, fetch, free_port
+from deploy.stack.free_port import free_port
+from support.programs import Exporter, eventually, fetch
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 WATCHDOG = 2.0  # seconds; there are four pings in that time, and none once polling is late by half of it

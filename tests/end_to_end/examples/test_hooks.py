@@ -5,9 +5,10 @@ import subprocess
 
 import pytest
 
+from deploy.stack.free_port import free_port
 from support.events.gate import Gate, Treatment, Way
 from support.example_scripts import EXAMPLES, Stage, blocks, reads_journal, scenario
-from support.programs import PATIENCE, eventually, free_port
+from support.programs import PATIENCE, eventually
 
 
 def az(what: str) -> str:

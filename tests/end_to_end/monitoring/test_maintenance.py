@@ -17,9 +17,10 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, Starts, VirtualMachine, What
 from dashboards.vm_queries import IN_MAINTENANCE
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import JOB, Stack, Team
 from support.paths import ROOT
-from support.programs import PATIENCE, Exporter, Program, debian, eventually, free_port
+from support.programs import PATIENCE, Exporter, Program, debian, eventually
 
 _LASTS = float(os.environ.get("AWAY_SECONDS", "30"))
 # On a busy machine the exporters of three VMs, which come back at once, may take 30 s to start.

@@ -19,8 +19,9 @@ from azure_scheduled_events_exporter.commands import drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of, story_of
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
-from support.programs import eventually, free_port
+from support.programs import eventually
 from support.servers.http_peer import Peer
 
 FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "evaluation.slow-interval": "3s", "group.interval": "1s"}

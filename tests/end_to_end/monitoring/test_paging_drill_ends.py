@@ -9,8 +9,9 @@ import pytest
 from alerts import resolve
 from azure_scheduled_events_exporter.commands.drill.alertmanager import Alertmanager as Client
 from azure_scheduled_events_exporter.errors import ExporterError
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
-from support.programs import COMMAND, Program, eventually, free_port
+from support.programs import COMMAND, Program, eventually
 from support.servers.http_peer import Peer
 
 FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "evaluation.slow-interval": "3s", "group.interval": "1s"}

@@ -14,6 +14,7 @@ import psutil
 import pytest
 import yaml
 
+from deploy.stack.free_port import free_port
 from support.doctor.doctor_chain import doctor
 from support.paths import ROOT
 from support.programs import PATIENCE, Program, eventually, fetch
@@ -187,9 +188,7 @@ def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
     (tmp_path / "secret.md").write_text("secret")
     (tmp_path / "runbooks").mkdir()
     (tmp_path / "runbooks" / "Known.md").write_text("# Known")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     addresses = f"http://{address}/  the pages\n"
     command = [sys.executable, PAGES, f"--listen={address}", f"--runbooks={tmp_path / 'runbooks'}"]
     with Program(command, tmp_path / "out.log", ADDRESSES=addresses) as program:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from deploy.stack.free_port import free_port
 from support.commands import assert_one_line, command
 from support.monitoring.collector import Collector, Reply
-from support.programs import COMMAND, Exporter, Program, eventually, fetch, free_port
+from support.programs import COMMAND, Exporter, Program, eventually, fetch
 from support.servers.http_peer import Peer
 
 PASSWORD = "correct-horse-battery"  # noqa: S105 - of nobody

@@ -17,9 +17,10 @@ import yaml
 from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
+from deploy.stack.free_port import free_port
 from support.monitoring.collector import Collector
 from support.monitoring.paging import Stack
-from support.programs import Exporter, Program, debian, environment, eventually, fetch, free_port
+from support.programs import Exporter, Program, debian, environment, eventually, fetch
 
 FAST = {
     "scrape.interval": "1s",

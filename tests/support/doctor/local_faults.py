@@ -11,10 +11,10 @@ import bcrypt
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.journal.files import on_disk
 from azure_scheduled_events_exporter.journal.store import Entry
+from deploy.stack.free_port import free_port
 from support.doctor.doctor_chain import VM, Chain, imds
 from support.doctor.doctor_faults import Fault, Flags, beyond, by, flags, variables
 from support.monitoring.collector import Collector, Reply
-from support.programs import free_port
 from support.servers.certificates import Authority
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from support.programs import Program, debian, eventually, fetch, free_port
+from deploy.stack.free_port import free_port
+from support.programs import Program, debian, eventually, fetch
 
 Json = dict[str, Any]
 PRECISION = 1e-3

@@ -17,7 +17,8 @@ import yaml
 
 from alerts import Settings, render, resolve
 from alerts.scrape import scrape_examples
-from support.programs import PATIENCE, Program, debian, eventually, fetch, free_port
+from deploy.stack.free_port import free_port
+from support.programs import PATIENCE, Program, debian, eventually, fetch
 
 JOB = "azure-scheduled-events-exporter"
 

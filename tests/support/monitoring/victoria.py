@@ -9,8 +9,9 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from alerts import resolve
+from deploy.stack.free_port import free_port
 from support.monitoring.paging import JOB, Alertmanager, Receiver, query, receivers, wait_for_targets, write
-from support.programs import Program, debian, fetch, free_port
+from support.programs import Program, debian, fetch
 
 _STARTED = "starting http server at"
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from azure_scheduled_events_exporter.core.spans import span_id
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator
+from deploy.stack.free_port import free_port
 from support.monitoring.collector import Collector
-from support.programs import Exporter, free_port
+from support.programs import Exporter
 from trials.storage.image import Power, can_mount
 from trials.trial import POLL, VMS, Crew, Order, passes
 from trials.trial import Row as Figures

@@ -8,8 +8,8 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
+from deploy.stack.free_port import free_port
 from support.paths import PAYLOADS
-from support.programs import free_port
 from support.servers.imds_peer import BODY, LONG, MIB, SHORT, Serve, always, answer, assert_one_line, client_of, failure
 
 # Status and body as imds.md's error table has them, the outcome, and words that the message must hold.

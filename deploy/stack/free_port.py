@@ -1,0 +1,17 @@
+"""A port for a program that must be told its port before it starts."""
+
+import contextlib
+import random
+import socket
+
+_FIRST, _LAST = 12_000, 32_000
+"""Below the ports that Linux gives to outgoing connections: one of those might be taken before the program starts."""
+
+
+def free_port() -> int:
+    """Return a random port of 127.0.0.1 on which nothing listens."""
+    while True:
+        port = random.randint(_FIRST, _LAST)  # noqa: S311 - no secret
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
