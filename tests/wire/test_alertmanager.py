@@ -1,6 +1,7 @@
 """What the client of Alertmanager makes of every kind of answer, and that no Alertmanager holds up the exporter."""
 
 import base64
+import json
 import logging
 import socket
 import threading
@@ -362,31 +363,79 @@ class Clock:
         return Timestamp(self.true() + self.ahead, time.monotonic() + self.passed, "boot")
 
 
+@contextmanager
+def delivering(peer: Peer, clock: Clock, timeout: float) -> Iterator[AlertPush]:
+    """Push to ``peer``, from a VM that can reach IMDS."""
+    catalog, client = check(resolve({}, {})), AlertmanagerClient(peer.url, None, timeout)
+    pushing = AlertPush([client], catalog, {}, Scrapes(), lambda _: None, clock, logging.getLogger())
+    pushing.sees = lambda: True
+    (worker,) = pushing.workers
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield pushing
+    finally:
+        pushing.stop()
+        thread.join()
+
+
+def test_clock_that_is_wrong_before_the_first_answer() -> None:
+    """The first alert that reaches Alertmanager has the times of its clock, also if it was away when the event came."""
+    clock = Clock(ahead=-3600.0)
+    peer = Peer(headers={"Date": formatdate(time.time() - clock.ahead)})  # listens, and does not answer yet
+    with delivering(peer, clock, timeout=0.3) as pushing:
+        life = Lifecycle(ScheduledEvent("MINE", "Preempt", "Scheduled"), State.SCHEDULED, Scope.SELF, clock())
+        pushing.update({"MINE": life}, (), {"MINE"})
+        eventually(lambda: not pushing.pushes.up and pushing.pushes.alerts[PushOutcome.ERROR], "a failed attempt")
+        with peer:
+            eventually(lambda: ends(peer, "MINE"), "the alert")
+            pushing.stop()
+        assert min(ends(peer, "MINE")) > datetime.now(UTC), "an end in the past would resolve the page of another VM"
+
+
+def test_event_of_another_alert_while_alertmanager_does_not_answer() -> None:
+    """A VM that sees an event start raises the alert of those that saw it announced, once Alertmanager shows that."""
+    labels = {
+        "alertname": "AzureScheduledEventReboot",
+        "event_id": "BOTH",
+        "event_type": "Reboot",
+        "severity": "critical",
+    }
+    body = json.dumps([{"labels": labels, "updatedAt": datetime.now(UTC).isoformat()}]).encode()
+    clock = Clock(ahead=0.0)
+    with Peer(503, body=body) as peer, delivering(peer, clock, timeout=10.0) as pushing:
+        both = ScheduledEvent("BOTH", "Reboot", "Started", resources=("vmss_0", "vmss_1"), source="Platform")
+        seen = clock()
+        life = Lifecycle(both, State.STARTED, Scope.SELF, seen, started_at=seen, own_name="vmss_0")
+        pushing.update({"BOTH": life}, (), {"BOTH"})
+        eventually(lambda: ends(peer, "BOTH"), "an alert that is not accepted")
+        own = labels | {"alertname": "AzureScheduledEventWithoutNotice", "event_status": "Started"}
+        assert peer.alerts()[-1]["labels"] == own
+        peer.status, count = 200, len(peer.alerts())
+        eventually(lambda: pushing.pushes.alerts[PushOutcome.ACCEPTED], "an alert that is accepted")
+        assert all(each["labels"] == labels for each in peer.alerts()[count:] if is_firing(each))
+
+
+def is_firing(alert: dict[str, object]) -> bool:
+    """Return whether ``alert`` was posted as firing."""
+    return datetime.fromisoformat(str(alert["endsAt"])) > datetime.now(UTC)
+
+
 def test_clock_that_is_set_right_after_the_end() -> None:
     """An end that is repeated stays in the past by Alertmanager's clock when the VM's, a minute ahead, is set right."""
     clock = Clock(ahead=60.0)
     headers = {"Date": formatdate(time.time() - clock.ahead)}
-    with Peer(headers=headers) as peer:
-        catalog, client = check(resolve({}, {})), AlertmanagerClient(peer.url, None, 10.0)
-        pushing = AlertPush([client], catalog, {}, Scrapes(), lambda _: None, clock, logging.getLogger())
-        pushing.sees = lambda: True
-        (worker,) = pushing.workers
-        thread = threading.Thread(target=worker.run)
-        thread.start()
-        try:
-            eventually(lambda: peer.requests, "an empty post, whose answer shows that the clock is ahead")
-            life = Lifecycle(ScheduledEvent("MINE", "Preempt", "Scheduled"), State.SCHEDULED, Scope.SELF, clock())
-            pushing.update({"MINE": life}, (), {"MINE"})
-            eventually(lambda: ends(peer, "MINE"), "the alert")
-            over = replace(life, outcome=Transition.LOST, ended_at=clock())
-            pushing.update({}, (over,), set())
-            eventually(lambda: ends(peer, "MINE")[-1].timestamp() < clock.true(), "its end")
-            clock.ahead, headers["Date"] = 0.0, formatdate()
-            for repeated in range(1, 4):
-                count, clock.passed = len(ends(peer, "MINE")), 20.0 * repeated
-                worker.wake()
-                eventually(partial(posts_more, peer, "MINE", count), "the end again")
-                assert ends(peer, "MINE")[-1].timestamp() < clock.true()
-        finally:
-            pushing.stop()
-            thread.join()
+    with Peer(headers=headers) as peer, delivering(peer, clock, timeout=10.0) as pushing:
+        eventually(lambda: peer.requests, "an empty post, whose answer shows that the clock is ahead")
+        life = Lifecycle(ScheduledEvent("MINE", "Preempt", "Scheduled"), State.SCHEDULED, Scope.SELF, clock())
+        pushing.update({"MINE": life}, (), {"MINE"})
+        eventually(lambda: ends(peer, "MINE"), "the alert")
+        over = replace(life, outcome=Transition.LOST, ended_at=clock())
+        pushing.update({}, (over,), set())
+        eventually(lambda: ends(peer, "MINE")[-1].timestamp() < clock.true(), "its end")
+        clock.ahead, headers["Date"] = 0.0, formatdate()
+        for repeated in range(1, 4):
+            count, clock.passed = len(ends(peer, "MINE")), 20.0 * repeated
+            pushing.workers[0].wake()
+            eventually(partial(posts_more, peer, "MINE", count), "the end again")
+            assert ends(peer, "MINE")[-1].timestamp() < clock.true()

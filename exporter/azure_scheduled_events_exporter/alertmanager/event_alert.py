@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.core.document import EventSource, comparabl
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 from .catalog import Catalog
 from .texts import render
@@ -54,11 +55,11 @@ def event_alert(
     instance: Instance | None,
     catalog: Catalog,
     extra: Mapping[str, str],
-    now: float,
+    now: Timestamp,
     *,
     was_announced: bool = False,
 ) -> EventAlert | None:
-    """Return the alert of ``life`` at wall-clock time ``now``, with those labels of ``extra`` that it does not have.
+    """Return the alert of ``life`` as it is ``now``, with those labels of ``extra`` that it does not have.
 
     None if it has none yet, or if its labels need the instance metadata and ``instance`` is not known. With
     ``was_announced``, another exporter saw the event before it started.
@@ -79,10 +80,10 @@ def event_alert(
         "severity": text.spot_severity if is_spot else text.labels["severity"],
     }
     labels = {**extra, **{label: value for label, value in own.items() if value}}
-    annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now)
+    annotations = render(text.annotations, life, instance.scale_set if instance else "", labels, now.wall)
     own_name = comparable_name(life.own_name or "")
     is_shared = life.most_resources > 1 or any(comparable_name(name) != own_name for name in life.event.resources)
-    return EventAlert(labels, annotations, min(life.first_seen.wall, now), _hold(life, catalog), is_shared)
+    return EventAlert(labels, annotations, min(life.first_seen.wall, now.wall), _hold(life, catalog), is_shared)
 
 
 def needs_instance(catalog: Catalog) -> bool:
@@ -94,9 +95,9 @@ def _described(catalog: Catalog) -> list[str]:
     return [label for label in catalog.kept if label in _DESCRIBED]
 
 
-def _name(life: Lifecycle, catalog: Catalog, now: float, *, was_announced: bool) -> str | None:
+def _name(life: Lifecycle, catalog: Catalog, now: Timestamp, *, was_announced: bool) -> str | None:
     event, started = life.event, life.state is State.STARTED
-    if not started and life.not_before is not None and life.not_before - now > catalog.degraded_host_notice:
+    if not started and life.not_before is not None and life.not_before - now.wall > catalog.degraded_host_notice:
         return f"{PREFIX}DegradedHost"
     if event.event_type == EventType.FREEZE:
         is_short = event.duration_seconds is not None and event.duration_seconds < catalog.short_freeze
@@ -106,11 +107,11 @@ def _name(life: Lifecycle, catalog: Catalog, now: float, *, was_announced: bool)
     return f"{PREFIX}{event.event_type if event.event_type in EVENT_FACTS else 'UnknownType'}"
 
 
-def _by_source(life: Lifecycle, catalog: Catalog, now: float, *, was_announced: bool) -> str | None:
+def _by_source(life: Lifecycle, catalog: Catalog, now: Timestamp, *, was_announced: bool) -> str | None:
     event = life.event
     if event.source == EventSource.USER:
         return f"{PREFIX}{event.event_type}Requested"
-    if not event.source and now - life.first_seen.wall < 2 * catalog.scrape_interval:
+    if not event.source and now.since(life.first_seen) < 2 * catalog.scrape_interval:
         return None  # the api-version may hide the source: an exporter with another one has its turn, as in the rules
     if event.event_type in _WITHOUT_NOTICE and not was_announced:
         return f"{PREFIX}WithoutNotice"

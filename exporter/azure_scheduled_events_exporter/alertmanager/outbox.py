@@ -30,8 +30,9 @@ _OTHERS_SECONDS = RESEND_SECONDS + 3.0
 _SAME_POST_SECONDS = 1.0
 """The replicas of an Alertmanager get one post at moments that differ by less; another client's next post is later."""
 
-_NOT_ACTIVE, _NONE = -math.inf, math.nan
-"""Answers of Alertmanager: it does not show the alert as active, and no answer, which is the same as no other one."""
+_NOT_ACTIVE, _NEVER, _NONE = -math.inf, math.inf, math.nan
+"""Answers of Alertmanager besides a time: it does not show the alert as active; it has not answered any question yet;
+and it does not answer, but has before, which is equal to no other answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class Entry:
         ended_at: when its event ended, None while it fires.
         over_at: from when on its end may be sent, None while that is not known.
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
-        last_answer: when any client had posted it last, as Alertmanager said when it was asked after the end;
-            ``_NOT_ACTIVE``, or ``_NONE`` if it did not answer; None before it was asked.
+        last_answer: when any client had posted it last, as Alertmanager said when it was asked after the end, or
+            ``_NOT_ACTIVE``, ``_NEVER`` or ``_NONE``; None before it was asked.
         is_left: whether its end is left to another client, which has posted it after that.
         accepted_at: when Alertmanager accepted it last.
     """
@@ -101,9 +102,9 @@ class Outbox:
         """EventIds of the ended events that have been considered; None before the first call of :meth:`add_ended`."""
 
     def fires(self, alert: EventAlert) -> bool:
-        """Return whether ``alert`` is sent as firing."""
+        """Return whether ``alert`` is sent as firing, and Alertmanager has accepted that."""
         entry = self._entries.get(alert.identity)
-        return entry is not None and entry.ended_at is None
+        return entry is not None and entry.ended_at is None and entry.was_accepted
 
     def refresh(self, holding: Iterable[Holding], now: float) -> None:
         """Set the alerts that fire now; an entry that is not among them is ended."""
@@ -158,26 +159,40 @@ class Outbox:
         """Return whether the end of ``entry`` may be sent ``now``.
 
         ``posted_at`` says when any client posted it last, if Alertmanager ``answers`` and shows it as active, else
-        None. An alert that is active after its end was accepted is dropped: another client goes on posting it, and will
-        end it. Before that, if others may post it, the end waits until two answers in a row are the same: nobody has
-        posted it in between, and an Alertmanager that does not show it has not just started. Only if the first question
-        has no answer is the end sent without waiting.
+        None. If others may post it, the end waits until two answers in a row are equal: nobody has posted it in
+        between, and an Alertmanager that does not show it has not just started. One that answers neither of the first
+        two questions perhaps answers none ever, so the end is sent.
         """
-        if not (entry.is_reported or entry.alert.is_shared) or not (answers or entry.last_answer is not None):
+        if entry.is_reported:
+            return self._may_repeat(entry, now, posted_at, answers=answers)
+        if not entry.alert.is_shared:
             return True
-        if entry.is_reported and answers:
-            if posted_at is not None:
-                entry.is_left = True
-                del self._entries[entry.alert.identity]
-            return posted_at is None
-        answer = (_NOT_ACTIVE if posted_at is None else posted_at) if answers else _NONE
-        before, entry.last_answer = entry.last_answer, answer
+        before = entry.last_answer
+        if answers:
+            answer = _NOT_ACTIVE if posted_at is None else posted_at
+        else:
+            answer = _NEVER if before in {None, _NEVER} else _NONE
+        entry.last_answer = answer
         if before is not None and (answer == before or abs(answer - before) <= _SAME_POST_SECONDS):
             return True
         is_posted = before is not None and math.isfinite(before) and math.isfinite(answer)
         entry.is_left = entry.is_left or is_posted
         entry.due_at = now + _OTHERS_SECONDS
         return False
+
+    def _may_repeat(self, entry: Entry, now: float, posted_at: float | None, *, answers: bool) -> bool:
+        """Return whether an accepted end may be sent again.
+
+        An alert that is active again is dropped: another client goes on posting it, and will end it.
+        """
+        if answers and posted_at is not None:
+            entry.is_left = True
+            del self._entries[entry.alert.identity]
+            return False
+        if not answers and entry.alert.is_shared:
+            entry.due_at = now + _OTHERS_SECONDS
+            return False
+        return True
 
     def postpone(self) -> None:
         """Let the wait begin again for every end that Alertmanager has not accepted yet."""

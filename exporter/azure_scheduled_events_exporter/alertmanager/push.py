@@ -154,7 +154,7 @@ class AlertPush:
         recorded = _SCRAPES * max(rules.scrape_interval, rules.evaluation_interval)
         return scraped + recorded + evaluated + _SETTLING_SLACK_SECONDS
 
-    def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool], now: Timestamp) -> bool:
+    def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool | None], now: Timestamp) -> bool:
         """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows.
 
         While this exporter cannot reach IMDS, the rules do not believe that an event is over, so ends wait.
@@ -169,7 +169,7 @@ class AlertPush:
             return True
         holding = []
         for life in view.current:
-            alerts = self._alerts(life, now.wall)
+            alerts = self._alerts(life, now)
             if alerts:
                 holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
         outbox.refresh(holding, now.monotonic)
@@ -185,7 +185,7 @@ class AlertPush:
         ended: Sequence[Lifecycle],
         confirmed: frozenset[str],
         outbox: Outbox,
-        shows: Callable[[EventAlert], bool],
+        shows: Callable[[EventAlert], bool | None],
         now: Timestamp,
     ) -> Iterator[Ended]:
         """Yield the alerts of ``ended`` events that ``outbox`` has to send as resolved.
@@ -198,15 +198,15 @@ class AlertPush:
             if life.ended_at is None or life.event_id in known:
                 continue
             seconds_ago = now.since(life.ended_at)
-            alerts = [each for each in self._alerts(life, life.ended_at.wall) if seconds_ago < each.hold]
+            alerts = [each for each in self._alerts(life, life.ended_at) if seconds_ago < each.hold]
             if alerts:
                 yield Ended(_shared(alerts, outbox, shows), seconds_ago)
 
-    def _alerts(self, life: Lifecycle, wall: float) -> list[EventAlert]:
+    def _alerts(self, life: Lifecycle, now: Timestamp) -> list[EventAlert]:
         """Return the alert of ``life``, and then, if it differs, that of an exporter that saw the event announced."""
         alerts: list[EventAlert] = []
         for was_announced in (False, True):
-            alert = event_alert(life, self._identity, self._catalog, self._labels, wall, was_announced=was_announced)
+            alert = event_alert(life, self._identity, self._catalog, self._labels, now, was_announced=was_announced)
             if alert is not None and alert not in alerts:
                 alerts.append(alert)
         return alerts
@@ -218,14 +218,14 @@ class AlertPush:
             self._remember(interval)
 
 
-def _shared(alerts: Sequence[EventAlert], outbox: Outbox, shows: Callable[[EventAlert], bool]) -> EventAlert:
+def _shared(alerts: Sequence[EventAlert], outbox: Outbox, shows: Callable[[EventAlert], bool | None]) -> EventAlert:
     """Return the one of ``alerts`` to push: the last if Alertmanager already shows it, so that one event is one alert.
 
-    An alert that is being pushed stays, also after a restart of the exporter.
+    One that Alertmanager has accepted stays, also after a restart of the exporter.
     """
     own, *others = alerts
     for other in others:
-        if outbox.fires(other) or (not outbox.fires(own) and not shows(own) and shows(other)):
+        if outbox.fires(other) or (not outbox.fires(own) and shows(own) is False and shows(other)):
             return other
     return own
 
@@ -245,7 +245,7 @@ class _Worker:
         self._outbox = Outbox()
         self._probe_at = 0.0
         self._pause = _FIRST_RETRY_SECONDS
-        self._offset = 0.0
+        self._offset: float | None = None  # seconds by which Alertmanager's clock is ahead
         self._blind_since = math.inf
         first = clock()
         self._ahead = first.wall - first.monotonic
@@ -286,14 +286,15 @@ class _Worker:
         over_at = partial(self._push.over_at, now=now.monotonic)
         due = self._sendable(self._outbox.due(now.monotonic, over_at), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
-            posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
-            result = self._client.push(posted, self._offset)
+            began = self._clock().monotonic
+            result = self._post(due, now)
             if self._stopping.is_set() or not self._took(result, due):
-                pause = self._backoff()
+                # From the beginning of the attempt, which may have lasted for seconds: others wait for the next one.
+                pause = max(_FIRST_RETRY_SECONDS / 2, self._backoff() - (self._clock().monotonic - began))
                 if result.outcome is PushOutcome.REJECTED:  # what is refused must not keep others from their end
                     self._outbox.retry(due, self._clock().monotonic + pause + _LOOK_SECONDS)
                 return pause
-            self._outbox.sent(due, self._clock().monotonic, accepted=True)
+            self._outbox.sent(due, began, accepted=True)
             self._probe_at = self._clock().monotonic + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
         now = self._clock()
         waits = [self._outbox.wait(now.monotonic), self._probe_at - now.monotonic]
@@ -301,10 +302,25 @@ class _Worker:
             waits.append(_LOOK_SECONDS)
         return max(0.0, min(wait for wait in waits if wait is not None))
 
+    def _post(self, due: Sequence[Entry], now: Timestamp) -> PushResult:
+        """Post ``due``; before the first alert an empty post, whose answer has Alertmanager's clock."""
+        if due and self._offset is None:
+            result = self._client.push([], 0.0)
+            self._learn_offset(result)
+            if self._offset is None:
+                return result
+        posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
+        return self._client.push(posted, self._offset or 0.0)
+
+    def _learn_offset(self, result: PushResult) -> None:
+        if result.clock_offset is not None:
+            is_off = abs(result.clock_offset) > _CLOCK_TOLERANCE_SECONDS
+            self._offset = result.clock_offset if is_off else 0.0
+
     def _follow_clock(self, now: Timestamp) -> None:
         """Correct the offset by as much as the wall clock was set since the last post: its answer comes too late."""
         ahead = now.wall - now.monotonic
-        if abs(ahead - self._ahead) > _CLOCK_TOLERANCE_SECONDS:
+        if self._offset is not None and abs(ahead - self._ahead) > _CLOCK_TOLERANCE_SECONDS:
             self._offset -= ahead - self._ahead
         self._ahead = ahead
 
@@ -328,7 +344,7 @@ class _Worker:
             else:
                 self._outbox.sent([entry], now, accepted=False)
         # What fires does not wait for questions about ends, which are due again directly afterwards.
-        return sendable or self._endable([entry for entry in entries if entry.ended_at is not None])
+        return sendable or self._endable([entry for entry in entries if entry.ended_at is not None][:BATCH])
 
     def _endable(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return those of the ended ``entries`` that nobody posts any more, as far as Alertmanager answers that."""
@@ -348,9 +364,7 @@ class _Worker:
 
     def _took(self, result: PushResult, due: Sequence[Entry]) -> bool:
         """Count and log the result of ``due``; return whether no retry is needed now."""
-        if result.clock_offset is not None:
-            is_off = abs(result.clock_offset) > _CLOCK_TOLERANCE_SECONDS
-            self._offset = result.clock_offset if is_off else 0.0
+        self._learn_offset(result)
         # An empty post may be refused because it is empty; that also shows that Alertmanager answers.
         is_probe = not due and result.outcome is PushOutcome.REJECTED and result.is_about_content
         accepted = result.outcome is PushOutcome.ACCEPTED or is_probe

@@ -46,7 +46,8 @@ class PushResult:
     Attributes:
         outcome: how Alertmanager took it.
         reason: for people, why it was not accepted.
-        clock_offset: seconds by which Alertmanager's clock is ahead of this machine's; None if unknown.
+        clock_offset: seconds by which Alertmanager's clock is ahead of this machine's, 0 if its answer
+            has no Date; None if it has not answered.
         is_about_content: whether it was refused for what it says, not for who sent it or where.
     """
 
@@ -92,9 +93,10 @@ class AlertmanagerClient:
         body = json.dumps([_json(posted, offset) for posted in alerts]).encode()
         return self._exchange("POST", body=body)[0]
 
-    def shows(self, alert: EventAlert) -> bool:
-        """Return whether Alertmanager holds ``alert`` as active now."""
-        return bool(self._active(alert))
+    def shows(self, alert: EventAlert) -> bool | None:
+        """Return whether Alertmanager holds ``alert`` as active now; None if it does not answer."""
+        answers, posted_at = self.posted_at(alert)
+        return posted_at is not None if answers else None
 
     def posted_at(self, alert: EventAlert) -> tuple[bool, float | None]:
         """Return whether Alertmanager answers, and when any client posted ``alert`` last, in seconds by its own clock.
@@ -147,7 +149,8 @@ class AlertmanagerClient:
     def _send(self, method: str, body: bytes | None, params: Sequence[tuple[str, str]]) -> requests.Response:
         if self._stopped:
             raise ConnectionAbortedError("the exporter is ending")
-        timeout = (self._timeout, 2 * self._timeout)  # to connect, and to read, which the deadline ends before
+        # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
+        timeout = (self._timeout / 3, 2 * self._timeout)
         return self._session.request(
             method, self._url, params=params, data=body, timeout=timeout, stream=True, allow_redirects=False
         )
@@ -209,9 +212,9 @@ def _judge(response: requests.Response, content: bytes) -> PushResult:
     return PushResult(outcome, reason, offset, status in _ABOUT_CONTENT)
 
 
-def _offset(date: str) -> float | None:
+def _offset(date: str) -> float:
     try:
         offset = parsedate_to_datetime(date).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
-        return None
-    return offset if abs(offset) < _LARGEST_OFFSET_SECONDS else None
+        return 0.0
+    return offset if abs(offset) < _LARGEST_OFFSET_SECONDS else 0.0

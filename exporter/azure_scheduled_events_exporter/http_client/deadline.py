@@ -6,28 +6,43 @@ The time limits of sockets start again with each byte, so a server that sends by
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from .lean_requests import requests
+
+IDLE_SECONDS = 60.0
+"""An idle connection is not used again after so long: load balancers and firewalls forget it without closing it,
+Azure's after four minutes. The next request would then wait until its deadline."""
 
 
 class CutOffAdapter(requests.adapters.HTTPAdapter):
     """A transport adapter with one connection, which any thread may cut off.
 
     https://requests.readthedocs.io/en/latest/user/advanced/#transport-adapters
+
+    Args:
+        idle_seconds: how long a connection may have been idle to be used again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle_seconds: float = IDLE_SECONDS) -> None:
         super().__init__(pool_connections=1, pool_maxsize=1)
         self._connection: Any = None
+        self._idle_seconds = idle_seconds
+        self._used_at = time.monotonic()
         self.is_cut_off = False
         """Whether the exchange is to end, also if its connection is still being made."""
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
         """Begin a new exchange."""
         self.is_cut_off = False
-        return super().send(*args, **kwargs)
+        if time.monotonic() - self._used_at > self._idle_seconds:
+            self.close()
+        try:
+            return super().send(*args, **kwargs)
+        finally:
+            self._used_at = time.monotonic()
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
         """Return the pool for a request, with connections that can be cut off."""

@@ -157,9 +157,10 @@ class CollectorAdapter(CutOffAdapter):
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
         """Send ``request`` and return an answer for the exporter; network and collector errors do not raise."""
         seconds = min(self.timeout or kwargs.get("timeout") or self._longest, self._longest)
+        timeout = (seconds / 3, seconds)  # to connect to one address, so that a name's second address has its turn
         deadline = Deadline(seconds, self.cut_off)
         try:
-            with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": seconds}) as response:
+            with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": timeout}) as response:
                 result = _judge(response)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             why = failure_reason(error)

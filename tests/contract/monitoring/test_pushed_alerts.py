@@ -81,7 +81,7 @@ LIVES: Mapping[str, Lifecycle] = {
 
 def pushed(life_: Lifecycle, instance: Instance, catalog: Catalog) -> EventAlert:
     """Return the alert that the exporter pushes."""
-    alert = event_alert(life_, instance, catalog, {}, NOW)
+    alert = event_alert(life_, instance, catalog, {}, Timestamp(NOW))
     assert alert is not None
     return alert
 
@@ -135,7 +135,7 @@ def test_labels_that_the_alert_has(instance: Instance, location: str) -> None:
     """As external_labels of a Prometheus, added labels replace no label of the alert, kept or its own."""
     catalog = parse_catalog(render(resolve({"labels.keep": "location"}), grafana=False)["exporter/pushed-alerts.json"])
     added = {"location": "given", "severity": "given", "event_id": "given", "team": "given"}
-    alert = event_alert(life("Reboot"), instance, catalog, added, NOW)
+    alert = event_alert(life("Reboot"), instance, catalog, added, Timestamp(NOW))
     assert alert is not None
     assert alert.labels == {**added, **pushed(life("Reboot"), instance, catalog).labels}
     assert (alert.labels["location"], alert.labels["team"]) == (location, "given")

@@ -12,7 +12,7 @@ from support.servers.certificates import Pair
 class Peer:
     """An HTTP server that answers and keeps every GET and POST, with ``status`` and ``headers``; a context manager.
 
-    With ``pair``, it serves TLS.
+    With ``pair``, it serves TLS. ``clients`` has the addresses from which connections came.
     """
 
     def __init__(
@@ -20,6 +20,7 @@ class Peer:
     ) -> None:
         self.status = status
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        self.clients: set[tuple[str, int]] = set()
         peer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -28,6 +29,7 @@ class Peer:
             def do_POST(self) -> None:
                 sent = self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 peer.requests.append((self.path, dict(self.headers), sent))
+                peer.clients.add(self.client_address)
                 self.send_response_only(peer.status)
                 for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
                     self.send_header(name, value)

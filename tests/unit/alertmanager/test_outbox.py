@@ -188,7 +188,9 @@ def test_end_that_another_vm_does_not_see() -> None:
 def test_end_after_a_question_without_an_answer() -> None:
     """While another VM posts the alert, neither a failed question nor a restart of Alertmanager ends it."""
     outbox = ended(20.0, SHARED)
-    assert asked(outbox, 20.0, None, answers=False) == 1, "nobody else is known"
+    assert asked(outbox, 20.0, None, answers=False) == 0, "the network may have just come up"
+    assert asked(outbox, 38.0, 31.0) == 0
+    assert asked(outbox, 56.0, 31.0) == 1
     outbox = ended(20.0, SHARED)
     assert asked(outbox, 20.0, 19.0) == 0
     assert asked(outbox, 38.0, None, answers=False) == 0
@@ -199,6 +201,16 @@ def test_end_after_a_question_without_an_answer() -> None:
     assert asked(outbox, 128.0, None, answers=False) == 0
     assert asked(outbox, 146.0, None) == 0
     assert asked(outbox, 164.0, None) == 1
+
+
+def test_end_without_any_answer() -> None:
+    """If Alertmanager answers no question at all, an end is sent once: others may go on posting the alert."""
+    outbox = ended(20.0, SHARED)
+    assert [asked(outbox, now, None, answers=False) for now in (20.0, 38.0)] == [0, 1]
+    assert [asked(outbox, now, None, answers=False) for now in (53.0, 71.0, 89.0)] == [0, 0, 0]
+    assert asked(outbox, 107.0, None) == 1, "now it says that nobody does"
+    outbox = ended(20.0)
+    assert [asked(outbox, now, None, answers=False) for now in (20.0, 35.0)] == [1, 1], "nobody else posts it"
 
 
 def test_alert_that_fires_again_after_its_end() -> None:

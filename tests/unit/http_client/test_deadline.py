@@ -1,4 +1,4 @@
-"""The deadline of a whole exchange, whatever part of it takes long."""
+"""Connections that are cut off at a deadline, and those that are not used again after they have been idle."""
 
 import socket
 import threading
@@ -8,6 +8,18 @@ import requests
 
 from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
 from support.programs import PATIENCE, eventually
+from support.servers.http_peer import Peer
+
+
+@pytest.mark.parametrize(("idle_seconds", "connections"), [(0.0, 3), (60.0, 1)])
+def test_idle_connection(idle_seconds: float, connections: int) -> None:
+    """A connection that has been idle for too long is not used again: a load balancer may have forgotten it."""
+    with Peer() as peer, requests.Session() as session:
+        session.trust_env = False
+        session.mount("http://", CutOffAdapter(idle_seconds))
+        for _ in range(3):
+            assert session.get(peer.url, timeout=PATIENCE).status_code == 200
+        assert len(peer.clients) == connections
 
 
 def test_a_deadline_that_passes_while_the_connection_is_made() -> None:

@@ -53,4 +53,4 @@ def alert_of(story: Scenario, catalog: Catalog, now: float) -> EventAlert:
     known, _ = observe(Lifecycles(), document, ObservationContext(Timestamp(now), vm.vm_name))
     [life] = known.current.values()
     # Never None: the VM is known, and a scenario says who requested its events.
-    return cast("EventAlert", event_alert(life, vm, catalog, {}, now))
+    return cast("EventAlert", event_alert(life, vm, catalog, {}, Timestamp(now)))
