@@ -174,7 +174,8 @@ class TestLimits:
 
     def test_cap_of_clients_that_never_read(self) -> None:
         """A client that sends its request late is answered, although all others never read and more keep coming."""
-        with serving(limits=Limits(connections=20, grace_seconds=0.05)) as running, ExitStack() as stack:
+        limits = Limits(connections=20, grace_seconds=0.05, unsent_bytes=1 << 30)
+        with serving(limits=limits) as running, ExitStack() as stack:
 
             def greedy() -> None:
                 client = stack.enter_context(running.connect(receive_buffer=4096))

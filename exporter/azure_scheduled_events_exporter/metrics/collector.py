@@ -287,10 +287,9 @@ METRICS = (
         "alertmanager_alerts_total",
         "counter",
         ("outcome",),
-        "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds. Absent without an "
-        "Alertmanager.",
+        "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds.",
         ("pushes",),
-        lambda pushes: [] if pushes.up is None else outcomes(pushes.alerts),
+        lambda pushes: outcomes(pushes.alerts),
     ),
     MetricSpec(
         "approval_requests_total",

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.journal import JournalState
 
 # From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first request (130 s).
-POLL_BOUNDS = (0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 10.0, 130.0)
+POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
 
 
 @dataclass(frozen=True, slots=True)

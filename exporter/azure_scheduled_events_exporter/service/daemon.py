@@ -54,7 +54,7 @@ _IDENTITY_HEAD_START = 1.0
 
 _NAMED_SPANS_SECONDS = 5.0
 """How long the first spans wait for this VM's name: a span that was sent without it is never corrected. Just after a
-reboot, IMDS may fail for some seconds."""
+reboot, IMDS may fail for some seconds. With ``--instance.name``, they only wait until IMDS was asked once."""
 
 _TRACE_AGAIN_SECONDS = 60.0
 _WATCH_SECONDS = 5.0  # how often to look whether a poll hangs
@@ -124,7 +124,8 @@ class Exporter:
     def stop(self) -> None:
         """End all threads in less than 2 s, including those that wait."""
         self._ending.set()
-        self._identified.set()  # nobody waits for it any more
+        self._identified.set()  # nobody waits for them any more
+        self._name_asked.set()
         for client in self._clients:
             client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
@@ -180,7 +181,8 @@ class Exporter:
 
     def _trace(self) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
-        self._identified.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
+        named = self._name_asked if self._knows_name else self._identified
+        named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
         while self._delivery is not None:
             try:
                 self._delivery.run()
