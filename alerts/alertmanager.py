@@ -84,6 +84,8 @@ def _route(settings: Settings) -> dict[str, Any]:
             {"matchers": [_EVENT, 'event_type="Preempt"'], **at_once, **by_event},
             {"matchers": [_EVENT, 'event_status="Started"'], **at_once, **by_event},
             {"matchers": [_EVENT], **by_event},
+            # A group of many exporters: without this, one mail every 30 s while a fleet is rolled out or scaled in.
+            {"matchers": ['component="exporter"'], "group_interval": settings.duration("group.exporters-interval")},
         ],
     }
     return {**defaults, "routes": [ours]}

@@ -240,6 +240,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 3600,
             ),
             _length("group.interval", "30s", "Time between notifications about one event.", 1, _DAY),
+            _length("group.exporters-interval", "5m", "Time between notifications about exporters.", 1, _DAY),
             _length("group.repeat", "4h", "Time before a notification is repeated.", 60, 30 * _DAY),
             Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
             Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),

@@ -185,9 +185,12 @@ def _graph(
     )
 
 
-def _quantiles(title: str, text: str, width: int, expr: str, unit: str, links: Sequence[Json] = ()) -> g.Panel:
+def _quantiles(
+    title: str, text: str, width: int, expr: str, unit: str, links: Sequence[Json] = (), **defaults: str
+) -> g.Panel:
     """A graph of the median, the 99th percentile and the maximum over the exporters."""
-    return _graph(title, text, width, [graph(expr, "{{quantile}}")], unit, overrides=painted(QUANTILES), links=links)
+    queries, overrides = [graph(expr, "{{quantile}}")], painted(QUANTILES)
+    return _graph(title, text, width, queries, unit, overrides=overrides, links=links, defaults=defaults)
 
 
 def _top(title: str, text: str, width: int, expr: str, unit: str, column: str, empty: str, link: str = "") -> g.Panel:
@@ -345,7 +348,7 @@ def _delivery() -> list[g.Panel]:
 
 
 def _process() -> list[g.Panel]:
-    none = "no exporter answers"
+    none = "no process metrics are known; Windows has none"
     return [
         _quantiles(
             "CPU",
@@ -353,6 +356,7 @@ def _process() -> list[g.Panel]:
             6,
             q.CPU_OVER_TIME,
             "percentunit",
+            noValue=none,
         ),
         _top("Most CPU", "The ten exporters with the most CPU time.", 6, q.MOST_CPU, "percentunit", "CPU", none),
         _quantiles(
@@ -361,6 +365,7 @@ def _process() -> list[g.Panel]:
             6,
             q.MEMORY_OVER_TIME,
             "bytes",
+            noValue=none,
         ),
         _top(
             "Most memory", "The ten exporters with the most resident memory.", 6, q.MOST_MEMORY, "bytes", "Memory", none

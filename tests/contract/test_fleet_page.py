@@ -232,7 +232,8 @@ def check_template(template: dict[str, Any], kind: str) -> None:
     assert extension["settings"] == {
         "fileUris": ["[parameters('installUrl')]"],
         "commandToExecute": (
-            "[concat('PIP_FIND_LINKS=\"', parameters('findLinks'), '\" sh install ', parameters('exporterVersion'))]"
+            "[concat(if(empty(parameters('indexUrl')), '', concat('PIP_INDEX_URL=\"', parameters('indexUrl'), '\" ')), "
+            "'PIP_FIND_LINKS=\"', parameters('findLinks'), '\" sh install ', parameters('exporterVersion'))]"
         ),
     }
 

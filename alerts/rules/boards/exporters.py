@@ -193,12 +193,12 @@ def _spans(window: str) -> tuple[Recording, ...]:
 
 
 def _requests(settings: Settings, window: str) -> tuple[Recording, ...]:
-    requested = over_scrapes(settings, 300)
+    requested, pushed = over_scrapes(settings, 300), f"rate({METRIC}alertmanager_alerts_total[{window}])"
     return (
         Recording(
             PUSHED_ALERTS,
-            f"sum by (job, outcome) (rate({METRIC}alertmanager_alerts_total[{window}]))",
-            "alerts that exporters push, by outcome",
+            f"sum by (job, outcome) ({pushed} and {BY_TARGET} {METRIC}alertmanager_up)",
+            "alerts that exporters push, by outcome; only of exporters with an Alertmanager",
         ),
         Recording(
             APPROVAL_REQUESTS,
