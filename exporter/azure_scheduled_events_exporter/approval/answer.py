@@ -6,8 +6,8 @@ Pure. ``approval.sender`` sends the request, and ``polling.poller`` writes the c
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
-from azure_scheduled_events_exporter.core.requests import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError
 

@@ -1,7 +1,7 @@
 """The record of an event from its first appearance to its end.
 
 Data only: states, transitions, and the immutable record of one event's life. ``core.observation`` decides what a
-document changes, ``core.requests`` what an approval changes. This module uses no clock, network, disk or log.
+document changes, ``core.approvals`` what an approval changes. This module uses no clock, network, disk or log.
 """
 
 from collections.abc import Iterable, Mapping

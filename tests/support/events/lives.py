@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Pause
-from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 NOT_BEFORE = 1_700_000_900.0  # 15 minutes after START

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, EventSource, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
-from azure_scheduled_events_exporter.core.requests import mark_approved
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.journal import Journal

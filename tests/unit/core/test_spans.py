@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.document import Document, EventStatus, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
-from azure_scheduled_events_exporter.core.requests import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, span_id, trace_id, unfinished
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 

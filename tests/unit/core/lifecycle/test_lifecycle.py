@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope, parse_document
 from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Approver, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, merge_recovered, observe
-from azure_scheduled_events_exporter.core.requests import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watch, at
 

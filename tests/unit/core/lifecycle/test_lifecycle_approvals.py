@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.lifecycle import Approver
-from azure_scheduled_events_exporter.core.requests import mark_approved, mark_refused, mark_requested
 from support.events.lives import NOT_BEFORE, SCHEDULED, STARTED, Watch, at
 
 

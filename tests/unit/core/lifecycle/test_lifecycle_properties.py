@@ -14,11 +14,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe, record_pause
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
-from azure_scheduled_events_exporter.core.requests import mark_approved, mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 

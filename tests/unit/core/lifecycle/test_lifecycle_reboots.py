@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from azure_scheduled_events_exporter.core.approvals import mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.document import ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver
-from azure_scheduled_events_exporter.core.requests import mark_refused, mark_requested
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, Watch, at
 
