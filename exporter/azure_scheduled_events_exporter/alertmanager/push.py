@@ -71,7 +71,7 @@ class AlertPush:
         self._scrapes = scrapes
         self._remember = remember
         self._remembered = -1.0
-        self._blind_at = -math.inf
+        self._without_imds_at = -math.inf
         self._clock = clock
         self._view: _View | None = None
         self._identity: Instance | None = None
@@ -127,7 +127,7 @@ class AlertPush:
         Without a Prometheus, that time has come already. It is None while a Prometheus has not scraped the end, or
         while this exporter cannot reach IMDS. Times are monotonic seconds.
         """
-        scraped = self._scrapes.seen_by_all(max(ended_at, self._blind_at), now)
+        scraped = self._scrapes.seen_by_all(max(ended_at, self._without_imds_at), now)
         if scraped is None or not self._scrapes.interval(now):
             return scraped
         rules = self._catalog
@@ -143,7 +143,7 @@ class AlertPush:
         Return whether every event has its alert. One whose source no document shows has it only after two scrapes.
         """
         if not self.sees():
-            self._blind_at = now.monotonic
+            self._without_imds_at = now.monotonic
             outbox.postpone()
         view = self._view
         if view is None:

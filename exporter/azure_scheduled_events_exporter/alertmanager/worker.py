@@ -29,7 +29,7 @@ _PROBE_SECONDS = 300.0
 _LOOK_SECONDS = 1.0
 """How often to look whether an event that has no alert yet has one now."""
 
-_BLIND_SECONDS = 2 * RESEND_SECONDS
+_WITHOUT_IMDS_SECONDS = 2 * RESEND_SECONDS
 """After so many seconds without an answer of IMDS, an alert that other VMs may post too is posted less often."""
 
 _FIRST_RETRY_SECONDS = 1.0
@@ -67,7 +67,7 @@ class Worker:
         self._probe_at = 0.0
         self._pause = _FIRST_RETRY_SECONDS
         self._offset: float | None = None  # seconds by which Alertmanager's clock is ahead
-        self._blind_since = math.inf
+        self._without_imds_since = math.inf
         first = clock()
         self._ahead = first.wall - first.monotonic
         self._trouble = ""
@@ -152,8 +152,8 @@ class Worker:
         nobody posts it.
         """
         sees = self._alerts.sees()
-        self._blind_since = math.inf if sees else min(self._blind_since, now)
-        is_rare = now - self._blind_since > _BLIND_SECONDS
+        self._without_imds_since = math.inf if sees else min(self._without_imds_since, now)
+        is_rare = now - self._without_imds_since > _WITHOUT_IMDS_SECONDS
         sendable = []
         for entry in entries:
             if entry.ended_at is not None:

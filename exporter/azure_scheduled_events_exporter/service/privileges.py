@@ -42,7 +42,7 @@ def account(name: str) -> tuple[int, int]:
         UsageError: there is none, or this is Windows.
     """
     if sys.platform == "win32":
-        raise UsageError("process.user: Windows has no root to give up: leave it out")
+        raise UsageError("--process.user: Windows has no root to give up: leave it out")
     import pwd  # noqa: PLC0415 - Windows has none
 
     with suppress(KeyError, OverflowError):
@@ -50,7 +50,7 @@ def account(name: str) -> tuple[int, int]:
         return entry.pw_uid, entry.pw_gid
     if name.isdecimal() and int(name) < 1 << 31:
         return int(name), int(name)  # a container has numbers without accounts
-    raise UsageError(f"process.user: there is no user '{name}': name an account, or leave it out")
+    raise UsageError(f"--process.user: there is no user '{name}': name an account, or leave it out")
 
 
 def give_up(user: str, port: int, journal: Path | None) -> str:
@@ -67,7 +67,7 @@ def give_up(user: str, port: int, journal: Path | None) -> str:
     """
     if sys.platform == "win32" or not is_root():
         if user and account(user)[0] != getattr(os, "geteuid", lambda: -1)():
-            raise UsageError(f"process.user: only root can become '{user}': start it as root, or as that user")
+            raise UsageError(f"--process.user: only root can become '{user}': start it as root, or as that user")
         return ""
     binding = (1 << _CAP_NET_BIND_SERVICE) if 0 < port < _FIRST_OPEN_PORT else 0
     if not user or account(user)[0] == 0:
