@@ -69,6 +69,7 @@ def test_what_is_posted() -> None:
         (404, PushOutcome.REJECTED),
         (429, PushOutcome.ERROR),
         (500, PushOutcome.ERROR),
+        (501, PushOutcome.REJECTED),
         (503, PushOutcome.ERROR),
     ],
 )
@@ -238,7 +239,7 @@ def test_event_during_an_outage(tmp_path: Path) -> None:
     """However long Alertmanager has been away, a new alert that fails is tried again within a second or so."""
     vm = VirtualMachine("vmss_0")
     preempt = PlannedEvent("Preempt", ("vmss_0",), announced_at=0, notice=600)
-    with Peer(503) as away, Simulator(Scenario("waiting", "", (vm,), ())) as simulator:
+    with Peer(503, {"Date": formatdate()}) as away, Simulator(Scenario("waiting", "", (vm,), ())) as simulator:
         flags = ("--alertmanager.url", away.url, "--poll.interval", "300ms")
         with Exporter(simulator.url, tmp_path / "exporter.log", *flags) as exporter:
             exporter.wait_for_line("this VM's name is known")
@@ -393,6 +394,22 @@ def test_clock_that_is_wrong_before_the_first_answer() -> None:
         assert min(ends(peer, "MINE")) > datetime.now(UTC), "an end in the past would resolve the page of another VM"
 
 
+def test_answer_without_a_date() -> None:
+    """A load balancer that answers without a Date does not make the exporter forget Alertmanager's clock."""
+    clock = Clock(ahead=-3600.0)
+    headers = {"Date": formatdate(time.time() - clock.ahead)}
+    with Peer(headers=headers) as peer, delivering(peer, clock, timeout=10.0) as pushing:
+        life = Lifecycle(ScheduledEvent("MINE", "Preempt", "Scheduled"), State.SCHEDULED, Scope.SELF, clock())
+        pushing.update({"MINE": life}, (), {"MINE"})
+        eventually(lambda: pushing.pushes.alerts[PushOutcome.ACCEPTED], "the alert")
+        date, peer.status, clock.passed = headers.pop("Date"), 503, 20.0
+        pushing.workers[0].wake()
+        eventually(lambda: pushing.pushes.alerts[PushOutcome.ERROR], "an answer of the load balancer")
+        headers["Date"], peer.status, count = date, 200, len(ends(peer, "MINE"))
+        eventually(partial(posts_more, peer, "MINE", count), "the alert again")
+        assert min(ends(peer, "MINE")) > datetime.now(UTC)
+
+
 def test_event_of_another_alert_while_alertmanager_does_not_answer() -> None:
     """A VM that sees an event start raises the alert of those that saw it announced, once Alertmanager shows that."""
     labels = {
@@ -402,8 +419,8 @@ def test_event_of_another_alert_while_alertmanager_does_not_answer() -> None:
         "severity": "critical",
     }
     body = json.dumps([{"labels": labels, "updatedAt": datetime.now(UTC).isoformat()}]).encode()
-    clock = Clock(ahead=0.0)
-    with Peer(503, body=body) as peer, delivering(peer, clock, timeout=10.0) as pushing:
+    clock, headers = Clock(ahead=0.0), {"Date": formatdate()}
+    with Peer(503, headers, body) as peer, delivering(peer, clock, timeout=10.0) as pushing:
         both = ScheduledEvent("BOTH", "Reboot", "Started", resources=("vmss_0", "vmss_1"), source="Platform")
         seen = clock()
         life = Lifecycle(both, State.STARTED, Scope.SELF, seen, started_at=seen, own_name="vmss_0")

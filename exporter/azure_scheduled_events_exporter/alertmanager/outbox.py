@@ -30,9 +30,9 @@ _OTHERS_SECONDS = RESEND_SECONDS + 3.0
 _SAME_POST_SECONDS = 1.0
 """The replicas of an Alertmanager get one post at moments that differ by less; another client's next post is later."""
 
-_NOT_ACTIVE, _NEVER, _NONE = -math.inf, math.inf, math.nan
-"""Answers of Alertmanager besides a time: it does not show the alert as active; it has not answered any question yet;
-and it does not answer, but has before, which is equal to no other answer."""
+NOT_ACTIVE, REFUSED = -math.inf, math.inf
+"""What Alertmanager answers besides a time when it is asked for an alert: it does not show it as active, and it, or a
+proxy, takes posts but no questions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Entry:
         over_at: from when on its end may be sent, None while that is not known.
         is_reported: whether Alertmanager has accepted its current state: firing or resolved.
         last_answer: when any client had posted it last, as Alertmanager said when it was asked after the end, or
-            ``_NOT_ACTIVE``, ``_NEVER`` or ``_NONE``; None before it was asked.
+            ``NOT_ACTIVE`` or ``REFUSED``; NaN, which equals no other, if it did not answer; None before it was asked.
         is_left: whether its end is left to another client, which has posted it after that.
         accepted_at: when Alertmanager accepted it last.
     """
@@ -102,9 +102,18 @@ class Outbox:
         """EventIds of the ended events that have been considered; None before the first call of :meth:`add_ended`."""
 
     def fires(self, alert: EventAlert) -> bool:
-        """Return whether ``alert`` is sent as firing, and Alertmanager has accepted that."""
+        """Return whether ``alert`` is sent as firing."""
         entry = self._entries.get(alert.identity)
-        return entry is not None and entry.ended_at is None and entry.was_accepted
+        return entry is not None and entry.ended_at is None
+
+    def is_accepted(self, alert: EventAlert) -> bool:
+        """Return whether ``alert`` fires, and Alertmanager has accepted that in this run."""
+        entry = self._entries.get(alert.identity)
+        return self.fires(alert) and entry is not None and entry.confirmed and entry.was_accepted
+
+    def drop(self, alert: EventAlert) -> None:
+        """Forget ``alert``, which Alertmanager does not have."""
+        self._entries.pop(alert.identity, None)
 
     def refresh(self, holding: Iterable[Holding], now: float) -> None:
         """Set the alerts that fire now; an entry that is not among them is ended."""
@@ -155,44 +164,42 @@ class Outbox:
                 entry.over_at = over_at(entry.ended_at)
         return [entry for entry in self._entries.values() if self._due_at(entry) <= now]
 
-    def may_end(self, entry: Entry, now: float, posted_at: float | None, *, answers: bool = True) -> bool:
+    def may_end(self, entry: Entry, now: float, answer: float | None) -> bool:
         """Return whether the end of ``entry`` may be sent ``now``.
 
-        ``posted_at`` says when any client posted it last, if Alertmanager ``answers`` and shows it as active, else
-        None. If others may post it, the end waits until two answers in a row are equal: nobody has posted it in
-        between, and an Alertmanager that does not show it has not just started. One that answers neither of the first
-        two questions perhaps answers none ever, so the end is sent.
+        ``answer`` says when any client posted it last, or is :data:`NOT_ACTIVE` or :data:`REFUSED`; None if
+        Alertmanager did not answer. If others may post it, the end waits until two answers in a row are equal: nobody
+        has posted it in between, and an Alertmanager that does not show it has not just started. While it does not
+        answer, nobody else can post either.
         """
         if entry.is_reported:
-            return self._may_repeat(entry, now, posted_at, answers=answers)
+            return self._may_repeat(entry, now, answer)
         if not entry.alert.is_shared:
             return True
-        before = entry.last_answer
-        if answers:
-            answer = _NOT_ACTIVE if posted_at is None else posted_at
-        else:
-            answer = _NEVER if before in {None, _NEVER} else _NONE
-        entry.last_answer = answer
-        if before is not None and (answer == before or abs(answer - before) <= _SAME_POST_SECONDS):
+        before, entry.last_answer = entry.last_answer, math.nan if answer is None else answer
+        if answer is None or before is None:
+            is_posted = False
+        elif answer == before or abs(answer - before) <= _SAME_POST_SECONDS:
             return True
-        is_posted = before is not None and math.isfinite(before) and math.isfinite(answer)
+        else:
+            is_posted = math.isfinite(before) and math.isfinite(answer)
         entry.is_left = entry.is_left or is_posted
         entry.due_at = now + _OTHERS_SECONDS
         return False
 
-    def _may_repeat(self, entry: Entry, now: float, posted_at: float | None, *, answers: bool) -> bool:
+    def _may_repeat(self, entry: Entry, now: float, answer: float | None) -> bool:
         """Return whether an accepted end may be sent again.
 
         An alert that is active again is dropped: another client goes on posting it, and will end it.
         """
-        if answers and posted_at is not None:
+        if answer is None or answer == REFUSED:
+            if entry.alert.is_shared:
+                entry.due_at = now + _OTHERS_SECONDS
+            return not entry.alert.is_shared
+        if answer != NOT_ACTIVE:
             entry.is_left = True
             del self._entries[entry.alert.identity]
-            return False
-        if not answers and entry.alert.is_shared:
-            entry.due_at = now + _OTHERS_SECONDS
-            return False
-        return True
+        return answer == NOT_ACTIVE
 
     def postpone(self) -> None:
         """Let the wait begin again for every end that Alertmanager has not accepted yet."""

@@ -202,10 +202,13 @@ class AlertPush:
 def _shared(alerts: Sequence[EventAlert], outbox: Outbox, shows: Callable[[EventAlert], bool | None]) -> EventAlert:
     """Return the one of ``alerts`` to push: the last if Alertmanager already shows it, so that one event is one alert.
 
-    One that Alertmanager has accepted stays, also after a restart of the exporter.
+    One that Alertmanager has accepted stays.
     """
     own, *others = alerts
     for other in others:
-        if outbox.fires(other) or (not outbox.fires(own) and shows(own) is False and shows(other)):
+        if outbox.fires(other):
+            return other
+        if not outbox.is_accepted(own) and shows(own) is False and shows(other):
+            outbox.drop(own)
             return other
     return own

@@ -27,6 +27,7 @@ from azure_scheduled_events_exporter.http_client.lean_requests import requests
 from azure_scheduled_events_exporter.http_client.sessions import user_of
 
 from .event_alert import EventAlert
+from .outbox import NOT_ACTIVE, REFUSED
 from .pushes import PushOutcome
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ TIMEOUT_SECONDS = 10.0
 _LARGEST_ANSWER = 1 << 20
 _LARGEST_OFFSET_SECONDS = 100 * 365 * 86_400.0  # a VM's clock may begin in 1970; further away, a Date is an error
 _PATH = "/api/v2/alerts"
+_NO_REFUSAL = frozenset({429, *range(500, 600)} - {501})
+"""Statuses of a server that may take the same request later."""
+
 _ABOUT_CONTENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
@@ -46,8 +50,7 @@ class PushResult:
     Attributes:
         outcome: how Alertmanager took it.
         reason: for people, why it was not accepted.
-        clock_offset: seconds by which Alertmanager's clock is ahead of this machine's, 0 if its answer
-            has no Date; None if it has not answered.
+        clock_offset: seconds by which Alertmanager's clock is ahead of this machine's; None if unknown.
         is_about_content: whether it was refused for what it says, not for who sent it or where.
     """
 
@@ -94,34 +97,25 @@ class AlertmanagerClient:
         return self._exchange("POST", body=body)[0]
 
     def shows(self, alert: EventAlert) -> bool | None:
-        """Return whether Alertmanager holds ``alert`` as active now; None if it does not answer."""
-        answers, posted_at = self.posted_at(alert)
-        return posted_at is not None if answers else None
+        """Return whether Alertmanager holds ``alert`` as active now; None if it does not say."""
+        answer = self.posted_at(alert)
+        return None if answer in {None, REFUSED} else answer != NOT_ACTIVE
 
-    def posted_at(self, alert: EventAlert) -> tuple[bool, float | None]:
-        """Return whether Alertmanager answers, and when any client posted ``alert`` last, in seconds by its own clock.
+    def posted_at(self, alert: EventAlert) -> float | None:
+        """Return when any client posted ``alert`` last, in seconds by Alertmanager's own clock.
 
-        That time is None if it does not show ``alert`` as active.
+        ``NOT_ACTIVE`` if it does not show it as active; ``REFUSED`` if it takes no questions; None without an answer.
         """
-        shown = self._active(alert)
-        for each in shown or ():
-            try:
-                if each["labels"] == alert.labels:
-                    return True, datetime.fromisoformat(each["updatedAt"]).timestamp()
-            except (KeyError, TypeError, ValueError, OverflowError):
-                return False, None
-        return shown is not None, None
-
-    def _active(self, alert: EventAlert) -> list[Any] | None:
-        """Return the active alerts with the labels of ``alert``, and perhaps others; None without a usable answer."""
         values = {name: json.dumps(value, ensure_ascii=False) for name, value in alert.labels.items()}
         filters = [("filter", f"{name}={value}") for name, value in values.items()]
         result, content = self._exchange("GET", params=filters)
+        if result.outcome is not PushOutcome.ACCEPTED:
+            return REFUSED if result.outcome is PushOutcome.REJECTED else None
         try:
-            shown = json.loads(content) if result.outcome is PushOutcome.ACCEPTED else None
-        except (ValueError, RecursionError):
-            return None
-        return shown if isinstance(shown, list) else None
+            times = [each["updatedAt"] for each in json.loads(content) if each["labels"] == alert.labels]
+            return datetime.fromisoformat(times[0]).timestamp() if times else NOT_ACTIVE
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+            return REFUSED
 
     def stop(self) -> None:
         """End the request that is under way; any thread may call."""
@@ -150,7 +144,7 @@ class AlertmanagerClient:
         if self._stopped:
             raise ConnectionAbortedError("the exporter is ending")
         # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
-        timeout = (self._timeout / 3, 2 * self._timeout)
+        timeout = (self._timeout / 2, 2 * self._timeout)
         return self._session.request(
             method, self._url, params=params, data=body, timeout=timeout, stream=True, allow_redirects=False
         )
@@ -207,14 +201,13 @@ def _judge(response: requests.Response, content: bytes) -> PushResult:
     reason = f"answered {status}" + (f": {said}" if said else "")
     if status in range(300, 400):
         reason = f"answered {status}: a redirect is never followed; check --alertmanager.url"
-    is_refusal = status < HTTPStatus.INTERNAL_SERVER_ERROR and status != HTTPStatus.TOO_MANY_REQUESTS
-    outcome = PushOutcome.REJECTED if is_refusal else PushOutcome.ERROR
+    outcome = PushOutcome.ERROR if status in _NO_REFUSAL else PushOutcome.REJECTED
     return PushResult(outcome, reason, offset, status in _ABOUT_CONTENT)
 
 
-def _offset(date: str) -> float:
+def _offset(date: str) -> float | None:
     try:
         offset = parsedate_to_datetime(date).timestamp() - time.time()
     except (ValueError, TypeError, OverflowError):
-        return 0.0
-    return offset if abs(offset) < _LARGEST_OFFSET_SECONDS else 0.0
+        return None
+    return offset if abs(offset) < _LARGEST_OFFSET_SECONDS else None

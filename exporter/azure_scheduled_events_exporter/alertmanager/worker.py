@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.logs import facts
 
 from .event_alert import EventAlert
-from .outbox import RESEND_SECONDS, Entry, Outbox
+from .outbox import NOT_ACTIVE, RESEND_SECONDS, Entry, Outbox
 from .pushes import PushOutcome, no_alerts
 from .sender import AlertmanagerClient, Posted, PushResult
 
@@ -68,8 +68,8 @@ class Worker:
         self._pause = _FIRST_RETRY_SECONDS
         self._offset: float | None = None  # seconds by which Alertmanager's clock is ahead
         self._without_imds_since = math.inf
-        first = clock()
-        self._ahead = first.wall - first.monotonic
+        self._ahead = 0.0  # how far the wall clock is ahead of the monotonic one
+        self._follow_from(clock())
         self._trouble = ""
         self.up = False
         self.counts = no_alerts()
@@ -108,7 +108,7 @@ class Worker:
         due = self._sendable(self._outbox.due(now.monotonic, over_at), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
             began = self._clock().monotonic
-            result = self._post(due, now)
+            result = self._post(due)
             if self._stopping.is_set() or not self._took(result, due):
                 # From the beginning of the attempt, which may have lasted for seconds: others wait for the next one.
                 pause = max(_FIRST_RETRY_SECONDS / 2, self._backoff() - (self._clock().monotonic - began))
@@ -123,13 +123,15 @@ class Worker:
             waits.append(_LOOK_SECONDS)
         return max(0.0, min(wait for wait in waits if wait is not None))
 
-    def _post(self, due: Sequence[Entry], now: Timestamp) -> PushResult:
+    def _post(self, due: Sequence[Entry]) -> PushResult:
         """Post ``due``; before the first alert an empty post, whose answer has Alertmanager's clock."""
         if due and self._offset is None:
             result = self._client.push([], 0.0)
             self._learn_offset(result)
             if self._offset is None:
                 return result
+        now = self._clock()
+        self._follow_clock(now)
         posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
         return self._client.push(posted, self._offset or 0.0)
 
@@ -137,13 +139,20 @@ class Worker:
         if result.clock_offset is not None:
             is_off = abs(result.clock_offset) > _CLOCK_TOLERANCE_SECONDS
             self._offset = result.clock_offset if is_off else 0.0
+            self._follow_from(self._clock())
+        elif self._offset is None and result.outcome is not PushOutcome.ERROR:
+            self._offset = 0.0  # its answers have no Date
 
     def _follow_clock(self, now: Timestamp) -> None:
         """Correct the offset by as much as the wall clock was set since the last post: its answer comes too late."""
-        ahead = now.wall - now.monotonic
-        if self._offset is not None and abs(ahead - self._ahead) > _CLOCK_TOLERANCE_SECONDS:
-            self._offset -= ahead - self._ahead
-        self._ahead = ahead
+        by = now.wall - now.monotonic - self._ahead
+        if self._offset is not None and abs(by) > _CLOCK_TOLERANCE_SECONDS:
+            self._offset -= by
+        self._follow_from(now)
+
+    def _follow_from(self, now: Timestamp) -> None:
+        """Remember the clocks to which the offset belongs."""
+        self._ahead = now.wall - now.monotonic
 
     def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
         """Leave out ends while others post, and without IMDS the alerts whose end another exporter may have seen.
@@ -171,15 +180,14 @@ class Worker:
         """Return those of the ended ``entries`` that nobody posts any more, as far as Alertmanager answers that."""
         endable: list[Entry] = []
         for entry in entries:
-            answers, posted_at = True, None
-            if entry.is_reported or entry.alert.is_shared:
-                answers, posted_at = self._client.posted_at(entry.alert)
+            is_asked = entry.is_reported or entry.alert.is_shared
+            answer = self._client.posted_at(entry.alert) if is_asked else NOT_ACTIVE
             was_left = entry.is_left
-            if self._outbox.may_end(entry, self._clock().monotonic, posted_at, answers=answers):
+            if self._outbox.may_end(entry, self._clock().monotonic, answer):
                 endable.append(entry)
             elif entry.is_left and not was_left:
                 self._log_alert("alert stays open: another client still posts it", entry)
-            if not answers:
+            if answer is None:
                 break  # the others are due again directly afterwards
         return endable
 

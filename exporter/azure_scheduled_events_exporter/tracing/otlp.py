@@ -157,7 +157,7 @@ class CollectorAdapter(CutOffAdapter):
     def send(self, request: requests.PreparedRequest, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - passed on unchanged
         """Send ``request`` and return an answer for the exporter; network and collector errors do not raise."""
         seconds = min(self.timeout or kwargs.get("timeout") or self._longest, self._longest)
-        timeout = (seconds / 3, seconds)  # to connect to one address, so that a name's second address has its turn
+        timeout = (seconds / 2, seconds)  # to connect to one address, so that a name's second address has its turn
         deadline = Deadline(seconds, self.cut_off)
         try:
             with deadline, super().send(request, *args, **{**kwargs, "stream": True, "timeout": timeout}) as response:

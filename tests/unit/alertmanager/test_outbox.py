@@ -3,7 +3,14 @@
 from dataclasses import replace
 
 from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
-from azure_scheduled_events_exporter.alertmanager.outbox import RESOLVED_SECONDS, Ended, Holding, Outbox
+from azure_scheduled_events_exporter.alertmanager.outbox import (
+    NOT_ACTIVE,
+    REFUSED,
+    RESOLVED_SECONDS,
+    Ended,
+    Holding,
+    Outbox,
+)
 
 REBOOT = EventAlert({"alertname": "Reboot", "event_id": "1"}, {}, starts_at=1000.0, hold=900.0)
 STARTED = EventAlert(REBOOT.labels, {"description": "It has started."}, starts_at=1000.0, hold=3600.0)
@@ -151,9 +158,9 @@ def test_journal_of_another_vm() -> None:
     assert outbox.wait(1.0) is None
 
 
-def asked(outbox: Outbox, now: float, posted_at: float | None, *, answers: bool = True) -> int:
-    """Return how many ends are sent at ``now`` by an Alertmanager that got the alert last at ``posted_at``."""
-    due = [entry for entry in outbox.due(now, float) if outbox.may_end(entry, now, posted_at, answers=answers)]
+def asked(outbox: Outbox, now: float, answer: float | None) -> int:
+    """Return how many ends are sent at ``now`` by an Alertmanager that gives ``answer``, for example the last post."""
+    due = [entry for entry in outbox.due(now, float) if outbox.may_end(entry, now, answer)]
     outbox.sent(due, now, accepted=True)
     return len(due)
 
@@ -161,64 +168,70 @@ def asked(outbox: Outbox, now: float, posted_at: float | None, *, answers: bool 
 def test_end_of_an_event_of_one_vm() -> None:
     """The end of an event that names this VM alone is sent at once."""
     outbox = ended(20.0)
-    assert asked(outbox, 20.0, posted_at=19.0) == 1
+    assert asked(outbox, 20.0, 19.0) == 1
 
 
 def test_end_that_all_vms_see() -> None:
     """The end of an event of several VMs is sent once no VM has posted its alert for more than the resend interval."""
     outbox = ended(20.0, SHARED)
-    assert asked(outbox, 20.0, posted_at=19.0) == 0
-    assert asked(outbox, 37.0, posted_at=19.0) == 0
-    assert asked(outbox, 38.0, posted_at=19.1) == 1, "the clocks of two replicas differ a little"
+    assert asked(outbox, 20.0, 19.0) == 0
+    assert asked(outbox, 37.0, 19.0) == 0
+    assert asked(outbox, 38.0, 19.1) == 1, "the clocks of two replicas differ a little"
 
 
 def test_end_that_another_vm_does_not_see() -> None:
     """An end waits while another VM goes on posting the alert, and one that another VM has sent is sent, too."""
     outbox = ended(20.0, SHARED)
-    assert asked(outbox, 20.0, posted_at=19.0) == 0
-    assert asked(outbox, 38.0, posted_at=32.5) == 0
-    assert asked(outbox, 56.0, posted_at=47.5) == 0
-    assert asked(outbox, 73.0, posted_at=47.5) == 0
-    assert asked(outbox, 74.0, posted_at=47.5) == 1
+    assert asked(outbox, 20.0, 19.0) == 0
+    assert asked(outbox, 38.0, 32.5) == 0
+    assert asked(outbox, 56.0, 47.5) == 0
+    assert asked(outbox, 73.0, 47.5) == 0
+    assert asked(outbox, 74.0, 47.5) == 1
     outbox = ended(20.0, SHARED)
-    assert asked(outbox, 20.0, posted_at=None) == 0, "Alertmanager may have just started"
-    assert asked(outbox, 38.0, posted_at=None) == 1
+    assert asked(outbox, 20.0, NOT_ACTIVE) == 0, "Alertmanager may have just started"
+    assert asked(outbox, 38.0, NOT_ACTIVE) == 1
 
 
 def test_end_after_a_question_without_an_answer() -> None:
     """While another VM posts the alert, neither a failed question nor a restart of Alertmanager ends it."""
     outbox = ended(20.0, SHARED)
-    assert asked(outbox, 20.0, None, answers=False) == 0, "the network may have just come up"
+    assert asked(outbox, 20.0, None) == 0, "the network may have just come up"
     assert asked(outbox, 38.0, 31.0) == 0
     assert asked(outbox, 56.0, 31.0) == 1
     outbox = ended(20.0, SHARED)
     assert asked(outbox, 20.0, 19.0) == 0
-    assert asked(outbox, 38.0, None, answers=False) == 0
+    assert asked(outbox, 38.0, None) == 0
     assert asked(outbox, 56.0, 19.0) == 0, "nobody could post it"
-    assert asked(outbox, 74.0, None) == 0, "Alertmanager may have just started"
+    assert asked(outbox, 74.0, NOT_ACTIVE) == 0, "Alertmanager may have just started"
     assert asked(outbox, 92.0, 91.0) == 0
-    assert asked(outbox, 110.0, None) == 0
-    assert asked(outbox, 128.0, None, answers=False) == 0
-    assert asked(outbox, 146.0, None) == 0
-    assert asked(outbox, 164.0, None) == 1
+    assert asked(outbox, 110.0, NOT_ACTIVE) == 0
+    assert asked(outbox, 128.0, None) == 0
+    assert asked(outbox, 146.0, NOT_ACTIVE) == 0
+    assert asked(outbox, 164.0, NOT_ACTIVE) == 1
 
 
-def test_end_without_any_answer() -> None:
-    """If Alertmanager answers no question at all, an end is sent once: others may go on posting the alert."""
+def test_end_while_alertmanager_does_not_answer() -> None:
+    """While Alertmanager is away, the end of an event of several VMs waits, and that of this VM alone is tried."""
     outbox = ended(20.0, SHARED)
-    assert [asked(outbox, now, None, answers=False) for now in (20.0, 38.0)] == [0, 1]
-    assert [asked(outbox, now, None, answers=False) for now in (53.0, 71.0, 89.0)] == [0, 0, 0]
-    assert asked(outbox, 107.0, None) == 1, "now it says that nobody does"
+    assert [asked(outbox, 20.0 + 18.0 * number, None) for number in range(10)] == [0] * 10
     outbox = ended(20.0)
-    assert [asked(outbox, now, None, answers=False) for now in (20.0, 35.0)] == [1, 1], "nobody else posts it"
+    assert [asked(outbox, now, None) for now in (20.0, 35.0)] == [1, 1]
+
+
+def test_end_that_cannot_be_asked_about() -> None:
+    """Behind a proxy that takes posts only, an end is sent once: others may go on posting the alert."""
+    outbox = ended(20.0, SHARED)
+    assert [asked(outbox, now, REFUSED) for now in (20.0, 38.0)] == [0, 1]
+    assert [asked(outbox, now, REFUSED) for now in (53.0, 71.0, 89.0)] == [0, 0, 0]
+    assert asked(outbox, 107.0, NOT_ACTIVE) == 1, "now it says that nobody does"
 
 
 def test_alert_that_fires_again_after_its_end() -> None:
     """An end is not repeated if Alertmanager shows the alert again: another client posts it."""
     outbox = ended(20.0)
-    assert asked(outbox, 20.0, posted_at=19.0) == 1
-    assert asked(outbox, 35.0, posted_at=None) == 1
-    assert asked(outbox, 50.0, posted_at=49.0) == 0
+    assert asked(outbox, 20.0, 19.0) == 1
+    assert asked(outbox, 35.0, NOT_ACTIVE) == 1
+    assert asked(outbox, 50.0, 49.0) == 0
     assert outbox.wait(50.0) is None
 
 
