@@ -79,7 +79,7 @@ def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise UsageError(f"{flag}: '{text}' is not a setting: write NAME=VALUE")
+            raise UsageError(f"{flag}: '{text}' has no '=': write NAME=VALUE")
         chosen[name] = value
     return chosen
 

@@ -271,14 +271,14 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is
             "exporter-deliveries",
             "The exporter cannot push alerts to Alertmanager.",
             "Correct --alertmanager.url; the exporter's log has the reason.",
-            "alerts.md",
+            "runbooks/AzureScheduledEventAlertsNotPushed.md",
         )
     if pushes and "alertmanager_up" not in metrics:
         return wrong(
             "exporter-deliveries",
             "The exporter pushes no alerts, although --alertmanager.url is set.",
             "Restart the exporter: it has not read this setting.",
-            "alerts.md",
+            "push-alerts.md#settings",
         )
     if failed:
         return warning(

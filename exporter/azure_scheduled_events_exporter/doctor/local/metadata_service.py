@@ -210,7 +210,7 @@ def _api_version(subject: Subject) -> Finding:
         "api-version",
         f"Api-version {version} hides {', '.join(hidden)}.",
         f"Remove --imds.api-version, or set {API_VERSIONS[-1]}.",
-        "approvals.md",
+        "how-scheduled-events-work.md#the-api-versions",
     )
 
 
