@@ -206,6 +206,15 @@ def test_a_person_can_read_every_query(board: Json) -> None:
     assert {where: len(expr) for where, expr in expressions(board) if len(expr) > 600} == {}
 
 
+def test_the_page_says_how_many_queries_there_are_and_how_long_the_longest_is(board: Json) -> None:
+    """The table of costs has the number of queries of each dashboard, and the length of its longest one."""
+    page = (ROOT / "docs" / "dashboards.md").read_text("utf-8")
+    name = {"fleet": "Fleet", "vm": "VM", "exporter": "Exporters"}[board["uid"].rpartition("-")[2]]
+    (row,) = re.findall(rf"^\| {name} \| (\d+) \|.* (\d+) characters \|$", page, re.MULTILINE)
+    lengths = [len(expr) for _, expr in expressions(board)]
+    assert row == (str(len(lengths)), str(max(lengths)))
+
+
 def test_graphs_stand_on_recordings(board: Json) -> None:
     """Over time, a query reads recordings, or scraped series of one chosen exporter."""
     for panel in panels(board):
