@@ -286,7 +286,7 @@ def table(rows: Sequence[Row], points: Sequence[Point], others: Sequence[str], p
                 for each in points
             ),
             "",
-            "Side by side in the same run:",
+            "Side by side, each program started once in the same run (so the start is one measurement, not a median):",
             "",
             "| exporter | start | memory | scrape p50 / p99 | exposition |",
             "| --- | --- | --- | --- | --- |",
