@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class PushOutcome(StrEnum):
-    """The outcomes of posted alerts: accepted, refused permanently (a 3xx or 4xx), or no usable answer."""
+    """The outcomes of posted alerts; all but accepted ones are retried.
+
+    accepted; rejected (a 3xx or 4xx except 429); or error (429, 5xx, a web page, or no answer).
+    """
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"

@@ -1,8 +1,8 @@
 """The table of documented event types: what each does to a VM, and the defaults that follow from it.
 
-One table. The status page, the alert rules and runbooks, the dashboards' colors, the simulator, the first
-series of counters and the rules of ``core.observation`` read it, so they need no change for a new type. CONTRIBUTING.md
-lists what does. Azure may send a type before this table has it: every reader must accept any text.
+The status page, the alert rules, the dashboards' colors, the simulator, the first series of counters and the rules of
+``core.observation`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new type, such as the
+runbook. Azure may send a type before this table has it: every reader must accept any text.
 
 Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event properties, Event scheduling)
 """

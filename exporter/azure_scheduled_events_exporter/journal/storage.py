@@ -8,7 +8,8 @@ Failures of the file, and their handling:
 
 - it is removed or replaced while it is open: a copy of the open file is put in its place; nothing is lost;
 - a file system with a journal is mounted over its folder: the two are merged there;
-- its content is damaged: it is set aside, and a new file continues with the same sums, current events and numbers;
+- its content is damaged: it is set aside. A new file continues with the same counters, current events and numbers; at
+  the start, when nothing has been read yet, it begins empty;
 - the disk accepts no writes, or is not mounted any more: entries are kept in memory and merged when it works again;
 - it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
 

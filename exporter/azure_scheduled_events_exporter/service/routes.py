@@ -9,7 +9,8 @@ from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 OPEN_PATHS = ("/-/healthy", "/-/ready")
-"""Paths without a password: probes have none, and the answers show only whether IMDS is read."""
+"""Paths without a password: probes have none, and the answers show only whether IMDS has been read, and whether polling
+hangs."""
 
 _RENDERED_SECONDS = 1.0  # how old a page or JSON may be
 _HTML = "text/html; charset=utf-8"

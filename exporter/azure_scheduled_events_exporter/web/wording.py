@@ -32,8 +32,8 @@ SOURCES: Mapping[str, str] = MappingProxyType(
 OUTCOMES: Mapping[Transition, tuple[str, str]] = MappingProxyType(
     {
         Transition.COMPLETED: ("completed", "The event started and ended."),
-        Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure canceled it."),
-        Transition.LOST: ("lost", "The event disappeared unobserved: it is unknown whether it happened."),
+        Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure cancelled it."),
+        Transition.LOST: ("lost", "The event disappeared, and it is unknown whether it happened."),
     }
 )
 
