@@ -31,14 +31,14 @@ TEMPLATES = """\
 {{/* One line for a phone. */}}
 {{ define "azure_scheduled_events.subject" -}}
 {{ template "azure_scheduled_events.drill" . }}
-{{- if eq .Status "resolved" }}Over: {{ end }}
+{{- if eq .Status "resolved" }}Resolved: {{ end }}
 {{- template "azure_scheduled_events.what" . }}: {{ template "azure_scheduled_events.whom" . }}
 {{- end }}
 
 {{/* The same with the sentences and the links, for pagers and chats. */}}
 {{ define "azure_scheduled_events.text" -}}
 {{ range .Alerts -}}
-{{ if eq .Status "resolved" }}Over: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}{{ .Annotations.summary }}
+{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}{{ .Annotations.summary }}
 {{ .Annotations.description }}
 {{ with .Annotations.runbook_url }}Runbook: {{ . }}
 {{ end }}{{ with .Annotations.dashboard_url }}Dashboard: {{ . }}
@@ -50,7 +50,8 @@ TEMPLATES = """\
 {{ define "azure_scheduled_events.html" -}}
 <p><strong>{{ template "azure_scheduled_events.subject" . }}</strong></p>
 {{ range .Alerts -}}
-<p>{{ if eq .Status "resolved" }}Over: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}{{ .Annotations.summary }}
+<p>{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}
+{{- .Annotations.summary }}
 <br>{{ .Annotations.description }}<br>
 {{ with .Annotations.runbook_url }}<a href="{{ . }}">Runbook</a> {{ end }}
 {{- with .Annotations.dashboard_url }}<a href="{{ . }}">Dashboard</a> {{ end }}

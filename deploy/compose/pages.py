@@ -26,17 +26,17 @@ _LONGEST = 1 << 20
 _KEPT = 200
 _STYLE = """
 :root { color-scheme: light dark; --page: #f4f6f8; --card: #fff; --text: #15191d; --soft: #515a63; --line: #c9d0d7;
-  --link: #0b5cad; --rings: #b3182d; --works: #e69f00; --over: #0b7a5e; }
+  --link: #0b5cad; --rings: #b3182d; --works: #e69f00; --other: #0b7a5e; }
 @media (prefers-color-scheme: dark) { :root { --page: #101418; --card: #1a2026; --text: #eef1f4; --soft: #a9b3bd;
-  --line: #3b4550; --link: #8cc0ff; --rings: #f2707f; --over: #35c79f; } }
+  --line: #3b4550; --link: #8cc0ff; --rings: #f2707f; --other: #35c79f; } }
 body { margin: 0 auto; padding: 1rem; max-width: 64rem; font: 1rem/1.5 system-ui, "DejaVu Sans", sans-serif;
   background: var(--page); color: var(--text); overflow-wrap: anywhere; }
 h1, h2, p, ul { margin: 0; padding: 0; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; } a { color: var(--link); }
 ul { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.25rem; margin: .5rem 0 1rem; font-size: .875rem; }
 article { margin: 1rem 0; padding: .75rem 1rem; background: var(--card); border: 1px solid var(--line);
-  border-left: .5rem solid var(--over); border-radius: .5rem; }
+  border-left: .5rem solid var(--other); border-radius: .5rem; }
 article.PAGE { border-left-color: var(--rings); } article.TICKET { border-left-color: var(--works); }
-article.over { border-left-color: var(--line); } article.over h2 { color: var(--soft); }
+article.resolved { border-left-color: var(--line); } article.resolved h2 { color: var(--soft); }
 .when { color: var(--soft); font-size: .875rem; } .when + .when { margin-bottom: .5rem; }
 """
 
@@ -51,14 +51,14 @@ class Page:
     links: tuple[tuple[str, str], ...]
     notified_at: float
     times: int = 1
-    over_at: float | None = None
+    resolved_at: float | None = None
 
     def line(self) -> str:
         """Return its current state as one line."""
-        if self.over_at is not None:
-            return f"{_clock(self.over_at)} {'over':<6} {self.what}"
+        if self.resolved_at is not None:
+            return f"{_clock(self.resolved_at)} {'resolved':<8} {self.what}"
         again = f" (notified {self.times} times)" if self.times > 1 else ""
-        return f"{_clock(self.notified_at)} {self.kind:<6} {self.what}{again}: {self.text}"
+        return f"{_clock(self.notified_at)} {self.kind:<8} {self.what}{again}: {self.text}"
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Phone:
             page = self._current.get(key)
             if notification.get("status") == "resolved":
                 page = self._current.pop(key, None) or self._begin(kind, notification, now)
-                page.over_at = now
+                page.resolved_at = now
             elif page is not None:
                 page.times += 1
             else:
@@ -121,11 +121,11 @@ def page_of(pages: list[Page], addresses: list[tuple[str, str]]) -> str:
 
 def _article(page: Page) -> str:
     links = " · ".join(f'<a href="{html.escape(url)}">{name}</a>' for name, url in page.links)
-    over = f", over at {_clock(page.over_at)}" if page.over_at is not None else ""
+    resolved = f", resolved at {_clock(page.resolved_at)}" if page.resolved_at is not None else ""
     again = f", notified {page.times} times" if page.times > 1 else ""
     return (
-        f'<article class="{page.kind}{" over" if over else ""}"><h2>{html.escape(page.what)}</h2>'
-        f'<p class="when">{page.kind.capitalize()} at {_clock(page.notified_at)}{again}{over} (UTC)</p>'
+        f'<article class="{page.kind}{" resolved" if resolved else ""}"><h2>{html.escape(page.what)}</h2>'
+        f'<p class="when">{page.kind.capitalize()} at {_clock(page.notified_at)}{again}{resolved} (UTC)</p>'
         f"<p>{html.escape(page.text)}</p><p>{links}</p></article>"
     )
 

@@ -214,7 +214,7 @@ def notification(tmp_path: Path, part: str, status: str, labels: dict[str, str],
     ("status", "labels", "expected"),
     [
         ("firing", {"alertname": "AzureScheduledEventPreempt", "resources": "vmss_0"}, "Preempt: vmss_0"),
-        ("resolved", {"alertname": "AzureScheduledEventReboot", "resources": "a,b,c"}, "Over: Reboot: a and more"),
+        ("resolved", {"alertname": "AzureScheduledEventReboot", "resources": "a,b,c"}, "Resolved: Reboot: a and more"),
         ("firing", {"alertname": "AzureScheduledEventReboot", "resources": "a", "drill": "true"}, "DRILL Reboot: a"),
         ("firing", {"alertname": "AzureScheduledEventScaleSetHit", "scale_set": "web"}, "ScaleSetHit: web"),
         (

@@ -160,12 +160,14 @@ def test_nothing_else_is_notified(played: Stack) -> None:
 def test_chat_reads_like_a_sentence(played: Stack) -> None:
     """The chat message has the event, its VMs, what will be lost and the runbook's address."""
     shown = [each.body["attachments"][0] for each in played.receiver.notifications if each.path == "/slack"]
-    (begun,) = [each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Over" not in each["title"]]
-    (over,) = [each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Over" in each["title"]]
-    assert (begun["title"], over["title"]) == ("Reboot: vmss_0", "Over: Reboot: vmss_0")
+    (begun,) = [
+        each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Resolved" not in each["title"]
+    ]
+    (over,) = [each for each in shown if f"scale set {TWENTY.name}" in each["text"] and "Resolved" in each["title"]]
+    assert (begun["title"], over["title"]) == ("Reboot: vmss_0", "Resolved: Reboot: vmss_0")
     assert begun["text"].startswith(
         f"vmss_0 (scale set {TWENTY.name}): Azure reboots a VM.\n"
-        f"vmss_0 (scale set {TWENTY.name}) will be rebooted. It starts at "
+        f"vmss_0 (scale set {TWENTY.name}) will be rebooted. The event starts at "
     )
     assert "Memory is lost." in begun["text"]
     assert "/docs/runbooks/AzureScheduledEventReboot.md" in begun["text"]

@@ -71,7 +71,7 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
 
         play = fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 4}')
         assert play.status == 200, play
-        stack.wait_for_line(r"pages +\| [\d:]{8} PAGE   Preempt: web-4 \(scale set web\): .* will be evicted\.")
+        stack.wait_for_line(r"pages +\| [\d:]{8} PAGE     Preempt: web-4 \(scale set web\): .* will be evicted\.")
         assert {each["labels"]["alertname"] for each in ask(f"{alertmanager}/api/v2/alerts")} >= {
             "AzureScheduledEventPreempt"
         }
@@ -82,7 +82,7 @@ def test_preempt_is_paged(tmp_path: Path) -> None:
         info = 'azure_scheduled_events_event_info{event_type="Preempt"}'
         seen = f"count(count by (instance) (count_over_time({info}[2m]))) == 5"
         eventually(lambda: query(prometheus, seen), "all five exporters see it")
-        stack.wait_for_line(r"pages +\| [\d:]{8} over   Preempt: web-4")
+        stack.wait_for_line(r"pages +\| [\d:]{8} resolved Preempt: web-4")
         assert len(stack.lines("PAGE ")) == 1
         assert stack.lines("TICKET ") == []
 
@@ -197,20 +197,20 @@ def phone(tmp_path: Path) -> Iterator[tuple[Program, str]]:
 
 
 def test_pages_and_tickets(phone: tuple[Program, str]) -> None:
-    """Each word of Alertmanager is a line: a page, a ticket, the same again, and that it is over."""
+    """Each word of Alertmanager is a line: a page, a ticket, the same again, and that it is resolved."""
     program, url = phone
     notified = [("/pager", "firing"), ("/pager", "firing"), ("/tickets", "firing"), ("/pager", "resolved")]
     for path, status in notified:
         assert fetch(f"{url}{path}", "POST", notification(status)).status == 200
     assert [line[9:] for line in program.lines("<b>")] == [
-        "PAGE   Reboot: <b>, vmss_1: It reboots.",
-        "PAGE   Reboot: <b>, vmss_1 (notified 2 times): It reboots.",
-        "TICKET Reboot: <b>, vmss_1: It reboots.",
-        "over   Reboot: <b>, vmss_1",
+        "PAGE     Reboot: <b>, vmss_1: It reboots.",
+        "PAGE     Reboot: <b>, vmss_1 (notified 2 times): It reboots.",
+        "TICKET   Reboot: <b>, vmss_1: It reboots.",
+        "resolved Reboot: <b>, vmss_1",
     ]
     page = fetch(f"{url}/").body.decode()
     assert page.index('<article class="TICKET"><h2>Reboot: &lt;b&gt;, vmss_1') < page.index(
-        '<article class="PAGE over">'
+        '<article class="PAGE resolved">'
     )
     assert "<b>" not in page
 
@@ -268,5 +268,5 @@ def test_doctor_finds_nothing_wrong(engine: str, tmp_path: Path) -> None:
         assert (report.status, [each["check"] for each in report.complaints]) == (0, untold), report.complaints
         if engine:  # with Prometheus, test_preempt_is_paged sees the page
             fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 2}')
-            stack.wait_for_line(r"pages +\| [\d:]{8} PAGE   Preempt: web-4 \(scale set web\): ")
+            stack.wait_for_line(r"pages +\| [\d:]{8} PAGE     Preempt: web-4 \(scale set web\): ")
         assert stack.terminate() == 0
