@@ -68,7 +68,11 @@ def _least_notice(event_type: EventType, documented: float) -> Setting:
 def _longest_outage(event_type: EventType) -> Setting:
     default = format_duration(event_type.facts.longest_outage)
     return _length(
-        f"maintenance.longest.{event_type.lower()}", default, f"… but no longer for a {event_type}.", 1, _DAY
+        f"maintenance.longest.{event_type.lower()}",
+        default,
+        f"Longest maintenance of a VM for a {event_type}.",
+        1,
+        _DAY,
     )
 
 
@@ -118,19 +122,20 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 form_text="an address that begins with http:// or https:// and contains VM",
             ),
             Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
-            _length("scrape.interval", "5s", "Between scrapes of an exporter.", 1, _RAREST),
-            _length("evaluation.interval", "5s", "Between evaluations of the rules about events.", 1, _RAREST),
+            _length("scrape.interval", "5s", "Time between scrapes of an exporter.", 1, _RAREST),
+            _length("evaluation.interval", "5s", "Time between evaluations of the rules about events.", 1, _RAREST),
             _length(
                 "evaluation.slow-interval",
                 "15s",
-                "The same for rules that no event's first page waits for: they hold and end alerts, and count VMs.",
+                "Time between evaluations of the rules that hold and end alerts and count VMs; "
+                "no first page waits for them.",
                 1,
                 60,
             ),
             _length(
                 "evaluation.watcher-interval",
                 "30s",
-                "The same for rules that warn, about late events, approvals and exporters.",
+                "Time between evaluations of the rules about late events, approvals and exporters.",
                 1,
                 300,
             ),
@@ -176,7 +181,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 1,
                 _DAY,
             ),
-            _length("started.limit", "30m", "Started for longer than this.", 1, _DAY),
+            _length("started.limit", "30m", "StartedTooLong fires if an event is Started for longer.", 1, _DAY),
             _number(
                 "hit.share",
                 "0.25",
@@ -185,20 +190,52 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 1,
             ),
             _number(
-                "hit.least-vms", "2", "… and at least so many VMs, or every small scale set would page.", 1, 10_000
+                "hit.least-vms",
+                "2",
+                "Fewest hit VMs for ScaleSetHit and ZoneHit, so that small scale sets do not page.",
+                1,
+                10_000,
             ),
             _length("hit.together", "15m", "Events due within this time count as simultaneous.", 1, _DAY),
-            _length("exporter-down.for", "5m", "An exporter does not answer.", 1, _DAY),
-            _length("imds.for", "2m", "IMDS does not answer, or not with a document.", 1, _DAY),
             _length(
-                "never-ready.for", "10m", "No first answer; enabling the service takes up to five minutes.", 1, _DAY
+                "exporter-down.for",
+                "5m",
+                "How long an exporter must not have answered before ExporterDown fires.",
+                1,
+                _DAY,
             ),
-            _number("throttled.share", "0.2", "The share of polls that IMDS throttles.", 0.001, 1),
-            _length("throttled.for", "5m", "… for so long.", 1, _DAY),
-            _length("journal.for", "5m", "Transitions are not on disk.", 1, _DAY),
-            _length("alertmanager.for", "5m", "Alertmanager does not accept what an exporter pushes.", 1, _DAY),
-            _number("spans.limit", "100", "Trace spans that wait for the collector.", 1, 1_000_000),
-            _length("spans.for", "15m", "… for so long.", 1, _DAY),
+            _length(
+                "imds.for",
+                "2m",
+                "How long IMDS must not have answered readably before ImdsUnreachable or DocumentInvalid fires.",
+                1,
+                _DAY,
+            ),
+            _length(
+                "never-ready.for",
+                "10m",
+                "How long an exporter may be without a first valid answer; the first answer may take two minutes.",
+                1,
+                _DAY,
+            ),
+            _number(
+                "throttled.share", "0.2", "Throttled fires if IMDS throttles a larger share of the polls.", 0.001, 1
+            ),
+            _length("throttled.for", "5m", "How long that share must last before Throttled fires.", 1, _DAY),
+            _length(
+                "journal.for",
+                "5m",
+                "How long the journal must not have been on disk before JournalNotOnDisk fires.",
+                1,
+                _DAY,
+            ),
+            _length(
+                "alertmanager.for", "5m", "How long pushes must have failed before AlertsNotPushed fires.", 1, _DAY
+            ),
+            _number(
+                "spans.limit", "100", "SpansPilingUp fires if more trace spans wait for the collector.", 1, 1_000_000
+            ),
+            _length("spans.for", "15m", "How long so many spans must wait before SpansPilingUp fires.", 1, _DAY),
             _length(
                 "clock.tolerance",
                 "20s",
@@ -206,9 +243,21 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 1,
                 3600,
             ),
-            _length("clock.for", "5m", "… for so long; after a pause a clock lags until it is corrected.", 1, _DAY),
-            _length("maintenance.before", "1m", "A VM is in maintenance so long before NotBefore.", 0, 3600),
-            _length("maintenance.after", "5m", "… and until it has answered for so long after the event.", 1, 3600),
+            _length(
+                "clock.for",
+                "5m",
+                "How long the clock must be off before ClockOff fires; after a pause it lags until it is corrected.",
+                1,
+                _DAY,
+            ),
+            _length("maintenance.before", "1m", "How long before NotBefore the maintenance of a VM begins.", 0, 3600),
+            _length(
+                "maintenance.after",
+                "5m",
+                "How long a VM must have answered after the event for its maintenance to end.",
+                1,
+                3600,
+            ),
             *(_longest_outage(each) for each in EventType),
             _list(
                 "maintenance.equal",

@@ -59,17 +59,17 @@ _LEFT = (
     '{{ with printf "round(vector(%f) - time()) > 0" .Value | query }}'
     " (in {{ . | first | value | humanizeDuration }}){{ end }}"
 )
-_HAS_STARTED = "It has started."
+_HAS_STARTED = "The event has started."
 _OR_EARLIER = ", or earlier if approved."
 _SHOWN_TIME = _ask(
     f"min by (event_id) ({NOT_BEFORE}{_ONE}) unless on (event_id) {INFO}{_STARTED_ONE}"
     f" or on (event_id) group by (event_id) ({INFO}{_STARTED_ONE}) * 0",
     f"{{{{ if eq .Value 0.0 }}}}{_HAS_STARTED}{{{{ else }}}}"
-    f"It starts at {{{{ {_MOMENT} }}}} UTC{_LEFT}{_OR_EARLIER}{{{{ end }}}}",
-    "It may start at any moment, or has started.",
+    f"The event starts at {{{{ {_MOMENT} }}}} UTC{_LEFT}{_OR_EARLIER}{{{{ end }}}}",
+    "The event may start at any moment, or has started.",
 )
 _TIME = (
-    f"{{{{ if $time }}}}It starts at {{{{ $time }}}} UTC{{{{ $left }}}}{_OR_EARLIER}"
+    f"{{{{ if $time }}}}The event starts at {{{{ $time }}}} UTC{{{{ $left }}}}{_OR_EARLIER}"
     f"{{{{ else if $started }}}}{_HAS_STARTED}{{{{ else }}}}{_SHOWN_TIME}{{{{ end }}}}"
 )
 # The last NotBefore counts also while no exporter answers. ``or`` ignores names: it is left out once the event started.
@@ -145,11 +145,13 @@ def description(alert: Alert, memory: str) -> str:
     """
     text = alert.description
     recorded = _SET_RECORDED if VMS in text or TIME in text else ""
-    asked = text.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
+    within = text.replace(f" of {VMS}", f" of {_VMS.replace('A VM', 'a VM')}")
+    asked = within.replace(VMS, _VMS).replace(TIME, _TIME).replace(IMPACT, _IMPACT)
     asked = asked.replace(AWAY, _ask_away(_AWAY, _SOME_VM_AWAY, alert))
     return (recorded + asked).replace("@MEMORY@", memory)
 
 
 def plain(text: str) -> str:
     """Return ``text`` for Grafana."""
-    return text.replace(VMS, "A VM").replace(AWAY, _SOME_VM_AWAY).replace(f"{TIME} ", "").replace(IMPACT, "")
+    within = text.replace(f" of {VMS}", " of a VM")
+    return within.replace(VMS, "A VM").replace(AWAY, _SOME_VM_AWAY).replace(f"{TIME} ", "").replace(IMPACT, "")

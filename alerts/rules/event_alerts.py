@@ -159,7 +159,8 @@ def _without_notice(settings: Settings) -> Alert:
         ),
         "critical",
         "A VM went down without notice, as it does when its host fails.",
-        f"{VMS} is down: the {{{{ $labels.event_type }}}} had already started when it was first reported. "
+        f"A {{{{ $labels.event_type }}}} of {VMS} had already started when it was first reported: "
+        "Azure gave no notice. "
         f"Memory is lost. After a Redeploy, ephemeral disks are lost too. {_EVENT}",
         Dashboard.VM,
         labels=MappingProxyType({"event_status": "Started"}),

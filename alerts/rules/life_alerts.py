@@ -1,6 +1,6 @@
-"""What is unusual about how an event goes: too early, too late, too long, not approved, VM not back.
+"""Alerts about how an event goes: announced far ahead or with short notice, Started too long, overdue, not approved.
 
-These are delivered beside the event's own alert, so the Alertmanager configuration does not inhibit them.
+The alerts in :data:`BESIDE` are delivered beside the page of their event. ShortNotice is inhibited by it.
 """
 
 from types import MappingProxyType

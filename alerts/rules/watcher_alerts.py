@@ -147,8 +147,8 @@ def _document_invalid(settings: Settings) -> Alert:
             {WITHOUT_IMDS}
             and on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[{over_scrapes(settings, 120)}]) > 0
         """),
-        "The metadata service answers with something that is no document of events.",
-        "{{ $labels.instance }} cannot read what IMDS answers: new events are not seen.",
+        "An exporter cannot read the answer of the metadata service.",
+        "{{ $labels.instance }} cannot read the answer of IMDS, or a part of it: events in that part are not seen.",
         _lasting("imds.for", settings),
     )
 
@@ -206,7 +206,8 @@ def _spans(settings: Settings) -> Alert:
         "SpansPilingUp",
         f"azure_scheduled_events_spans_queued > {settings.number('spans.limit')}",
         "Trace spans wait for a collector that does not take them.",
-        "{{ $value }} spans wait on {{ $labels.instance }}: traces are late, and nothing else is lost.",
+        "{{ $value }} spans wait on {{ $labels.instance }}: traces are late. "
+        "Nothing is lost while the journal is on disk.",
         settings.duration("spans.for"),
     )
 

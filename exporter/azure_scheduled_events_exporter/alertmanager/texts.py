@@ -57,11 +57,11 @@ def _vms(life: Lifecycle, scale_set: str) -> str:
 
 def _time(life: Lifecycle, left: float) -> str:
     if life.state is State.STARTED:
-        return "It has started."
+        return "The event has started."
     if life.not_before is None:
-        return "It may start at any moment, or has started."
+        return "The event may start at any moment, or has started."
     remaining = f" (in {humanize_duration(left)})" if left > 0 else ""
-    return f"It starts at {humanize_timestamp(life.not_before)} UTC{remaining}, or earlier if approved."
+    return f"The event starts at {humanize_timestamp(life.not_before)} UTC{remaining}, or earlier if approved."
 
 
 def _rounded(seconds: float) -> float:

@@ -96,8 +96,8 @@ STORIES = (
                 Firing(
                     row("Reboot", "critical", event_status="Started", **SEARCH),
                     "A VM went down without notice, as it does when its host fails.",
-                    "vmss_0 (scale set vmss) is down: the Reboot had already started when it was first reported. "
-                    "Memory is lost. After a Redeploy, ephemeral disks are lost too. Event E1.",
+                    "A Reboot of vmss_0 (scale set vmss) had already started when it was first reported: "
+                    "Azure gave no notice. Memory is lost. After a Redeploy, ephemeral disks are lost too. Event E1.",
                 ),
             )
         },

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.alertmanager.outbox import (
 )
 
 REBOOT = EventAlert({"alertname": "Reboot", "event_id": "1"}, {}, starts_at=1000.0, hold=900.0)
-STARTED = EventAlert(REBOOT.labels, {"description": "It has started."}, starts_at=1000.0, hold=3600.0)
+STARTED = EventAlert(REBOOT.labels, {"description": "The event has started."}, starts_at=1000.0, hold=3600.0)
 SHARED = replace(REBOOT, is_shared=True)
 
 

@@ -43,7 +43,7 @@ FIRING_EVENTS = (
                 Firing(
                     row("Preempt", "warning"),
                     "Azure evicts a Spot VM.",
-                    f"{WHO} will be evicted. It has started. {LOST_PREEMPT} Event E1.",
+                    f"{WHO} will be evicted. The event has started. {LOST_PREEMPT} Event E1.",
                 ),
             ),
         },
@@ -186,7 +186,7 @@ FIRING_EVENTS = (
                 Firing(
                     row("Reboot", "critical", event_status="Started"),
                     "A VM went down without notice, as it does when its host fails.",
-                    f"{WHO} is down: the Reboot had already started when it was first reported. "
+                    f"A Reboot of {WHO} had already started when it was first reported: Azure gave no notice. "
                     "Memory is lost. After a Redeploy, ephemeral disks are lost too. Event E1.",
                 ),
             )

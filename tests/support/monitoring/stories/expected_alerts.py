@@ -38,7 +38,7 @@ def row(event_type: str, severity: str, **more: str) -> dict[str, str]:
 
 def at(moment: str, left: str = "") -> str:
     """Return the sentence of a description about a NotBefore at ``moment`` (time of day), ``left`` from now."""
-    return f"It starts at 1970-01-01 {moment} UTC{f' (in {left})' * bool(left)}, or earlier if approved."
+    return f"The event starts at 1970-01-01 {moment} UTC{f' (in {left})' * bool(left)}, or earlier if approved."
 
 
 def watcher(*gone: str, **more: str) -> dict[str, str]:

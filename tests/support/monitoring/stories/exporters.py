@@ -113,8 +113,8 @@ FIRING_EXPORTERS = (
             ("AzureScheduledEventDocumentInvalid", 240): (
                 Firing(
                     watcher(),
-                    "The metadata service answers with something that is no document of events.",
-                    "vmss_0:10169 cannot read what IMDS answers: new events are not seen.",
+                    "An exporter cannot read the answer of the metadata service.",
+                    "vmss_0:10169 cannot read the answer of IMDS, or a part of it: events in that part are not seen.",
                     "exporter",
                 ),
             )
@@ -173,7 +173,7 @@ FIRING_EXPORTERS = (
                 Firing(
                     watcher(),
                     "Trace spans wait for a collector that does not take them.",
-                    "250 spans wait on vmss_0:10169: traces are late, and nothing else is lost.",
+                    "250 spans wait on vmss_0:10169: traces are late. Nothing is lost while the journal is on disk.",
                     "exporter",
                 ),
             )
