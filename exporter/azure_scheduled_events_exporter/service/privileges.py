@@ -102,12 +102,12 @@ def _become(uid: int, gid: int, kept: int, journal: Path | None) -> None:
 
 def _drop_capabilities(kept: int) -> str:
     if sys.platform != "linux":
-        return "kept"
+        return "stays root: capabilities can be dropped on Linux only"
     try:
         _prctl(_PR_SET_NO_NEW_PRIVS)  # otherwise a child process could regain them
         _reduce_capabilities(kept)
     except OSError:  # a sandbox or container forbids this and has already dropped them
-        return "kept"
+        return "stays uid 0; capabilities could not be changed here"
     return "stays uid 0 with few capabilities; set --process.user to switch to a user"
 
 

@@ -227,7 +227,9 @@ def _exporter(snapshot: Snapshot) -> Markup:
     if snapshot.incarnation is not None:
         facts.append(f"document incarnation {snapshot.incarnation}")
     facts.append(
-        "the journal is on disk" if snapshot.journal.up else "the journal is in memory only and lost when it ends"
+        "the journal is on disk"
+        if snapshot.journal.up
+        else "the journal is in memory only and is lost when the exporter stops"
     )
     if snapshot.deliveries.queued:
         facts.append(f"{snapshot.deliveries.queued} trace spans are waiting for the collector")

@@ -379,7 +379,7 @@ def test_own_state_of_the_exporter() -> None:
     """The page says whether history survives a restart, and whether trace spans are stuck."""
     troubled = replace(QUIET, journal=JournalState(up=False), deliveries=Deliveries(queued=3))
     assert (
-        "the journal is in memory only and lost when it ends, 3 trace spans are waiting for the collector"
+        "the journal is in memory only and is lost when the exporter stops, 3 trace spans are waiting for the collector"
         in Page(troubled).text
     )
     assert "the journal is on disk." in Page(QUIET).text
