@@ -188,8 +188,8 @@ def run(order: Order) -> Row:
         f"{minutes:g} minutes in which {days:.2g} days pass: {len(windows)} times one of the simulator's {len(Fault)} "
         f"faults, {len(record.truth)} events, seed {order.seed}",
         f"{len(record.polls)} polls, {sum(outcomes.values()) - outcomes['ok']:.0f} of them failed; {transitions} "
-        f"transitions, none twice, none missing of what was seen; {seen.judged['down']} + {seen.judged['up']} scrapes "
-        f"judged by `up`, no event lost to a failed poll; at most {most} requests in a second; {watch.answered} "
-        f"scrapes, all answered ({lied_about} events stood in it while IMDS said falsely that there are none; "
-        f"{scrape.transitions().get(RETURNED, 0):.0f} returned)",
+        f"transitions, each reported once, none missing of what was seen; in {seen.judged['down']} scrapes during "
+        f"faults `up` was 0, in {seen.judged['up']} others 1; no event lost to a failed poll; at most {most} requests "
+        f"in a second; {watch.answered} scrapes, all answered ({lied_about} events were current while a fault made "
+        f'IMDS answer "no events"; they are not compared. {scrape.transitions().get(RETURNED, 0):.0f} returned)',
     )
