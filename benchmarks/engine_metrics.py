@@ -37,7 +37,7 @@ class Metrics:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EngineSample:
     """What an engine has counted up to a moment: stored samples, series in memory, and what went wrong."""
 
     samples: float
@@ -45,10 +45,10 @@ class Reading:
     failures: Mapping[str, float]
 
 
-def read_prometheus(stack: Stack) -> Reading:
+def read_prometheus(stack: Stack) -> EngineSample:
     """Read Prometheus' metrics."""
     metrics = Metrics(stack.prometheus.url)
-    return Reading(
+    return EngineSample(
         metrics.total("prometheus_tsdb_head_samples_appended_total"),
         metrics.total("prometheus_tsdb_head_series"),
         {
@@ -59,10 +59,10 @@ def read_prometheus(stack: Stack) -> Reading:
     )
 
 
-def read_victoria(stack: VictoriaStack) -> Reading:
+def read_victoria(stack: VictoriaStack) -> EngineSample:
     """Read the metrics of vmagents, store and vmalert."""
     store, vmalert, agents = Metrics(stack.url), Metrics(stack.vmalert), [Metrics(url) for url in stack.agents]
-    return Reading(
+    return EngineSample(
         store.total(r'vm_rows_inserted_total{type="promremotewrite"}'),
         store.total(r'vm_cache_entries{type="storage/hour_metric_ids"}'),
         {

@@ -23,7 +23,7 @@ from statistics import median
 from typing import Any
 
 from azure_scheduled_events_exporter.times import parse_duration
-from benchmarks.engine_metrics import Reading, Used, Watch, read_prometheus, read_victoria
+from benchmarks.engine_metrics import EngineSample, Used, Watch, read_prometheus, read_victoria
 from benchmarks.expositions import capture
 from support.monitoring.cardinality import PAGE, kept_by_alerts
 from support.monitoring.paging import JOB, Stack
@@ -175,7 +175,7 @@ def wait_for_pages(stack: Stack | VictoriaStack, changes: Mapping[str, float], i
     return sorted(told[event_id] - at for event_id, at in changes.items() if event_id in told)
 
 
-def _read(stack: Stack | VictoriaStack) -> Reading:
+def _read(stack: Stack | VictoriaStack) -> EngineSample:
     return read_victoria(stack) if isinstance(stack, VictoriaStack) else read_prometheus(stack)
 
 

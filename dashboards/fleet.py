@@ -134,14 +134,14 @@ def _answer() -> list[g.Panel]:
     ]
 
 
-def _count(title: str, expr: str, colour: str, what: str) -> g.Panel:
+def _count(title: str, expr: str, color: str, what: str) -> g.Panel:
     return panel(
         g.Stat,
         title,
         f"{what}. A VM counts for each event that names it, whether it has an exporter or not.",
         (4, 5),
         [instant(expr)],
-        thresholds=steps(NEUTRAL, (1, colour)),
+        thresholds=steps(NEUTRAL, (1, color)),
         mappings=[*values({UNKNOWN: ("unknown", BLIND)}), between(1e5, UNKNOWN - 1, "0 known, data incomplete", BLIND)],
         links=manual("vms"),
     )

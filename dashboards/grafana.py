@@ -196,14 +196,14 @@ def datasource_variable(name: str, label: str, plugin: str) -> g.Template:
     return Variable(name=name, label=label, query=plugin, type="datasource", regex="")
 
 
-def annotation(name: str, expr: str, colour: str, title: str) -> Json:
+def annotation(name: str, expr: str, color: str, title: str) -> Json:
     """Return marks on all graphs wherever ``expr`` has a value, checked once a minute."""
     return {
         "name": name,
         "datasource": DATASOURCE,
         "enable": True,
         "hide": False,
-        "iconColor": colour,
+        "iconColor": color,
         "expr": expr,
         "step": "60s",
         "titleFormat": title,

@@ -1,6 +1,6 @@
-"""Colours with one meaning on every dashboard, and the texts and colours of the values that queries return.
+"""Colors with one meaning on every dashboard, and the texts and colors of the values that queries return.
 
-The hues are far apart for every common colour blindness (blue against orange, never red against green alone), and no
+The hues are far apart for every common color blindness (blue against orange, never red against green alone), and no
 panel uses color without also using text. No query and no layout lives here.
 """
 
@@ -16,10 +16,10 @@ WAITING = "#56B4E9"  # announced, still waiting
 APPROVED = "#2F78C4"  # approved, may begin at any moment
 IMPACT = "#E69F00"  # happens now, or within minutes
 BLIND = "#E02F44"  # cannot see, failed, unknown: do not trust
-NEUTRAL = "#8E99A4"  # carries no judgement
+NEUTRAL = "#8E99A4"  # carries no judgment
 
 TYPES: Mapping[str, str] = {each.value: each.facts.color for each in EventType}
-# Ways to fail are shades of the one colour of failure.
+# Ways to fail are shades of the one color of failure.
 POLLS: Mapping[str, str] = {
     "ok": FINE,
     "timeout": "#F7A8B0",
@@ -48,32 +48,32 @@ OUTCOMES: Mapping[str, str] = {"completed": IMPACT, "cancelled": NEUTRAL, "lost"
 NO_RULES = ("recording rules are missing", BLIND)
 
 FIXED: Json = {"mode": "fixed", "fixedColor": NEUTRAL}
-"""For panels whose value mappings give the colours: colours by threshold would hide the texts of the values."""
+"""For panels whose value mappings give the colors: colors by threshold would hide the texts of the values."""
 SHADES: Json = {"mode": "shades", "fixedColor": NEUTRAL}
-"""For lines that are VMs: a machine has no colour, so that no line looks like a judgement."""
+"""For lines that are VMs: a machine has no color, so that no line looks like a judgment."""
 
 
 def values(table: Mapping[int, tuple[str, str]] | Mapping[float, tuple[str, str]]) -> list[Json]:
-    """Return Grafana's value mapping of numbers to texts and colours."""
+    """Return Grafana's value mapping of numbers to texts and colors."""
     options = {
-        f"{number:g}" if number < QUIET else f"{number:.0f}": {"text": text, "color": colour, "index": index}
-        for index, (number, (text, colour)) in enumerate(table.items())
+        f"{number:g}" if number < QUIET else f"{number:.0f}": {"text": text, "color": color, "index": index}
+        for index, (number, (text, color)) in enumerate(table.items())
     }
     return [{"type": "value", "options": options}]
 
 
 def texts(table: Mapping[str, tuple[str, str]]) -> list[Json]:
-    """Return Grafana's value mapping of label values to texts and colours."""
+    """Return Grafana's value mapping of label values to texts and colors."""
     options = {
-        value: {"text": text, "color": colour, "index": index}
-        for index, (value, (text, colour)) in enumerate(table.items())
+        value: {"text": text, "color": color, "index": index}
+        for index, (value, (text, color)) in enumerate(table.items())
     }
     return [{"type": "value", "options": options}]
 
 
-def between(least: float, most: float | None, text: str, colour: str) -> Json:
+def between(least: float, most: float | None, text: str, color: str) -> Json:
     """Return Grafana's mapping of the numbers from ``least`` to ``most``, or of all above, to one text."""
-    return {"type": "range", "options": {"from": least, "to": most, "result": {"text": text, "color": colour}}}
+    return {"type": "range", "options": {"from": least, "to": most, "result": {"text": text, "color": color}}}
 
 
 def pattern(regex: str, text: str) -> list[Json]:
@@ -89,9 +89,9 @@ def by_name(name: str, **properties: object) -> Json:
     }
 
 
-def painted(colours: Mapping[str, str]) -> list[Json]:
-    """Return overrides that give each named series its colour."""
-    return [by_name(name, color={"mode": "fixed", "fixedColor": colour}) for name, colour in colours.items()]
+def painted(colors: Mapping[str, str]) -> list[Json]:
+    """Return overrides that give each named series its color."""
+    return [by_name(name, color={"mode": "fixed", "fixedColor": color}) for name, color in colors.items()]
 
 
 def hidden(*names: str) -> list[Json]:
@@ -100,8 +100,8 @@ def hidden(*names: str) -> list[Json]:
 
 
 def steps(base: str, *more: tuple[float, str]) -> Json:
-    """Return thresholds: the colour below all limits, and the colour from each limit on."""
-    rest: Iterable[Json] = ({"value": limit, "color": colour} for limit, colour in more)
+    """Return thresholds: the color below all limits, and the color from each limit on."""
+    rest: Iterable[Json] = ({"value": limit, "color": color} for limit, color in more)
     return {"mode": "absolute", "steps": [{"value": None, "color": base}, *rest]}
 
 

@@ -1,4 +1,4 @@
-"""The queries of the dashboard of one VM by name. Its neighbours report its events too, even if it cannot."""
+"""The queries of the dashboard of one VM by name. Its neighbors report its events too, even if it cannot."""
 
 from alerts.rules.boards.events import (
     APPROVED_BY,

@@ -190,7 +190,7 @@ class TestShell:
 
     @pytest.mark.parametrize("block", places(SHELL))
     def test_programs_are_known(self, block: Block) -> None:
-        """No program is misspelt: each is of this project, or in the tables above."""
+        """No program is misspelled: each is of this project, or in the tables above."""
         for command in commands(block):
             program = command.program
             if program.startswith((".venv/bin/", "scripts/", "./")):

@@ -36,7 +36,7 @@ def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words:
 
 
 def place_event(simulator: Simulator) -> float:
-    """Announce a Reboot of this VM and its neighbour; return its NotBefore."""
+    """Announce a Reboot of this VM and its neighbor; return its NotBefore."""
     not_before = float(int(time.time()) + 900)
     simulator.set_document(
         [

@@ -25,7 +25,7 @@ from support.programs import Scrape
 
 NOTICE = 900
 
-# (time zone of the VM, moment of the announcement); NotBefore is 15 minutes later, on the other side.
+# (time zone of the VM, moment of the announcement); NotBefore is 15 minutes later, after the change.
 BORDERS = [
     pytest.param("Europe/Berlin", "2026-10-25T00:50:00Z", id="the hour that comes twice"),
     pytest.param("Europe/Berlin", "2027-03-28T00:50:00Z", id="the hour that is left out"),

@@ -241,7 +241,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         from . import assets as assets_command  # noqa: PLC0415 - only what a command needs is loaded
 
         assets_command.add_arguments(assets)
-    drill = command("drill", _drill, "Test your paging with an alert that is labelled as a drill.", configured=False)
+    drill = command("drill", _drill, "Test your paging with an alert that is labeled as a drill.", configured=False)
     if "drill" in wanted:
         from . import drill as drill_command  # noqa: PLC0415 - the daemon must not load it
 

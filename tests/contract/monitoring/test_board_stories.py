@@ -227,7 +227,7 @@ def test_scale_sets_of_the_same_name_are_two(tmp_path: Path) -> None:
 
 
 def test_an_approval_counts_once_though_the_approving_vm_goes_down(tmp_path: Path) -> None:
-    """The exporter of a VM approves its reboot and is down during it. Its neighbour, which approved none, answers."""
+    """The exporter of a VM approves its reboot and is down during it. Its neighbor, which approved none, answers."""
     a, b = "a:10169", "b:10169"
     left, first = (f"azure_scheduled_events_{name}" for name in TIMES)
     series = {

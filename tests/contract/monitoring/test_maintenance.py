@@ -1,4 +1,4 @@
-"""When a VM counts as in maintenance, how the alert is labelled, and what Alertmanager is told to inhibit."""
+"""When a VM counts as in maintenance, how the alert is labeled, and what Alertmanager is told to inhibit."""
 
 import re
 from dataclasses import dataclass, replace
@@ -111,7 +111,7 @@ def test_computer_name(tmp_path: Path) -> None:
     down = ((305, 600),)
     named = Exporter("pool_35", (replace(_REBOOT, resources="pool_35"),), down=down, computer_name="pool00000Z")
     other = Exporter("vm", (replace(_REBOOT, event_id="E2", resources="vm"),), down=down)
-    labelled = Exporter(
+    labeled = Exporter(
         "vm_2",
         (replace(_REBOOT, event_id="E3", resources="vm_2"),),
         down=down,
@@ -123,7 +123,7 @@ def test_computer_name(tmp_path: Path) -> None:
         working("vm"),
     )
     away = tuple(replace(each, description=each.description.replace("00:04:00", "00:05:00")) for each in firing)
-    story = Story("names", (named, other, labelled), fires={(MAINTENANCE, 240): firing, (MAINTENANCE, 450): away})
+    story = Story("names", (named, other, labeled), fires={(MAINTENANCE, 240): firing, (MAINTENANCE, 450): away})
     play(tmp_path, story, maintenance__equal="instance,host=computer_name.example.org")
 
 

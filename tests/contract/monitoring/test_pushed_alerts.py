@@ -100,7 +100,7 @@ def series(life_: Lifecycle, instance: Instance) -> list[dict[str, str]]:
 
 
 def labels_text(labels: Mapping[str, str]) -> str:
-    """Return labels as they stand behind a name."""
+    """Return labels as text, to follow the name of a series."""
     return "{" + ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items()) + "}"
 
 

@@ -285,8 +285,8 @@ def test_imds_fails_after_the_request(
     assert approved(simulator) == ([("Reboot", "vmss_0")] if status == 0 else [])
 
 
-def test_operators_wish_survives_a_kill(state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """A wish whose request was under way at a kill is fulfilled after it, and is still the operator's."""
+def test_operators_request_survives_a_kill(state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """A request that was being sent at a kill is sent again after it, and is still the operator's."""
     with ExitStack() as stack:
         simulator = stack.enter_context(Simulator(group()))
         gate = stack.enter_context(Gate(simulator.url, Way.HANG, Way.PASS))

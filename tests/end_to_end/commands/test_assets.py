@@ -103,7 +103,7 @@ def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> No
 
 
 def test_what_has_no_keys_is_for_everybody(tmp_path: Path) -> None:
-    """Without settings of one's own nothing is secret, so Alertmanager's user, whoever that is, can read its file."""
+    """Without settings of your own nothing is secret, so any user that Alertmanager runs as can read its file."""
     before = os.umask(0o022)
     try:
         assert main(["assets", "export", str(tmp_path / "rendered")]) == 0

@@ -11,7 +11,7 @@ from support.programs import environment
 
 
 class TestCheckConfig:
-    """What would hold, and why."""
+    """The effective settings, and where each is set."""
 
     def test_good(self, tmp_path: Path) -> None:
         """Every setting is listed with its value and where it is set."""
@@ -138,7 +138,7 @@ class TestCheckConfig:
         ["AZURE_SCHEDULED_EVENTS_LOG_LEVLE", "AZURE_SCHEDULED_EVENTS_BOGUS", "AZURE_SCHEDULED_EVENTS_" + "Q" * 60],
     )
     def test_unknown_variable(self, name: str) -> None:
-        """A misspelt variable is reported; a suggestion is made only if there is a similar name."""
+        """A misspelled variable is reported; a suggestion is made only if there is a similar name."""
         done = command("check-config", **{name: "debug"})
         assert done.returncode == 0
         assert re.fullmatch(rf"warning: unknown environment variable {name}: [^\n]+\n", done.stderr)

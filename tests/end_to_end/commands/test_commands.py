@@ -207,7 +207,7 @@ class TestRun:
         assert_one_line(done, 1, address)
 
     def test_unknown_variable(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
-        """A misspelt variable causes a warning with a suggestion; Kubernetes' own variables do not."""
+        """A misspelled variable causes a warning with a suggestion; Kubernetes' own variables do not."""
         exporter = start_exporter(
             simulator.url,
             AZURE_SCHEDULED_EVENTS_POLL_INTERVALL="5s",

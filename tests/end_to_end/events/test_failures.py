@@ -24,7 +24,7 @@ Start = Callable[..., Exporter]
 
 
 def reboot(not_before: float) -> dict[str, object]:
-    """Return an announced Reboot of this VM and its neighbour."""
+    """Return an announced Reboot of this VM and its neighbor."""
     return {
         "EventId": EVENT_ID,
         "EventType": "Reboot",

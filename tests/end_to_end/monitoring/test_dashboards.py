@@ -334,8 +334,8 @@ def test_a_selection_narrows_what_is_counted(stage: Stage) -> None:
     assert chosen.value("fleet", "Is the data current?") == 0
 
 
-def test_neighbours_tell_what_happens_to_a_blind_vm(stage: Stage) -> None:
-    """The dashboard of a VM whose exporter is down says so, and still shows the event that its neighbours see."""
+def test_neighbors_tell_what_happens_to_a_blind_vm(stage: Stage) -> None:
+    """The dashboard of a VM whose exporter is down says so, and still shows the event that its neighbors see."""
     blind = stage.of_vm("web_2")
     assert blind.value("vm", "Is its data current?") == 1
     assert blind.value("vm", "What happens to it") == 1

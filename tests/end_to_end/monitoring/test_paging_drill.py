@@ -35,7 +35,7 @@ def run(*flags: str) -> int:
 
 
 def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A drill pages once, is labelled as a drill, prints how long it took, and ends."""
+    """A drill pages once, is labeled as a drill, prints how long it took, and ends."""
     with Receiver() as receiver, Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager:
         assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
     (told, *_) = receiver.notifications

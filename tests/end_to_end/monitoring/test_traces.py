@@ -246,7 +246,7 @@ def test_a_collector_that_is_away(
 
 
 def test_a_collector_in_trouble(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
-    """While a collector answers 503, then 429, then hangs, polls keep their rhythm, and nothing is lost."""
+    """While a collector answers 503, then 429, then hangs, polls keep their interval, and nothing is lost."""
     collector.answer(Reply(503), Reply(429, {"Retry-After": "2"}), HANG, ACCEPT)
     flags = [*POLL, "--otlp.endpoint", collector.url]
     exporter = start_exporter(imds.url, *flags, OTEL_EXPORTER_OTLP_TIMEOUT="5")

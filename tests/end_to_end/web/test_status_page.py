@@ -43,7 +43,7 @@ PICTURED = {
     ("busy", "dark", 360): "status-narrow.png",
     ("blind", "light", 900): "status-blind.png",
 }
-"""Scene, colours and width of each picture; written anew with ``--update-golden``."""
+"""Scene, colors and width of each picture; written anew with ``--update-golden``."""
 
 # Every text of the page with too little contrast to its background (WCAG 2 AA: 4.5, large text 3).
 CONTRAST = """() => {

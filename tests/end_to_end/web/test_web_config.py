@@ -75,7 +75,7 @@ def test_prometheus(
     tmp_path: Path,
 ) -> None:
     """Prometheus with certificate and password sees the exporter up; without either, or with a wrong one, down."""
-    stranger = authority.client("stranger", "DNS:stranger.example")
+    outsider = authority.client("outsider", "DNS:outsider.example")
     (tmp_path / "web.yml").write_text(GUARDED.format(hashed("secret")))
     exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
     prometheus = start_prometheus(f"127.0.0.1:{exporter.port}", interval="3s")  # speaks plain HTTP: job "exporter"
@@ -95,7 +95,7 @@ def test_prometheus(
     content["scrape_configs"] += [
         job("right", "client", "secret"),
         job("wrong password", "client", "secrets"),
-        job("wrong name", stranger.certificate.stem, "secret"),
+        job("wrong name", outsider.certificate.stem, "secret"),
         job("no certificate", "", "secret"),
     ]
     config.write_text(json.dumps(content))

@@ -138,7 +138,7 @@ LOCAL_FAULTS = (
     Fault("guest proxy agent refuses", "imds-reachable", "azure-proxy-agent", imds_says(403, b"not allowed")),
     Fault("guest proxy agent fails", "imds-reachable", "Restart the agent", imds_says(502)),
     Fault("redirect", "imds-reachable", "Correct --imds.endpoint", imds_says(302, Location="http://login.example/")),
-    Fault("clock an hour off", "clock", "time synchronisation", imds_answers(Date=_AN_HOUR_AGO)),
+    Fault("clock an hour off", "clock", "time synchronization", imds_answers(Date=_AN_HOUR_AGO)),
     Fault("another name", "vm-name", "Remove --instance.name", flags(**{"instance.name": "web-5"})),
     Fault("no name", "vm-name", "--instance.name", imds_answers(name="")),
     Fault("host name in Resources", "resources", "--instance.name issue000000", imds_answers(**_EVENTS_OF_HOST)),

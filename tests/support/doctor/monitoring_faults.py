@@ -48,7 +48,7 @@ def _scraped_twice(chain: Chain) -> Flags:
     return {"prometheus": chain.run_scraping_prometheus(chain.scrape_config(), chain.scrape_config(job_name="again"))}
 
 
-def _labelled_target(chain: Chain) -> Flags:
+def _labeled_target(chain: Chain) -> Flags:
     (target,) = chain.scrape_config()["static_configs"]
     labels = {"zone": "rack-7", "vm_name": "web-four", "team": "search"}
     return {
@@ -97,7 +97,7 @@ def _rarely_by_its_values(chain: Chain) -> Flags:
     return {"prometheus": chain.run_prometheus(rules=prometheus_rules(resolve(values))), "alerts.values": str(file)}
 
 
-def _labelled_alerts(chain: Chain) -> Flags:
+def _labeled_alerts(chain: Chain) -> Flags:
     """As the Prometheus operator configures it: one external label is dropped from alerts, and one is not."""
     config: dict[str, Any] = {
         "global": {"scrape_interval": "1s", "external_labels": {"prometheus": "ns/name", "prometheus_replica": "0"}},
@@ -208,7 +208,7 @@ MONITORING_FAULTS = (
         "target labels with our names",
         "target-labels",
         "exported_vm_name, exported_zone",
-        beyond(_labelled_target),
+        beyond(_labeled_target),
         "warning",
     ),
     Fault("scraped seldom", "scrape-interval", "5s", scraping(scrape_interval="6s"), "warning"),
@@ -226,7 +226,7 @@ MONITORING_FAULTS = (
     Fault("its values ask for rare rules", "rules-interval", "evaluation.interval", beyond(_rarely_by_its_values)),
     Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
     Fault("short retention", "rules-history", "retention.time", prometheus("--storage.tsdb.retention.time=10m")),
-    Fault("alerts with another label", "alert-labels", "prometheus=ns/name.", beyond(_labelled_alerts), "warning"),
+    Fault("alerts with another label", "alert-labels", "prometheus=ns/name.", beyond(_labeled_alerts), "warning"),
     Fault("no Alertmanager known", "alerting", "alerting.alertmanagers", prometheus(alerting={})),
     # Alertmanager
     Fault(

@@ -38,7 +38,7 @@ def at(seconds: float) -> Timestamp:
 
 
 def freeze(**changes: Any) -> Lifecycle:  # noqa: ANN401 - fields of both classes
-    """Return an announced Freeze of this VM and its neighbour, with ``changes`` to the event or its life."""
+    """Return an announced Freeze of this VM and its neighbor, with ``changes`` to the event or its life."""
     event = ScheduledEvent(
         FREEZE_ID,
         "Freeze",

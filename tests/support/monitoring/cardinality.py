@@ -195,7 +195,7 @@ def tables(figures: Figures) -> str:
         ("all histograms of history: every type of event, phase and approver", figures.histograms),
         ("an exporter that has been through the shipped scenarios, with and without a policy", figures.history),
         ("an exporter whose VM has been through everything: all types, sources, approvers, ends", figures.history_own),
-        ("… and whose neighbours have been, too", figures.history_all),
+        ("… and whose neighbors have been, too", figures.history_all),
         ("with [what alerts need](#only-alerts) alone, whatever has happened", figures.alerts),
         ("Prometheus' own, of each target (`up`, `scrape_…`)", f"+ {ADDED}"),
     ]

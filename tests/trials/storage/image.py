@@ -50,12 +50,12 @@ class Image:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.empty()
         if kind is not None:
-            self.pull_out()  # whoever uses it still is about to be ended
+            self.pull_out()  # the programs that still use it are about to be ended
             return
         try:
             self.unmount()
         except BaseException:
-            self.pull_out()  # a mount that is left behind breaks whoever cleans up
+            self.pull_out()  # a mount that is left behind breaks the cleanup
             raise
 
     def mount(self) -> None:

@@ -110,7 +110,7 @@ def test_end_that_waited_is_repeated_as_long() -> None:
 
 
 def test_end_is_tried_while_alertmanager_would_hold_the_alert() -> None:
-    """An end that Alertmanager has not accepted is tried for as long as it would hold the alert."""
+    """An end that Alertmanager has not accepted is tried for as long as Alertmanager keeps the alert."""
     outbox = Outbox()
     holding(outbox, 0.0, STARTED)
     sent(outbox, 0.0)

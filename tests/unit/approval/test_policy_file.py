@@ -179,7 +179,7 @@ def test_documented_as_a_file() -> None:
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(GOOD.iterdir())])
-def test_neighbours_of_unreachable_rules_are_taken(name: str) -> None:
+def test_neighbors_of_unreachable_rules_are_taken(name: str) -> None:
     """A rule is not refused as long as a single event is left to it."""
     assert load(GOOD / name).rules
 

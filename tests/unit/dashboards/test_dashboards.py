@@ -134,7 +134,7 @@ def test_no_null_but_the_first_step_of_thresholds(board: Json) -> None:
 
 
 def test_thresholds_begin_without_limit_and_ascend(board: Json) -> None:
-    """Every number has a colour."""
+    """Every number has a color."""
     for value in walk(board):
         if isinstance(value, dict) and "steps" in value:
             first, *rest = [step["value"] for step in value["steps"]]
@@ -345,8 +345,8 @@ def test_tables_rename_only_columns_that_their_queries_give(board: Json) -> None
         assert overridden <= shown | {"completed", "cancelled", "lost", "current"}, panel["title"]
 
 
-def test_a_colour_has_one_meaning() -> None:
-    """Every colour is one of the palette; none of the default names slips in."""
+def test_a_color_has_one_meaning() -> None:
+    """Every color is one of the palette; none of the default names slips in."""
     from_code = (ROOT / "dashboards" / "style.py").read_text()
     palette = {*re.findall(r"#[0-9A-F]{6}", from_code), *(event_type.facts.color for event_type in EventType)}
     for uid in UIDS:

@@ -45,7 +45,7 @@ class TestCredentials:
         """A header that is not a user and password, or contains NUL, counts as absent."""
         assert credentials(text) is None
 
-    def test_neighbours(self) -> None:
+    def test_neighbors(self) -> None:
         """One host is one client: an IPv4 address in either form, or all addresses of an IPv6 /64."""
         assert network("::ffff:10.0.0.1") == network("10.0.0.1") != network("10.0.0.2")
         assert network("2001:db8::1") == network("2001:db8::ffff:1%eth0") != network("2001:db8:0:1::1")

@@ -110,7 +110,7 @@ COMPLAINTS = {
     "hash_cut_short": f":2: basic_auth_users.prometheus{NO_HASH}",
     "hash_of_another_kind": f":2: basic_auth_users.prometheus{NO_HASH}",
     "hash_with_odd_salt": f":2: basic_auth_users.prometheus{NO_HASH}",
-    "header_misspelt": ":3: headers.X-Frame-Option: unknown key: did you mean 'X-Frame-Options'?",
+    "header_misspelled": ":3: headers.X-Frame-Option: unknown key: did you mean 'X-Frame-Options'?",
     "header_not_allowed": f":3: headers.Access-Control-Allow-Origin: unknown key: known here are {HEADERS}",
     "header_not_ascii": f":3: headers.X-XSS-Protection{NO_HEADER}",
     "header_value_of_one": ":3: headers.X-Content-Type-Options: must be nosniff, not 'sniff'",

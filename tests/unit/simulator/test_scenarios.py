@@ -208,7 +208,7 @@ def test_file_with_a_name_that_is_not_utf_8(tmp_path: Path) -> None:
 
 
 def test_unknown_scenario_is_answered_with_the_known_ones(tmp_path: Path) -> None:
-    """A misspelt scenario lists those there are; a file that is not there is named."""
+    """A misspelled scenario lists those there are; a file that is not there is named."""
     with pytest.raises(
         UsageError, match=r"'live' is no scenario: choose from all, live-migration, .* or give the path"
     ):
@@ -236,6 +236,6 @@ def test_fault_times_follow_the_speed() -> None:
     ],
 )
 def test_bad_fault_is_refused(text: str, complaint: str) -> None:
-    """A fault that is misspelt or mistimed is refused with its form."""
+    """A fault that is misspelled or mistimed is refused with its form."""
     with pytest.raises(UsageError, match=complaint):
         parse_plan(text)

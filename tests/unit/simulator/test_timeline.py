@@ -82,7 +82,7 @@ def test_approval_starts_an_event_early() -> None:
 
 
 def test_approval_can_take_a_while_but_never_past_not_before() -> None:
-    """An approved event waits for its neighbours, at the longest until NotBefore."""
+    """An approved event waits for its neighbors, at the longest until NotBefore."""
     for approved_at, started_at in ((100, 120), (920, 930)):
         played = stage(replace(FREEZE, approval_delay=20))
         played.advance(START + approved_at)

@@ -1,4 +1,4 @@
-"""Delivery of spans: what is sent when, what is struck off, and how it ends; the sender is handed in."""
+"""Delivery of spans: what is sent when, what is removed from the queue, and how it ends. The sender is an argument."""
 
 import logging
 import threading

@@ -18,22 +18,22 @@ class TestClientCertificates:
     def test_required(self, file: Path, authority: Authority, tmp_path: Path) -> None:
         """Only a client's certificate that the CA has signed is let in."""
         file.write_text(REQUIRED)
-        stranger = Authority(tmp_path, "elsewhere").client("stranger")
+        outsider = Authority(tmp_path, "elsewhere").client("outsider")
         with encrypted(file) as running:
             assert let_in(running, trusting(authority, authority.client()))
             assert not let_in(running, trusting(authority))
-            assert not let_in(running, trusting(authority, stranger))
+            assert not let_in(running, trusting(authority, outsider))
             assert not let_in(running, trusting(authority, authority.server("purpose")))
             assert said(running, logging.ERROR) == []
 
     def test_if_given(self, file: Path, authority: Authority, tmp_path: Path) -> None:
         """VerifyClientCertIfGiven lets in who shows none, and refuses who shows a wrong one."""
         file.write_text(ASKING + "VerifyClientCertIfGiven}\n")
-        stranger = Authority(tmp_path, "elsewhere").client("stranger")
+        outsider = Authority(tmp_path, "elsewhere").client("outsider")
         with encrypted(file) as running:
             assert let_in(running, trusting(authority))
             assert let_in(running, trusting(authority, authority.client()))
-            assert not let_in(running, trusting(authority, stranger))
+            assert not let_in(running, trusting(authority, outsider))
 
     def test_one_certificate_as_ca(self, file: Path, authority: Authority) -> None:
         """A client's own certificate may be the CA, as in Go: only it has access, and no other client of its CA."""

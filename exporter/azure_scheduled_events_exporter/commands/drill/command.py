@@ -21,7 +21,7 @@ from .alertmanager import REQUEST_SECONDS, Alertmanager, HeldAlert, Sent
 from .stage import staged, until
 from .story import DRILL, alert_of, story_of
 
-DESCRIPTION: Final = "Test your paging: raise an alert that is labelled as a drill and measure how long the page takes."
+DESCRIPTION: Final = "Test your paging: raise an alert that is labeled as a drill and measure how long the page takes."
 _MAINTENANCE: Final = "AzureScheduledEventMaintenance"
 _KEPT_SECONDS: Final = 300
 

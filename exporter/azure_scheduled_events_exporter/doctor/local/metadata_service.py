@@ -154,7 +154,7 @@ def _clock(answer: Answer, begun: float, ended: float) -> Finding:
         return ok("clock", "The metadata service sends no Date header, so the clock was not compared.")
     off = date + 0.5 - (begun + ended) / 2
     sentence = f"This VM's clock is {format_duration(round(abs(off)))} {'behind' if off > 0 else 'ahead of'} Azure's."
-    hint = "Start time synchronisation: chronyd with the host's clock /dev/ptp_hyperv."
+    hint = "Start time synchronization: chronyd with the host's clock /dev/ptp_hyperv."
     page = "runbooks/AzureScheduledEventClockOff.md"
     if abs(off) <= _CLOCK_NOTED:
         return ok("clock", "This VM's clock agrees with Azure's.")

@@ -11,7 +11,7 @@ from support.monitoring.alert_scenarios import EVALUATION, STEP
 from support.monitoring.promtool import promtool
 from support.monitoring.random_fleets.generator import Fleet, Watcher, fleet, twin
 from support.monitoring.random_fleets.knowledge import Scrapes
-from support.monitoring.random_fleets.lateness import endless_pages, overdue_pages
+from support.monitoring.random_fleets.late_events import endless_pages, overdue_pages
 from support.monitoring.random_fleets.limits import SHIPPED, Limits
 from support.monitoring.random_fleets.lives import DAY, HORIZON, Life
 from support.monitoring.random_fleets.oracle import event_pages, place_pages

@@ -61,7 +61,7 @@ QUIET = (
         exact=True,
     ),
     Story(
-        "a peer's event: whoever reports it, it is the event of vmss_0",
+        "a peer's event: whichever exporter reports it, it is the event of vmss_0",
         (Exporter("vmss_1", (Seen(scope="peer"),)), Exporter("vmss_2", (Seen(scope="peer"),), down=((500, 600),))),
         quiet=REBOOT_ONLY,
         steady={REBOOT: (30, 1200)},
