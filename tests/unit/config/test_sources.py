@@ -10,10 +10,12 @@ from azure_scheduled_events_exporter.config import (
     SETTINGS,
     Config,
     environment_name,
+    parse_assignments,
     resolve,
     unknown_variables,
     written,
 )
+from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from support.setting_values import KNOWN, OTHER
 
@@ -155,3 +157,10 @@ def test_kubernetes_variables_set_nothing() -> None:
     """A Service called as we are changes no setting."""
     environment = {"AZURE_SCHEDULED_EVENTS_EXPORTER_PORT": "tcp://10.0.0.1:10169"}
     assert resolve({}, environment) == resolve({}, {})
+
+
+def test_assignments() -> None:
+    """The last value of a name wins; a text without an equals sign is refused, whatever it would set."""
+    assert parse_assignments("--set", ["a=1", "b=", "a=x=y"]) == {"a": "x=y", "b": ""}
+    with pytest.raises(UsageError, match="--maintenance: 'foo' has no '=': write NAME=VALUE"):
+        parse_assignments("--maintenance", ["alertname=InstanceDown", "foo"])
