@@ -8,7 +8,7 @@ from enum import StrEnum
 class PushOutcome(StrEnum):
     """The outcomes of posted alerts; all but accepted ones are retried.
 
-    accepted; rejected (a 3xx or 4xx except 429); or error (429, 5xx, a web page, or no answer).
+    accepted; rejected (a 3xx, a 4xx except 429, or 501); or error (another status, a web page, or no answer).
     """
 
     ACCEPTED = "accepted"

@@ -93,14 +93,14 @@ class Worker:
                     self._pause = _FIRST_RETRY_SECONDS  # a change is urgent, however long the outage has lasted
                 self._woken.clear()
                 if not self._stopping.is_set():
-                    self._woken.wait(self._deliver())
+                    self._woken.wait(self.deliver())
             except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
                 message = "internal error while pushing alerts; retrying"
                 self._log.exception(message, extra=facts(seconds=_AFTER_BUG_SECONDS))
                 self._stopping.wait(_AFTER_BUG_SECONDS)
 
-    def _deliver(self) -> float:
-        """Send the due alerts; return how long to wait afterwards."""
+    def deliver(self) -> float:
+        """Send the alerts that are due; return how many seconds to wait before the next call."""
         now = self._clock()
         is_complete = self._alerts.refresh(self._outbox, self._client.shows, now)
         self._follow_clock(now)
