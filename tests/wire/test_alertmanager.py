@@ -18,6 +18,7 @@ from typing import Any, cast
 import pytest
 
 from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert
+from azure_scheduled_events_exporter.alertmanager.outbox import NOT_ACTIVE, REFUSED
 from azure_scheduled_events_exporter.alertmanager.push import AlertPush
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
@@ -408,6 +409,38 @@ def test_answer_without_a_date() -> None:
         headers["Date"], peer.status, count = date, 200, len(ends(peer, "MINE"))
         eventually(partial(posts_more, peer, "MINE", count), "the alert again")
         assert min(ends(peer, "MINE")) > datetime.now(UTC)
+
+
+def test_clock_that_is_set_right_and_answers_without_a_date() -> None:
+    """When the VM's clock is set, alerts have its new time, also if Alertmanager's answers never have a Date."""
+    clock = Clock(ahead=-3600.0)
+    with Peer() as peer, delivering(peer, clock, timeout=10.0) as pushing:
+        eventually(lambda: peer.requests, "an empty post")
+        clock.ahead = 0.0
+        life = Lifecycle(ScheduledEvent("MINE", "Preempt", "Scheduled"), State.SCHEDULED, Scope.SELF, clock())
+        pushing.update({"MINE": life}, (), {"MINE"})
+        assert eventually(lambda: ends(peer, "MINE"), "the alert")[-1] > datetime.now(UTC)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "answer"),
+    [
+        (200, b"[]", NOT_ACTIVE),
+        (200, b'[{"labels": {"alertname": "A", "event_id": "1"}, "updatedAt": "1970-01-01T00:01:00Z"}]', 60.0),
+        (200, b'[{"labels": {"alertname": "A", "event_id": "1", "more": "x"}, "updatedAt": ""}]', NOT_ACTIVE),
+        (200, b"{}", REFUSED),
+        (200, b"", REFUSED),
+        (200, b'[{"labels": {"alertname": "A", "event_id": "1"}, "updatedAt": "soon"}]', REFUSED),
+        (403, b"[]", REFUSED),
+        (501, b"[]", REFUSED),
+        (429, b"[]", None),
+        (503, b"[]", None),
+    ],
+)
+def test_when_an_alert_was_posted(status: int, body: bytes, answer: float | None) -> None:
+    """Alertmanager says when the alert with exactly these labels was posted last; what is no list says nothing."""
+    with Peer(status, body=body) as peer:
+        assert AlertmanagerClient(peer.url, None).posted_at(ALERT) == answer
 
 
 def test_event_of_another_alert_while_alertmanager_does_not_answer() -> None:

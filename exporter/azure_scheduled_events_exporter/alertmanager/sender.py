@@ -112,7 +112,10 @@ class AlertmanagerClient:
         if result.outcome is not PushOutcome.ACCEPTED:
             return REFUSED if result.outcome is PushOutcome.REJECTED else None
         try:
-            times = [each["updatedAt"] for each in json.loads(content) if each["labels"] == alert.labels]
+            shown = json.loads(content)
+            if not isinstance(shown, list):
+                return REFUSED
+            times = [each["updatedAt"] for each in shown if each["labels"] == alert.labels]
             return datetime.fromisoformat(times[0]).timestamp() if times else NOT_ACTIVE
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
             return REFUSED

@@ -68,8 +68,7 @@ class Worker:
         self._pause = _FIRST_RETRY_SECONDS
         self._offset: float | None = None  # seconds by which Alertmanager's clock is ahead
         self._without_imds_since = math.inf
-        self._ahead = 0.0  # how far the wall clock is ahead of the monotonic one
-        self._follow_from(clock())
+        self._ahead = 0.0  # how far the wall clock was ahead of the monotonic one when the offset was learned
         self._trouble = ""
         self.up = False
         self.counts = no_alerts()
@@ -103,7 +102,6 @@ class Worker:
         """Send the alerts that are due; return how many seconds to wait before the next call."""
         now = self._clock()
         is_complete = self._alerts.refresh(self._outbox, self._client.shows, now)
-        self._follow_clock(now)
         over_at = partial(self._alerts.over_at, now=now.monotonic)
         due = self._sendable(self._outbox.due(now.monotonic, over_at), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
@@ -125,13 +123,13 @@ class Worker:
 
     def _post(self, due: Sequence[Entry]) -> PushResult:
         """Post ``due``; before the first alert an empty post, whose answer has Alertmanager's clock."""
+        self._forget_offset_after_a_step()
         if due and self._offset is None:
             result = self._client.push([], 0.0)
             self._learn_offset(result)
             if self._offset is None:
                 return result
         now = self._clock()
-        self._follow_clock(now)
         posted = [Posted(entry.alert, now.wall + entry.ends_in(now.monotonic)) for entry in due]
         return self._client.push(posted, self._offset or 0.0)
 
@@ -139,20 +137,18 @@ class Worker:
         if result.clock_offset is not None:
             is_off = abs(result.clock_offset) > _CLOCK_TOLERANCE_SECONDS
             self._offset = result.clock_offset if is_off else 0.0
-            self._follow_from(self._clock())
-        elif self._offset is None and result.outcome is not PushOutcome.ERROR:
+        elif self._offset is None and (result.outcome is PushOutcome.ACCEPTED or result.is_about_content):
             self._offset = 0.0  # its answers have no Date
-
-    def _follow_clock(self, now: Timestamp) -> None:
-        """Correct the offset by as much as the wall clock was set since the last post: its answer comes too late."""
-        by = now.wall - now.monotonic - self._ahead
-        if self._offset is not None and abs(by) > _CLOCK_TOLERANCE_SECONDS:
-            self._offset -= by
-        self._follow_from(now)
-
-    def _follow_from(self, now: Timestamp) -> None:
-        """Remember the clocks to which the offset belongs."""
+        else:
+            return
+        now = self._clock()
         self._ahead = now.wall - now.monotonic
+
+    def _forget_offset_after_a_step(self) -> None:
+        """Forget Alertmanager's clock if the wall clock was set, or the VM suspended, since its last answer."""
+        now = self._clock()
+        if abs(now.wall - now.monotonic - self._ahead) > _CLOCK_TOLERANCE_SECONDS:
+            self._offset = None
 
     def _sendable(self, entries: Sequence[Entry], now: float) -> list[Entry]:
         """Leave out ends while others post, and without IMDS the alerts whose end another exporter may have seen.
@@ -188,6 +184,7 @@ class Worker:
             elif entry.is_left and not was_left:
                 self._log_alert("alert stays open: another client still posts it", entry)
             if answer is None:
+                self._probe_at = self._clock().monotonic  # so that log and metrics say that it does not answer
                 break  # the others are due again directly afterwards
         return endable
 
