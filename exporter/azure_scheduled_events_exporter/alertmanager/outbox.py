@@ -31,8 +31,8 @@ _SAME_POST_SECONDS = 1.0
 """The replicas of an Alertmanager get one post at moments that differ by less; another client's next post is later."""
 
 NOT_ACTIVE, REFUSED = -math.inf, math.inf
-"""What Alertmanager answers besides a time when it is asked for an alert: it does not show it as active, and it, or a
-proxy, takes posts but no questions."""
+"""Answers to the question when an alert was posted last, in place of a time. ``NOT_ACTIVE``: Alertmanager does not show
+the alert as active. ``REFUSED``: Alertmanager, or a proxy before it, does not accept the question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Delivers the alerts of the poller's events to one Alertmanager, in a thread of its own.
 
-Decides when to send and when to retry. What fires, and from when on an end may be sent, is decided by others
-(:class:`Alerts`, :class:`Outbox`).
+Decides when to send and when to retry. :class:`Alerts` decides which alerts fire, and :class:`Outbox` when each is due
+and whether its end may be sent.
 """
 
 import logging
@@ -173,7 +173,7 @@ class Worker:
         return sendable or self._endable([entry for entry in entries if entry.ended_at is not None][:BATCH])
 
     def _endable(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Return those of the ended ``entries`` that nobody posts any more, as far as Alertmanager answers that."""
+        """Return the ended ``entries`` whose ends may be sent now. After a question without an answer, ask no more."""
         endable: list[Entry] = []
         for entry in entries:
             is_asked = entry.is_reported or entry.alert.is_shared

@@ -93,7 +93,7 @@ def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], v
 
 
 def _rules_interval(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
-    """Check how often the alerts about events are evaluated, in all groups that are to be as frequent as they."""
+    """Check the evaluation interval of the alerts about events, and of the other groups that must have the same one."""
     of_events = shipped.intervals.get(f"{GROUPS}-blind")
     names = {name for name, seconds in shipped.intervals.items() if seconds == of_events}
     loaded = [float(group["interval"]) for group in groups if group["name"] in names]
