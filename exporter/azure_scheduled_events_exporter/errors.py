@@ -95,7 +95,7 @@ class OutputError(ExporterError):
 
 
 class CodecError(ExporterError):
-    """A bug: a value cannot be written to the journal, or intact text cannot be read. The file is not damaged."""
+    """A value cannot be written to the journal (a bug), or JSON in it does not fit the class that is to be read."""
 
 
 class DamagedTextError(ValueError):

@@ -18,7 +18,7 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("logfmt", "json")
 _REPEAT_SECONDS = 60.0  # in which a library's message is logged once
 _REPEAT_MOST = 10  # different messages of a library in that time
-_READ_MILLISECONDS = 200  # for which a line waits until the log's reader has made space
+_READ_SECONDS = 0.2  # for which a line, however long, waits until the log's reader has made space
 _CHUNK = 1024  # characters, at most 4096 bytes: a pipe that is ready takes so many without waiting
 
 
@@ -86,8 +86,9 @@ class _Handler(logging.StreamHandler[TextIO]):
     def _writes(self, record: logging.LogRecord) -> bool:
         """Write the line of ``record``, and return whether there was space for all of it."""
         text = "\n" * self._is_cut + self.format(record) + self.terminator
+        deadline = time.monotonic() + (0.0 if self._lost else _READ_SECONDS)
         for start in range(0, len(text), _CHUNK):
-            if not self._has_space(0 if self._lost else _READ_MILLISECONDS):
+            if not self._has_space(max(0, round((deadline - time.monotonic()) * 1000))):
                 self._is_cut = self._is_cut or start > 0
                 return False
             self.stream.write(text[start : start + _CHUNK])

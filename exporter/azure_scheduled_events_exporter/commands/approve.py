@@ -349,6 +349,6 @@ def _show(text: str) -> None:
 def _operator() -> str:
     """Return the operator's login name, for the exporter's log."""
     try:
-        return getpass.getuser()
+        return printable(getpass.getuser())
     except (OSError, KeyError):
         return "unknown"

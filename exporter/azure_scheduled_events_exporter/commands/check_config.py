@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.http_server.access import check as check_we
 from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
 from azure_scheduled_events_exporter.service.privileges import account
 from azure_scheduled_events_exporter.tracing.delivery import doubts, is_on
+from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 
 
 def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str]) -> int:
@@ -28,8 +29,6 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
         check_alerts(config)
     traced = is_on(config.otlp_endpoint, environment)
     if traced:
-        from azure_scheduled_events_exporter.tracing.otlp import otlp_sender  # noqa: PLC0415 - it takes half a second
-
         otlp_sender(config.otlp_endpoint)  # refuses what OpenTelemetry refuses; sends nothing
     for setting, text, place in written(flags, environment, places):
         value = text or (config.journal_path if setting.flag == "journal.path" else "(none)")

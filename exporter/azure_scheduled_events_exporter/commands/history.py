@@ -42,7 +42,7 @@ def run(
         return documents_command.record(Path(config.journal_path), Path(record), redacted=redact)
     if documents is not None:
         return documents_command.show(Path(config.journal_path), documents)
-    lives = list(read_only(Path(config.journal_path)).history())
+    lives = _lives(Path(config.journal_path))
     if as_json:
         sys.stdout.write(json.dumps([life_record(life) for life in lives], indent=2) + "\n")
     elif lives:
@@ -50,6 +50,15 @@ def run(
     else:
         print("No event has been seen yet.")
     return 0
+
+
+def _lives(path: Path) -> list[Lifecycle]:
+    """Return every event in the journal, the oldest first; warn if one cannot be read."""
+    store = read_only(path)
+    lives = list(store.history())
+    if store.left_out:
+        print(f"history: at least one event is left out: {store.left_out}", file=sys.stderr)
+    return lives
 
 
 def _row(life: Lifecycle) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class ScheduledEvent:
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
         resources: VM names as sent, in order, each VM once; the first one is the documented leader for approvals.
         not_before: seconds since the epoch (UTC); None when empty (Started), absent or unreadable.
-        description: a hint for people, never a key; often ``""``.
+        description: a hint for people, never a key; often ``""``; up to 4096 characters of it.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
         resource_type: as sent; ``VirtualMachine`` so far.
         is_contradictory: whether one document has several entries with this EventId that differ in what policies go by.
@@ -135,7 +135,8 @@ class Document:
         events: each EventId once, in the order of the body.
         unreadable: a line for each entry of Events that cannot be read, the first hundred of them. Such an entry may be
             an event that seems to be missing, so no event may end because it is absent from this document.
-        remarks: a line for each unexpected value in a readable event, such as an unreadable NotBefore.
+        remarks: a line for each unexpected value in a readable event, such as an unreadable NotBefore; the first
+            hundred of them, and one that says that there are more.
         is_empty_body: whether the body was empty, which is weaker evidence than an empty list of Events.
     """
 
@@ -149,6 +150,8 @@ class Document:
 _EARLIEST_YEAR = 1970
 _LONGEST_WORD = 128
 _LONGEST_NAME = 256
+_LONGEST_DESCRIPTION = 4096
+"""Ended events are kept in memory, and each transition is logged and stored with the description."""
 _MOST_EVENTS = 10_000
 """The largest body has room for a third as many real events. Without a limit, an entry ``{}`` of 3 bytes would take
 some 500 bytes of memory."""
@@ -241,6 +244,8 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
     if incarnation is None:
         remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
     merged = tuple(_merged(same) for same in events.values())
+    if len(remarks) > _MOST_LINES:  # no number of them: a remark that changes is logged again
+        remarks[_MOST_LINES:] = ["there is more unexpected content than these lines say"]
     return Document(incarnation, merged, tuple(unreadable[:_MOST_LINES]), tuple(remarks))
 
 
@@ -268,7 +273,7 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
         source=_canonical(_word(entry, "EventSource", oddities), EventSource),
         resources=_names(resources),
         not_before=not_before,
-        description=clean_text(entry.get("Description")),
+        description=_bounded(clean_text(entry.get("Description")), "Description", _LONGEST_DESCRIPTION, oddities),
         duration_seconds=_duration(entry.get("DurationInSeconds")),
         resource_type=_word(entry, "ResourceType", oddities),
     )
@@ -327,11 +332,15 @@ def _made_up_id(event: ScheduledEvent, seen: dict[str, int]) -> str:
 
 def _word(entry: Mapping[str, Any], key: str, oddities: list[str]) -> str:
     """Return a text that becomes a label, also of counters, which stay when the event is gone: of limited length."""
-    text = clean_text(entry.get(key)).strip()
-    if len(text) <= _LONGEST_WORD:
+    return _bounded(clean_text(entry.get(key)).strip(), key, _LONGEST_WORD, oddities)
+
+
+def _bounded(text: str, key: str, length: int, oddities: list[str]) -> str:
+    """Return ``text``, or its first ``length`` characters."""
+    if len(text) <= length:
         return text
-    oddities.append(f"{key} is longer than {_LONGEST_WORD} characters, and is cut")
-    return text[:_LONGEST_WORD]
+    oddities.append(f"{key} is longer than {length} characters, and is cut")
+    return text[:length]
 
 
 def _bounded_id(event_id: str) -> str:

@@ -5,8 +5,8 @@ field that is added later needs a default, which is used for older text; a field
 migration in ``journal.schema``.
 
 There are two kinds of failure. ``DamagedTextError`` means that the text is not JSON, so something other than this
-module wrote to the file. ``CodecError`` means that the text is intact and this module or the class is wrong. Only
-``DamagedTextError`` is a reason to set a journal aside.
+module wrote to the file. ``CodecError`` means that the text is JSON and does not fit the class: one of them is wrong.
+Only ``DamagedTextError`` is a reason to set a journal aside.
 """
 
 import json

@@ -30,6 +30,9 @@ _LOGS = ("-wal", "-shm")
 # SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
 _DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
+_NO_TEXT = "Could not decode to UTF-8"
+"""How the message begins with which Python's sqlite3 refuses bytes in a column of text. Such an error has no code."""
+
 
 class FileIdentity(NamedTuple):
     """Identifies a file, so that a file that was removed or replaced is detected."""
@@ -231,21 +234,22 @@ class WriterLock:
 
         Raises:
             JournalInUseError: another process holds it.
+            sqlite3.Error, OSError: the file of the lock cannot be used.
         """
         self._path = _lock_path(path)
-        create(self._path)
-        # Waits a moment, because is_written() holds the lock briefly.
-        self._connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False, isolation_level=None)
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            self._connection.close()
-            if _code(error) != sqlite3.SQLITE_BUSY:
+            self._connection = _locked(self._path)
+        except sqlite3.DatabaseError as error:
+            if _code(error) == sqlite3.SQLITE_BUSY:
+                raise JournalInUseError(
+                    f"another exporter, or 'approve', writes the journal {path}: "
+                    "stop it or let it end, or give this one its own --journal.path"
+                ) from None
+            if not is_damage(error):
                 raise
-            raise JournalInUseError(
-                f"another exporter, or 'approve', writes the journal {path}: "
-                "stop it or let it end, or give this one its own --journal.path"
-            ) from None
+            # Its content is another program's: the lock needs none. Not unlinked, since another process may hold it.
+            os.truncate(self._path, 0)
+            self._connection = _locked(self._path)
         self._identity = identity(self._path)
         self._shows_writing = False
 
@@ -289,6 +293,16 @@ def only_writer(path: Path) -> WriterLock:
         sqlite3.Error, OSError: the file of the lock cannot be used.
     """
     return WriterLock(path)
+
+
+def _locked(path: Path) -> sqlite3.Connection:
+    """Return a connection to the file of a lock, made if missing, that holds the lock."""
+    create(path)
+    # Waits a moment, because is_written() holds the lock briefly.
+    connection = sqlite3.connect(path, timeout=1, check_same_thread=False, isolation_level=None)
+    with _closed_on_failure(connection):
+        connection.execute("BEGIN IMMEDIATE")
+    return connection
 
 
 def _lock_path(path: Path) -> Path:
@@ -360,7 +374,7 @@ def _free_name(path: Path) -> Path:
 def is_damage(error: Exception) -> bool:
     """Return whether the file's content is damaged; otherwise the disk failed, and may work again later."""
     if isinstance(error, sqlite3.Error):
-        return isinstance(error, NotUsableError) or _code(error) in _DAMAGED
+        return isinstance(error, NotUsableError) or _code(error) in _DAMAGED or str(error).startswith(_NO_TEXT)
     return isinstance(error, DamagedTextError)
 
 

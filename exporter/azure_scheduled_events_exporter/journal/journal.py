@@ -22,6 +22,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from .approval_requests import ApprovalRequest
+from .files import is_damage
 from .storage import FAILURES, Storage
 from .store import PAGE, Entry, QueuedSpan, Restored
 
@@ -134,7 +135,7 @@ class Journal:
             try:
                 try:
                     return store.queued_spans(limit)
-                except (DamagedTextError, CodecError) as error:
+                except (sqlite3.Error, DamagedTextError, CodecError) as error:
                     count = store.set_unreadable_spans_aside()
                     message = "undelivered spans cannot be read: set aside, so that the others are delivered"
                     self._log.warning(message, extra=facts(spans=count, error=error))
@@ -199,10 +200,9 @@ class Journal:
         with self._lock:
             try:
                 return self._storage.store.requests.open()
-            except DamagedTextError as error:
-                self._storage.handle(error)
-                return []
-            except sqlite3.Error:
+            except (sqlite3.Error, DamagedTextError) as error:
+                if is_damage(error):
+                    self._storage.handle(error)
                 return []
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:

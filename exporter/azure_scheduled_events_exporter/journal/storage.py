@@ -10,6 +10,7 @@ Failures of the file, and their handling:
 - a file system with a journal is mounted over its folder: the two are merged there;
 - its content is damaged: it is set aside. A new file continues with the same counters, current events and numbers; at
   the start, when nothing has been read yet, it begins empty;
+- an event in it does not fit the class: that event alone is left out;
 - the disk accepts no writes, or is not mounted any more: entries are kept in memory and merged when it works again;
 - it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
 
@@ -279,6 +280,10 @@ class Storage:
     def _included(self, restored: Restored) -> None:
         """Record that the state in memory and on disk is the same."""
         assert self.disk is not None  # noqa: S101 - just read
+        if self.disk.left_out:
+            self.errors += 1
+            message = "an event in the journal cannot be read: left out, and left in the file"
+            self._log.error(message, extra=facts(path=self.path, error=self.disk.left_out))
         self._on_disk = restored
         self._epoch, self._last_number = self.disk.epoch(), self.disk.last_number()
         self._owner = self.disk.vm_id()

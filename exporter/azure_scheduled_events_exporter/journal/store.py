@@ -113,12 +113,16 @@ class Store:
         connection: to the file or memory.
         may_migrate: False for a reader, which may run beside an exporter of an older version: :meth:`history`,
             :meth:`current`, :meth:`transitions`, :meth:`last_number` and :meth:`epoch` read every schema.
+
+    Attributes:
+        left_out: why a life was left out of what was read, ``""`` if none was. Such a life stays in the table.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, may_migrate: bool = True) -> None:
         self._db = connection
         self.documents = Documents(connection)
         self.requests = ApprovalRequests(connection)
+        self.left_out = ""
         self.version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if may_migrate:
             self._migrate()
@@ -169,19 +173,26 @@ class Store:
     def current(self) -> dict[str, Lifecycle]:
         """Return the current events by EventId, the oldest first."""
         rows = self._db.execute("SELECT life FROM lives WHERE ended IS NULL ORDER BY first_seen")
-        return {life.event_id: life for life in (decode(Lifecycle, row[0]) for row in rows)}
+        return {life.event_id: life for life in self._decoded(rows)}
 
     def ended_lives(self) -> tuple[Lifecycle, ...]:
         """Return the events that ended last, as many as are remembered, the newest last."""
         rows = self._db.execute(
             "SELECT life FROM lives WHERE ended IS NOT NULL ORDER BY ended DESC LIMIT ?", (REMEMBERED_ENDS,)
         )
-        return tuple(decode(Lifecycle, row[0]) for row in rows)[::-1]
+        return tuple(self._decoded(rows))[::-1]
 
     def history(self) -> Iterator[Lifecycle]:
-        """Yield every event, the oldest first."""
-        for row in self._db.execute("SELECT life FROM lives ORDER BY first_seen"):
-            yield decode(Lifecycle, row[0])
+        """Return every event, the oldest first, each read when it is asked for."""
+        return self._decoded(self._db.execute("SELECT life FROM lives ORDER BY first_seen"))
+
+    def _decoded(self, rows: Iterable[tuple[str]]) -> Iterator[Lifecycle]:
+        """Yield the lives in ``rows``, without those that do not fit the class: they must not hide the others."""
+        for (text,) in rows:
+            try:
+                yield decode(Lifecycle, text)
+            except CodecError as error:
+                self.left_out = str(error)
 
     def transitions(self, after: int = 0, limit: int = PAGE) -> list[tuple[int, Record]]:
         """Return at most ``limit`` transitions after number ``after``, each with its number, the oldest first."""
@@ -278,10 +289,11 @@ class Store:
     def set_unreadable_spans_aside(self) -> int:
         """Take spans whose content is damaged out of the queue; they stay in the journal. Return how many there are."""
         damaged = []
-        for number, text in self._db.execute(f"SELECT seq, span FROM spans {self._waiting}"):
+        # As bytes: SQLite does not give a text that is not UTF-8, and the rows after it neither.
+        for number, text in self._db.execute(f"SELECT seq, CAST(span AS BLOB) FROM spans {self._waiting}"):
             try:
-                decode(SpanFacts, text)
-            except (DamagedTextError, CodecError):
+                decode(SpanFacts, (text or b"").decode())
+            except (UnicodeDecodeError, DamagedTextError, CodecError):
                 damaged.append((number,))
         with self._db:
             self._db.executemany("UPDATE spans SET set_aside = 1 WHERE seq = ?", damaged)
@@ -342,7 +354,7 @@ class Store:
     def _lives(self, event_ids: Iterable[str]) -> dict[str, Lifecycle]:
         select = "SELECT life FROM lives WHERE event_id = ?"
         rows = (self._db.execute(select, (event_id,)).fetchone() for event_id in event_ids)
-        return {life.event_id: life for life in (decode(Lifecycle, row[0]) for row in rows if row)}
+        return {life.event_id: life for life in self._decoded(row for row in rows if row)}
 
     def is_empty(self) -> bool:
         """Return whether nothing has been written yet."""

@@ -31,6 +31,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, doubts, is_on
+from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.web.status_line import status_line
 
 from .ending import Ending
@@ -228,8 +229,6 @@ class Exporter:
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:
     if not is_on(config.otlp_endpoint, os.environ):
         return None
-    from azure_scheduled_events_exporter.tracing.otlp import otlp_sender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
-
     sender = otlp_sender(config.otlp_endpoint)
     for doubt in doubts(os.environ):
         log.warning("unusable OpenTelemetry variable", extra=facts(error=doubt))

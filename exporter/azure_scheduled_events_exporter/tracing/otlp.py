@@ -1,7 +1,7 @@
 """The HTTP client of a collector: OpenTelemetry's SDK and OTLP/HTTP exporter, and the interpretation of answers.
 
-Must not decide about retries and removal (``tracing.delivery``). Imported only when tracing is on: OpenTelemetry and
-protobuf take 5 to 6 MiB of memory (docs/performance.md).
+Must not decide about retries and removal (``tracing.delivery``). Imported by ``tracing.sender``, only when tracing is
+on: OpenTelemetry and protobuf take 5 to 6 MiB of memory (docs/performance.md).
 """
 
 import logging
@@ -31,7 +31,6 @@ from opentelemetry.semconv.attributes import service_attributes
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_client.failures import (
     NO_ANSWER_IN_TIME,
@@ -47,18 +46,6 @@ _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024
 LONGEST_EXPORT_SECONDS = 60.0
 """Time limit of one export, whatever is configured: no other span is sent in that time."""
-
-
-def otlp_sender(endpoint: str | None) -> "OtlpSender":
-    """Return the sender for ``endpoint`` or for the ``OTEL_*`` variables.
-
-    Raises:
-        UsageError: OpenTelemetry refuses its variables.
-    """
-    try:
-        return OtlpSender(endpoint)
-    except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
-        raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None
 
 
 class OtlpSender:

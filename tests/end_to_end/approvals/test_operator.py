@@ -96,6 +96,17 @@ def test_names_from_outside(simulator: Simulator, state: Path) -> None:
     assert f"{SHOWN}vmss_0, vmss_1\\nvmss_2: unaffected" in done.stdout.splitlines()
 
 
+def test_login_name_in_another_encoding(
+    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """An operator whose login name is not UTF-8 can approve; the log shows the name with an escape."""
+    exporter = start(start_exporter, simulator.url, state)
+    done = approve(simulator.url, state, event_ids(simulator)["Freeze"], "--yes", login=os.fsdecode(b"j\xfcrgen"))
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = exporter.lines('msg="approval accepted"')
+    assert r'who="j\\udcfcrgen"' in line
+
+
 def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
     """What is shown before the question names the VMs that are gone afterwards, and says that this is final."""
     events = [

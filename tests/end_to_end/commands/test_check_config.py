@@ -108,12 +108,13 @@ class TestCheckConfig:
         assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc'", "unset it", "http/protobuf", "4318")
 
     @pytest.mark.parametrize("name", ["check-config", "run"])
-    def test_variables_of_opentelemetry(self, name: str) -> None:
-        """A variable that OpenTelemetry refuses is refused by both commands."""
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_ATTRIBUTE_COUNT_LIMIT": "x"}
+    @pytest.mark.parametrize("variable", ["OTEL_ATTRIBUTE_COUNT_LIMIT", "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"])
+    def test_variables_of_opentelemetry(self, variable: str, name: str) -> None:
+        """A variable that OpenTelemetry refuses, as it starts or while it is imported, is refused by both commands."""
+        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", variable: "x"}
         flags = ("--imds.endpoint", "http://127.0.0.1:9", "--web.listen-address", "127.0.0.1:0", "--log.level", "error")
         done = command(name, *flags, "--journal.path", "memory", **variables)
-        assert_one_line(done, 2, "OpenTelemetry cannot use its settings", "OTEL_ATTRIBUTE_COUNT_LIMIT")
+        assert_one_line(done, 2, "OpenTelemetry cannot use its settings", variable)
 
     def test_doubtful_variables(self) -> None:
         """A sampler that does not exist is warned of, if there is a collector."""

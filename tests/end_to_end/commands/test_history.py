@@ -1,5 +1,6 @@
 """The command ``history`` on a journal that is not what an exporter wrote."""
 
+import json
 import sqlite3
 import subprocess
 from contextlib import closing
@@ -42,6 +43,20 @@ def test_damaged(flags: tuple[str, ...], damaged: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
     assert line.startswith("azure-scheduled-events-exporter: cannot read the journal: a row ")
+
+
+def test_an_event_that_cannot_be_read(tmp_path: Path) -> None:
+    """An event that does not fit this version is left out, with a warning of one line, and the others are printed."""
+    with recorders() as start:
+        start(tmp_path / "state").sees("A", "B")
+    path = tmp_path / "state" / "journal.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("""UPDATE lives SET life = '{"event": 5}' WHERE event_id = 'A'""")
+    command = [COMMAND, "history", "--journal.path", str(path), "--json"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment(), timeout=60)
+    assert [event["event_id"] for event in json.loads(done.stdout)] == ["B"]
+    [line] = done.stderr.splitlines()
+    assert line.startswith("history: at least one event is left out: bug: Lifecycle cannot be read from the journal: ")
 
 
 @pytest.fixture

@@ -50,15 +50,15 @@ def approved(simulator: Simulator) -> list[tuple[str, str]]:
     return [(h.event_type, h.vm) for h in simulator.record if h.what is What.APPROVED]
 
 
-def approve(url: str, state: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command without a terminal."""
+def approve(url: str, state: Path, *arguments: str, login: str = "ada") -> subprocess.CompletedProcess[str]:
+    """Run the command without a terminal, as the user ``login``."""
     return subprocess.run(
         [COMMAND, "approve", "--imds.endpoint", url, "--journal.path", str(state), *arguments],
         check=False,
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        env=environment(LOGNAME="ada"),
+        env=environment(LOGNAME=login),
         timeout=2 * PATIENCE,
     )
 

@@ -35,12 +35,12 @@ def test_a_value_that_has_no_form() -> None:
 
 
 def test_a_bug_costs_no_history(folder: Path, start: Open) -> None:
-    """A row that this version cannot read leaves the file where it is, and the exporter runs in memory."""
+    """Counters that this version cannot read leave the file where it is, and the exporter runs in memory."""
     before = start(folder)
     before.sees("A", "B")
     before.journal.close()
     with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
-        connection.execute("""UPDATE lives SET life = '{"event": 5}' WHERE event_id = 'A'""")
+        connection.execute("""INSERT INTO sums VALUES ('statistics', '{"transitions": 5}')""")
     recorder = start(folder)
     assert not recorder.is_up()
     assert not recorder.tries_disk()

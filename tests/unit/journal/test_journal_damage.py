@@ -11,6 +11,7 @@ import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.errors import JournalInUseError
 from azure_scheduled_events_exporter.journal.schema import SCHEMA_VERSION
 from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from support.events.journal_recorder import Open, Recorder, bit_rot, history
@@ -75,9 +76,14 @@ def bytes_for_a_text(path: Path) -> None:
     changed(path, "UPDATE transitions SET event_type = CAST(event_type AS BLOB)")
 
 
+def no_utf8(path: Path) -> None:
+    """A journal in which changed bits have made a text invalid UTF-8; SQLite's own check finds no fault in it."""
+    changed(path, "UPDATE lives SET life = CAST(replace(life, 'vmss', CAST(x'76EDF3F3' AS TEXT)) AS TEXT)")
+
+
 DAMAGES = [
     *(text_file, foreign_sqlite, newer_schema, truncated, overwritten, bit_rot, without_tables),
-    *(text_for_a_number, bytes_for_a_text),
+    *(text_for_a_number, bytes_for_a_text, no_utf8),
 ]
 
 
@@ -129,6 +135,52 @@ class TestSetAside:
         assert recorder.journal.restore().lifecycles == recorder.known
         assert len(set_aside(folder)) == 1
         assert history(folder) == ["C"]
+
+    def test_a_field_of_one_event(self, folder: Path, start: Open, caplog: pytest.LogCaptureFixture) -> None:
+        """An event that has a changed field name is left out, with an error in the log; all else is used."""
+        before = start(folder)
+        before.sees("A", "B", "C")
+        before.after(5).sees("A", "C")
+        before.journal.close()
+        changed(
+            folder / "journal.sqlite",
+            """UPDATE lives SET life = replace(life, '"state":', '"stade":') WHERE event_id IN ('A', 'B')""",
+        )
+        recorder = start(folder)
+        assert recorder.is_up()
+        assert recorder.known.current.keys() == {"C"}
+        assert recorder.statistics == before.statistics
+        assert set_aside(folder) == []
+        (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
+        assert record.message == "an event in the journal cannot be read: left out, and left in the file"
+        assert "stade" in str(record.facts)  # type: ignore[attr-defined]
+        recorder.sees("A", "C")
+        recorder.journal.close()
+        assert start(folder).known.current.keys() == {"A", "C"}
+
+    @pytest.mark.parametrize("content", [b"lock", b"garbage" * 200], ids=["short", "long"])
+    def test_a_lock_with_content(self, content: bytes, folder: Path, start: Open) -> None:
+        """A lock that another program has written to locks as before, and the journal beside it is used."""
+        before = start(folder)
+        before.sees("A")
+        before.journal.close()
+        (folder / "journal.sqlite.lock").write_bytes(content)
+        recorder = start(folder)
+        assert recorder.is_up()
+        assert recorder.known.current.keys() == {"A"}
+        with pytest.raises(JournalInUseError):
+            start(folder)
+
+    def test_a_lock_that_is_held_and_gets_content(self, folder: Path, start: Open) -> None:
+        """A lock that is held stays held if another program writes to its file."""
+        recorder = start(folder)
+        recorder.sees("A")
+        (folder / "journal.sqlite.lock").write_bytes(b"garbage" * 200)
+        with pytest.raises(JournalInUseError):
+            start(folder)
+        recorder.journal.check_file()
+        recorder.after(5).sees("A", "B")
+        assert recorder.is_up()
 
     def test_twice_at_once(self, folder: Path, start: Open) -> None:
         """A second file that is set aside in the same second does not replace the first."""
@@ -238,13 +290,28 @@ class TestDamageWhileRunning:
         assert recorder.journal.open_requests() == []
         self.check(recorder, start, folder)
 
-    def test_one_unreadable_span(self, folder: Path, start: Open) -> None:
+    def test_found_in_the_operator_of_a_request(self, folder: Path, start: Open) -> None:
+        """A request whose operator is no text does not hold up those that come after it."""
+        recorder = start(folder)
+        recorder.sees("A", "B")
+        recorder.after(5).sees("A")
+        now, events = recorder.now.wall, [recorder.known.current["A"]]
+        recorder.journal.request_approval(events, "me", now, now + 60)
+        changed(folder / "journal.sqlite", "UPDATE approval_requests SET operator = CAST(x'6AFC' AS TEXT)")
+        assert recorder.journal.open_requests() == []
+        recorder.journal.request_approval(events, "you", now, now + 60)
+        assert [request.operator for request in recorder.journal.open_requests()] == ["you"]
+        self.check(recorder, start, folder)
+
+    @pytest.mark.parametrize("content", ["'x'", "CAST(x'6AFC' AS TEXT)", "x'6AFC'", "1"])
+    def test_one_unreadable_span(self, content: str, folder: Path, start: Open) -> None:
         """A span whose content is damaged holds up no other one; it stays in the journal."""
         recorder = start(folder)
         recorder.sees("A", "B")
         recorder.after(5).sees()
         count = recorder.journal.spans_queued()
-        changed(folder / "journal.sqlite", "UPDATE spans SET span = 'x' WHERE seq = (SELECT max(seq) FROM spans)")
+        newest = "(SELECT max(seq) FROM spans)"
+        changed(folder / "journal.sqlite", f"UPDATE spans SET span = {content} WHERE seq = {newest}")  # noqa: S608 - ours
         assert len(recorder.journal.queued_spans(10)) == count - 1
         assert recorder.journal.spans_queued() == count - 1
         with closing(sqlite3.connect(folder / "journal.sqlite")) as connection:

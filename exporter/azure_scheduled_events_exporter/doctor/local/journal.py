@@ -174,7 +174,7 @@ def _writable(path: Path, folder: Path) -> Finding:
 def _content(path: Path, *, is_traced: bool) -> Findings:
     try:
         with closing(_open(path)) as store:
-            lives = list(store.history())
+            lives, left_out = list(store.history()), store.left_out
             waiting = [queued.span for queued in store.queued_spans(-1)]
     except Exception as error:  # noqa: BLE001 - of a damaged file anything may come
         yield wrong(
@@ -184,8 +184,16 @@ def _content(path: Path, *, is_traced: bool) -> Findings:
             _PAGE,
         )
         return
-    mine = sum(life.scope == "self" for life in lives)
-    yield ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
+    if left_out:
+        yield wrong(
+            "journal-content",
+            f"At least one event in the journal cannot be read: {left_out}.",
+            "Nothing stops working: the exporter leaves the event out. If you see this after an update, report it.",
+            _PAGE,
+        )
+    else:
+        mine = sum(life.scope == "self" for life in lives)
+        yield ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
     age = time.time() - min((span.end for span in waiting), default=time.time())
     if waiting and not is_traced:
         yield ok("spans", f"Trace spans that wait: {len(waiting)}. Tracing is off, so they are not sent.")

@@ -7,6 +7,7 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
 from azure_scheduled_events_exporter.tracing.delivery import is_on, turned_off_by
+from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 
 _PAGE: Final = "README.md#when-it-does-not-work"
 _TIMEOUT: Final = 10.0
@@ -24,8 +25,6 @@ def examine(subject: Subject) -> Findings:
             else:
                 yield ok("otlp", f"Tracing is off: {f'{variable} is set' if variable else 'no OTLP endpoint is set'}.")
             return
-        from azure_scheduled_events_exporter.tracing.otlp import otlp_sender  # noqa: PLC0415 - only tracing pays for OpenTelemetry's memory
-
         sender = otlp_sender(endpoint)
     except ExporterError as error:
         yield wrong("otlp", f"Tracing cannot start: {error}.", "Correct the OTEL_* variables.", _PAGE)

@@ -83,6 +83,14 @@ def test_texts_that_become_labels_are_cut() -> None:
     assert {remark.partition(": ")[2] for remark in document.remarks} >= cut
 
 
+def test_a_long_description_is_cut() -> None:
+    """Of a Description of half a megabyte, events, log, journal and spans carry the first 4,096 characters."""
+    document = parse_document(body({"EventId": "a", "Description": "x" * 500_000}))
+    assert document.events[0].description == "x" * 4096
+    assert "event A: Description is longer than 4096 characters, and is cut" in document.remarks
+    assert only(Description="x" * 4096).description == "x" * 4096
+
+
 def test_duplicate_of_a_surrogate_pair() -> None:
     """A character that JSON writes as a pair of surrogates is that character."""
     assert only(Description="\U0001f600").description == "\U0001f600"
@@ -93,3 +101,11 @@ def test_many_unreadable_entries_are_few_lines() -> None:
     unreadable = parse_document(b'{"Events": [%s1]}' % (b"1," * 5_000)).unreadable
     assert len(unreadable) == 100
     assert unreadable[-1] == "Events[99] is no object: '1'"
+
+
+def test_much_unexpected_content_is_few_lines() -> None:
+    """A body with thousands of odd entries makes a hundred remarks, and one that does not change with their number."""
+    few, many = (parse_document(body(*({"EventId": str(n)} for n in range(count)))).remarks for count in (60, 5_000))
+    assert len(few) == 100 + 1, "of two remarks for each entry"
+    assert len(many) == 100 + 1
+    assert few[-1] == many[-1] == "there is more unexpected content than these lines say"
