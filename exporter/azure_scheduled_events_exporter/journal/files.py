@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, JournalInUseError, NotUsableError
+from azure_scheduled_events_exporter.errors import (
+    DamagedTextError,
+    ExporterError,
+    JournalInUseError,
+    NotUsableError,
+    one_line,
+)
 
 from .schema import SCHEMA_VERSION
 from .store import APPLICATION_ID, Store
@@ -196,9 +202,16 @@ def on_disk(path: Path) -> Store:
 
 @contextlib.contextmanager
 def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
-    """Close the connection if the block fails; otherwise the caller closes it."""
+    """Close the connection if the block fails; otherwise the caller closes it.
+
+    Raises:
+        NotUsableError: SQLite complains with bytes of the file that are not UTF-8, so they are not what was written.
+    """
     try:
         yield
+    except UnicodeDecodeError as error:
+        connection.close()
+        raise NotUsableError(one_line(error.object.decode("utf-8", "replace"))) from None
     except BaseException:
         connection.close()
         raise
