@@ -80,7 +80,7 @@ def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
     for place, new in changes:
         start = place % len(content)
         content[start : start + len(new)] = new[: len(content) - start]
-    check(content)
+    check(bytes(content))
 
 
 @pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b'TABLE "approval_requests" ('])
