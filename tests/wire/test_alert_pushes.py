@@ -174,6 +174,23 @@ def test_certificate_that_is_not_verified(tmp_path: Path, pushing: Callable[...,
         assert [line for line in exporter.log.splitlines() if not line.startswith("ts=")] == []
 
 
+def test_configuration_that_becomes_invalid(tmp_path: Path, pushing: Callable[..., Exporter]) -> None:
+    """A slip in the HTTP configuration of a running exporter keeps no alert from Alertmanager; the log says it once."""
+    file = tmp_path / "http.yml"
+    file.write_text("basic_auth: {username: me, password: sesame}\n")
+    with Peer() as peer, Simulator(TWO) as simulator:
+        simulator.set_document([event("FIRST", kind="Preempt", not_before="")])
+        exporter = pushing(simulator, peer, "--alertmanager.http-config.file", str(file))
+        exporter.wait_for_line('msg="alert pushed"')
+        file.write_text("basic_auth: {username: me, pasword: sesame}\n")
+        for name in ("SECOND", "THIRD"):
+            simulator.set_document([event(name, kind="Preempt", not_before="")])
+            eventually(partial(ends, peer, name), "the alert")
+        assert peer.requests[-1][1]["Authorization"] == "Basic bWU6c2VzYW1l"
+        [line] = exporter.lines("invalid HTTP configuration for Alertmanager, the last valid one stays in effect")
+        assert f"{file}:1: basic_auth: 'password' is missing" in line
+
+
 def test_impossible_date(pushing: Callable[..., Exporter]) -> None:
     """An Alertmanager whose Date no clock can show gets the next alert with the times of this VM's clock."""
     with Peer(headers={"Date": "Fri, 31 Dec 9999 23:59:59 GMT"}) as peer, Simulator(TWO) as simulator:
@@ -279,6 +296,24 @@ def test_event_of_another_alert_while_alertmanager_does_not_answer() -> None:
         peer.status, count = 200, len(peer.alerts())
         eventually(lambda: pushing.pushes.alerts[PushOutcome.ACCEPTED], "an alert that is accepted")
         assert all(each["labels"] == labels for each in peer.alerts()[count:] if is_firing(each))
+
+
+def test_questions_without_an_answer() -> None:
+    """Alerts wait 2 s at most for an Alertmanager that takes posts and hangs on questions."""
+    clock = Clock(ahead=0.0)
+    with Peer(headers={"Date": formatdate()}) as peer, delivering(peer, clock, timeout=3600.0) as pushing:
+        peer.answers_get.clear()
+        seen, names = clock(), ("FIRST", "SECOND", "THIRD")
+        resources = ("vmss_0", "vmss_1")
+        events = [ScheduledEvent(name, "Reboot", "Started", "Platform", resources) for name in names]
+        lives = {
+            event.event_id: Lifecycle(event, State.STARTED, Scope.SELF, seen, started_at=seen, own_name="vmss_0")
+            for event in events
+        }
+        pushing.update(lives, (), set(lives))
+        for name in names:
+            eventually(partial(ends, peer, name), "the alert")
+        peer.answers_get.set()
 
 
 def is_firing(alert: dict[str, object]) -> bool:

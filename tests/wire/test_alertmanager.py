@@ -1,9 +1,11 @@
 """What the client of Alertmanager makes of every kind of answer, and what it sends."""
 
 import base64
+import gzip
 import socket
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +66,23 @@ def test_answers(status: int, outcome: PushOutcome) -> None:
         assert (result.outcome, bool(result.reason)) == (outcome, outcome is not PushOutcome.ACCEPTED)
         assert "\n" not in result.reason
         assert elsewhere.requests == []
+
+
+BOMB = gzip.compress(bytes(32 << 20))
+
+
+@pytest.mark.parametrize("body", [BOMB, BOMB[:-1000]], ids=["large", "cut off"])
+def test_redirect_with_a_page(body: bytes) -> None:
+    """A redirect is refused as one, whatever page comes with it, and the page is not read into memory."""
+    with Peer(302, {"Location": "/login", "Content-Encoding": "gzip"}, body) as peer:
+        tracemalloc.start()
+        try:
+            result = push(peer.url)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert result.reason == "answered 302: a redirect is never followed; check --alertmanager.url"
+    assert peak < 8 << 20
 
 
 @pytest.mark.parametrize(
@@ -134,7 +153,10 @@ def test_credentials(tmp_path: Path) -> None:
         client.push([], 0.0)
         assert peer.requests[-1][1]["Authorization"] == "Basic bWU6c2VzYW1l"
         config.unlink()
-        assert "cannot be read" in client.push([], 0.0).reason
+        assert client.push([], 0.0).outcome is PushOutcome.ACCEPTED, "with what the file had"
+        assert peer.requests[-1][1]["Authorization"] == "Basic bWU6c2VzYW1l"
+        assert "cannot be read" in client.config_error
+        assert "cannot be read" in AlertmanagerClient(peer.url, str(config)).push([], 0.0).reason
 
 
 def test_password_in_the_address() -> None:

@@ -24,7 +24,7 @@ from azure_scheduled_events_exporter.errors import ExporterError, one_line
 from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, failure_reason, is_web_page
 from azure_scheduled_events_exporter.http_client.lean_requests import requests
-from azure_scheduled_events_exporter.http_client.sessions import user_of
+from azure_scheduled_events_exporter.http_client.sessions import Session, user_of
 
 from .event_alert import EventAlert
 from .outbox import NOT_ACTIVE, REFUSED
@@ -76,6 +76,9 @@ class AlertmanagerClient:
         http_config: the file that says how to authenticate and whom to trust; read before every request, since secrets
             are renewed.
         timeout: seconds for a whole exchange.
+
+    Attributes:
+        config_error: why the file cannot be used now, so that its last valid content is; ``""`` if it can.
     """
 
     def __init__(self, url: str, http_config: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -86,6 +89,7 @@ class AlertmanagerClient:
         self._http_config = http_config
         self._timeout = timeout
         self._config: HttpConfig | None = None
+        self.config_error = ""
         self._adapter = CutOffAdapter()
         self._session = _session(self._adapter)
         self._session.auth = self._user
@@ -96,19 +100,20 @@ class AlertmanagerClient:
         body = json.dumps([_json(posted, offset) for posted in alerts]).encode()
         return self._exchange("POST", body=body)[0]
 
-    def shows(self, alert: EventAlert) -> bool | None:
-        """Return whether Alertmanager holds ``alert`` as active now; None if it does not say."""
-        answer = self.posted_at(alert)
+    def shows(self, alert: EventAlert, seconds: float | None = None) -> bool | None:
+        """Return whether Alertmanager holds ``alert`` as active now; None if it does not say, within ``seconds``."""
+        answer = self.posted_at(alert, seconds)
         return None if answer in {None, REFUSED} else answer != NOT_ACTIVE
 
-    def posted_at(self, alert: EventAlert) -> float | None:
+    def posted_at(self, alert: EventAlert, seconds: float | None = None) -> float | None:
         """Return when any client posted ``alert`` last, in seconds by Alertmanager's own clock.
 
-        ``NOT_ACTIVE`` if it does not show it as active; ``REFUSED`` if it takes no questions; None without an answer.
+        ``NOT_ACTIVE`` if it does not show it as active; ``REFUSED`` if it takes no questions; None without an answer
+        within ``seconds``, which are those of any exchange if not given.
         """
         values = {name: json.dumps(value, ensure_ascii=False) for name, value in alert.labels.items()}
         filters = [("filter", f"{name}={value}") for name, value in values.items()]
-        result, content = self._exchange("GET", params=filters)
+        result, content = self._exchange("GET", params=filters, seconds=seconds)
         if result.outcome is not PushOutcome.ACCEPTED:
             return REFUSED if result.outcome is PushOutcome.REJECTED else None
         try:
@@ -126,9 +131,14 @@ class AlertmanagerClient:
         self._adapter.cut_off()
 
     def _exchange(
-        self, method: str, body: bytes | None = None, params: Sequence[tuple[str, str]] = ()
+        self,
+        method: str,
+        body: bytes | None = None,
+        params: Sequence[tuple[str, str]] = (),
+        seconds: float | None = None,
     ) -> tuple[PushResult, bytes]:
-        deadline = Deadline(self._timeout, self._adapter.cut_off)
+        seconds = self._timeout if seconds is None else min(seconds, self._timeout)
+        deadline = Deadline(seconds, self._adapter.cut_off)
         result, content = PushResult(PushOutcome.ERROR), b""
         try:
             self._authenticate()
@@ -140,7 +150,7 @@ class AlertmanagerClient:
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             result = PushResult(PushOutcome.ERROR, failure_reason(error))
         if deadline.passed:  # also where the libraries take a connection that was cut off for a whole answer
-            return PushResult(PushOutcome.ERROR, f"no whole answer within {self._timeout:g} s"), b""
+            return PushResult(PushOutcome.ERROR, f"no whole answer within {seconds:g} s"), b""
         return result, content
 
     def _send(self, method: str, body: bytes | None, params: Sequence[tuple[str, str]]) -> requests.Response:
@@ -157,7 +167,14 @@ class AlertmanagerClient:
             return
         from azure_scheduled_events_exporter.http_client import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
 
-        config = http_config.load(Path(self._http_config))
+        try:
+            config = http_config.load(Path(self._http_config))
+        except ExporterError as error:
+            if self._config is None:
+                raise
+            self.config_error = str(error)
+            return
+        self.config_error = ""
         if config == self._config:
             return
         self._session.close()
@@ -168,7 +185,7 @@ class AlertmanagerClient:
 
 
 def _session(adapter: CutOffAdapter) -> requests.Session:
-    session = requests.Session()
+    session = Session()
     session.trust_env = False  # no proxy, netrc or certificates from the environment
     session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__}"
     session.headers["Content-Type"] = "application/json"

@@ -35,6 +35,8 @@ _WITHOUT_IMDS_SECONDS = 2 * RESEND_SECONDS
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = RESEND_SECONDS  # others wait so long for its posts
 _AFTER_BUG_SECONDS = 60.0
+_QUESTION_SECONDS = 2.0
+"""For an answer to which an alert waits. A second alert of an event is less harm than one that comes late."""
 _CLOCK_TOLERANCE_SECONDS = 2.0
 
 
@@ -70,6 +72,7 @@ class Worker:
         self._without_imds_since = math.inf
         self._ahead = 0.0  # how far the wall clock was ahead of the monotonic one when the offset was learned
         self._trouble = ""
+        self._config_error = ""
         self.up = False
         self.counts = no_alerts()
 
@@ -96,12 +99,13 @@ class Worker:
             except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
                 message = "internal error while pushing alerts; retrying"
                 self._log.exception(message, extra=facts(seconds=_AFTER_BUG_SECONDS))
-                self._stopping.wait(_AFTER_BUG_SECONDS)
+                self._stopping.wait(_FIRST_RETRY_SECONDS)  # for the case that each attempt fails in this way
+                self._woken.wait(_AFTER_BUG_SECONDS)
 
     def deliver(self) -> float:
         """Send the alerts that are due; return how many seconds to wait before the next call."""
         now = self._clock()
-        is_complete = self._alerts.refresh(self._outbox, self._client.shows, now)
+        is_complete = self._alerts.refresh(self._outbox, self._questions(), now)
         over_at = partial(self._alerts.over_at, now=now.monotonic)
         due = self._sendable(self._outbox.due(now.monotonic, over_at), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
@@ -120,6 +124,21 @@ class Worker:
         if not is_complete:
             waits.append(_LOOK_SECONDS)
         return max(0.0, min(wait for wait in waits if wait is not None))
+
+    def _questions(self) -> Callable[[EventAlert], bool | None]:
+        """Return what asks whether Alertmanager shows an alert. What fires waits for the answers, but not for long.
+
+        After a question without an answer, no more are asked in this delivery.
+        """
+        asks = True
+
+        def shows(alert: EventAlert) -> bool | None:
+            nonlocal asks
+            answer = self._client.shows(alert, _QUESTION_SECONDS) if asks else None
+            asks = answer is not None
+            return answer
+
+        return shows
 
     def _post(self, due: Sequence[Entry]) -> PushResult:
         """Post ``due``; before the first alert an empty post, whose answer has Alertmanager's clock."""
@@ -209,7 +228,12 @@ class Worker:
         return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
     def _report(self, result: PushResult, *, accepted: bool) -> None:
-        """Log a failure when it begins, changes and ends."""
+        """Log a failure, also of the client's configuration, when it begins, changes and ends."""
+        error = self._client.config_error
+        if error and error != self._config_error:
+            message = "invalid HTTP configuration for Alertmanager, the last valid one stays in effect"
+            self._log.error(message, extra=facts(url=self._client.shown, error=error))
+        self._config_error = error
         reason = "" if accepted else result.reason
         if reason and reason != self._trouble:
             what = f"alerts {'rejected by' if result.outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"

@@ -12,7 +12,7 @@ Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-event
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope, comparable_name
@@ -200,8 +200,10 @@ class Policy:
 def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: Timestamp, imds_time: float) -> Decision:
     """Return the decision of ``rule``, which approves ``life``: now or when; ``imds_time`` is now by Azure's clock."""
     turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
+    # Across boots this is by the wall clock, which may be wrong after the last one.
+    seen_for = replace(now, wall=imds_time).since(life.first_seen)
     # With notice_left, the turns of all VMs begin when that much notice is left.
-    wait = max(rule.after - now.since(life.first_seen), -rule.match.open_for(life, now)) + turn * rule.takeover
+    wait = max(rule.after - seen_for, -rule.match.open_for(life, now)) + turn * rule.takeover
     if wait > 0 and life.not_before is not None and imds_time + wait >= life.not_before:
         late = f"this VM's turn by rule '{rule.name}'" if turn else f"rule '{rule.name}' approves it"
         obstacle = f"it begins before {late}"

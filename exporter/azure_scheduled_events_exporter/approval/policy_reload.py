@@ -12,7 +12,11 @@ _Stamp = tuple[int, int, int]
 
 
 class ReloadingPolicy:
-    """The policy in effect. :meth:`current` checks the file with one ``stat``."""
+    """The policy in effect. :meth:`current` checks the file with one ``stat``.
+
+    Attributes:
+        has_changed: whether the last :meth:`current` found another file than the one before it.
+    """
 
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
         self._policy = policy
@@ -22,15 +26,19 @@ class ReloadingPolicy:
         self._stamp: _Stamp | None = None  # the file may have changed since the policy was read
         self._missing = False
         self._error = ""
+        self.has_changed = False
 
     def current(self) -> Policy:
         """Return the policy, read again if its file has changed since the last call."""
         if self._path is None:
             return self._policy
         stamp = self._look()
+        self.has_changed = False
         if stamp is not None and stamp != self._stamp:
+            was_read, before = self._stamp is not None, self._policy
             self._stamp = stamp
             self._reload(self._path)
+            self.has_changed = was_read or self._policy is not before
         elif stamp is None and not self._missing:
             self._log.error(
                 "approval policy file is missing: the last valid policy stays", extra=facts(file=self._path)

@@ -34,6 +34,9 @@ _APPROVED = "it is approved already, by "
 _NO_EVENT_ID = "IMDS sent no EventId, so the event cannot be approved"
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
+_SETTLING_SECONDS = 2.0
+"""For how long no rule approves after the policy file has changed: it may be written only in part, and a rule that
+still lacks its ``match`` matches every event of this VM. What is approved cannot be taken back."""
 
 
 class ApprovalOutcome(StrEnum):
@@ -104,6 +107,7 @@ class ApprovalScheduler:
         self._log = log
         self._retries: dict[str, _Retry] = {}
         self._alone: set[int] = set()  # operators' requests that IMDS refused together with others, by number
+        self._settled_at = 0.0
         self._logged: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
         self.statuses: dict[str, ApprovalStatus] = {}
         self.policy = policy.name if policy is BUILT_IN.get(policy.name) else "file"
@@ -123,7 +127,7 @@ class ApprovalScheduler:
         ``server_time`` is the time by the clock of IMDS, Unix seconds, if it is known.
         """
         clock_error = 0.0 if server_time is None else now.wall - server_time
-        self._reload()
+        self._reload(now)
         current = known.current
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
         self._logged = {name: said for name, said in self._logged.items() if name in current}
@@ -143,7 +147,7 @@ class ApprovalScheduler:
         for life in current.values():
             if life.event_id not in self.statuses and life.is_open_to_approval:
                 rule = self._rule(life, vm_name, now, clock_error)
-                if rule is not None:
+                if rule is not None and now.monotonic >= self._settled_at:
                     due[life.event_id] = Due(life, Approver.EXPORTER, rule)
         return list(due.values()), results
 
@@ -170,9 +174,11 @@ class ApprovalScheduler:
             self._alone.update(one.request for one in attempted if one.request is not None)
         return throttled or refused_together
 
-    def _reload(self) -> None:
+    def _reload(self, now: Timestamp) -> None:
         """Apply the rules of a changed policy file; their decisions are logged again."""
         policy = self._reloading.current()
+        if self._reloading.has_changed:
+            self._settled_at = now.monotonic + _SETTLING_SECONDS
         if policy is not self._policy:
             self._policy = policy
             self._logged.clear()

@@ -40,7 +40,7 @@ from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 from .events import COLUMNS, event_row
-from .interruption import Interrupted, ignore_signals, interruptible
+from .interruption import Interrupted, ignore_signals, interrupted_afterwards, interruptible
 from .table import table
 
 _LOOK_SECONDS = 0.1
@@ -227,10 +227,12 @@ def _requested(
         ExporterError: ``look`` failed, and no event may have been approved.
     """
     wall = time.time()
-    numbers = requests.add(chosen, _operator(), wall, wall + patience)
+    numbers: list[int] = []
     status = 1
     failure: ExporterError | None = None
     try:
+        with interrupted_afterwards():  # else the request may be on the disk, and nobody knows its number
+            numbers = requests.add(chosen, _operator(), wall, wall + patience)
         deadline = time.monotonic() + patience
         while len(requests.results(numbers)) < len(numbers) and time.monotonic() < deadline:
             look()
@@ -242,6 +244,8 @@ def _requested(
         # After the command has reported a failure, the exporter must not send the approval later.
         ignore_signals()
         results = _withdrawn(requests, numbers, config.imds_timeout + _IN_FLIGHT_SECONDS, settle)
+    if not numbers:  # interrupted before anything was queued
+        return status
     _report(chosen, numbers, results)
     final = [results.get(number, UNKNOWN_RESULT) for number in numbers]
     if all(map(is_approved, final)):

@@ -1,7 +1,7 @@
 """Signals that end a command, as exceptions, so that the command can clean up."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
@@ -34,13 +34,25 @@ def interruptible() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
+@contextmanager
+def interrupted_afterwards() -> Iterator[None]:
+    """Hold back these signals and Ctrl-C until the end of a step that must be known to be done or not done."""
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in _numbers()}
+    try:
+        yield
+    finally:
+        _restore(before)
+    for number in held[:1]:
+        signal.raise_signal(number)
+
+
 def ignore_signals() -> dict[int, Any]:
     """Ignore these signals and Ctrl-C; return the handlers that were set.
 
     A command whose result is final calls this, so that its exit status reports that result and no late signal.
     """
-    numbers = [getattr(signal, name) for name in (*_SIGNALS, "SIGINT") if hasattr(signal, name)]
-    return {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
+    return {number: signal.signal(number, signal.SIG_IGN) for number in _numbers()}
 
 
 @contextmanager
@@ -50,9 +62,17 @@ def uninterrupted() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            with suppress(TypeError):  # a handler that Python did not set
-                signal.signal(number, handler)
+        _restore(before)
+
+
+def _numbers() -> list[int]:
+    return [getattr(signal, name) for name in (*_SIGNALS, "SIGINT") if hasattr(signal, name)]
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        with suppress(TypeError):  # a handler that Python did not set
+            signal.signal(number, handler)
 
 
 def _handlers(handler: Callable[[int, FrameType | None], NoReturn]) -> dict[int, Any]:

@@ -11,10 +11,14 @@ from .lean_requests import requests
 
 
 class Session(requests.Session):
-    """A session whose own certificate authorities hold also where the environment names others.
+    """A session that follows no redirect, and whose certificate authorities hold also where the environment has others.
 
     ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` would replace them otherwise; they hold where ``verify`` is True.
     """
+
+    def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ANN401, ARG002 - as requests calls it
+        """Return None: for a redirect, requests would read the whole body into memory, also if it is not followed."""
+        return None
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:  # noqa: ANN401 - passed on unchanged
         """Return the settings of one request."""

@@ -12,13 +12,16 @@ from support.servers.certificates import Pair
 class Peer:
     """An HTTP server that answers and keeps every GET and POST, with ``status`` and ``headers``; a context manager.
 
-    With ``pair``, it serves TLS. ``clients`` has the addresses from which connections came.
+    With ``pair``, it serves TLS. While ``answers_get`` is not set, a GET waits. ``clients`` has the addresses from
+    which connections came.
     """
 
     def __init__(
         self, status: int = 200, headers: dict[str, str] | None = None, body: bytes = b"", pair: Pair | None = None
     ) -> None:
         self.status = status
+        self.answers_get = threading.Event()
+        self.answers_get.set()
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.clients: set[tuple[str, int]] = set()
         peer = self
@@ -36,7 +39,9 @@ class Peer:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_GET = do_POST  # noqa: N815 - the name of the base class
+            def do_GET(self) -> None:
+                peer.answers_get.wait()
+                self.do_POST()
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of the base class
                 """Say nothing."""

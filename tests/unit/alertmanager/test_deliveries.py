@@ -137,12 +137,13 @@ class Vm:
         ends_at, posted_at = self.alertmanager.alerts.get(alert.identity, (0.0, 0.0))
         return EPOCH + posted_at if ends_at > self.alertmanager.now else NOT_ACTIVE
 
-    def shows(self, alert: EventAlert) -> bool | None:
+    def shows(self, alert: EventAlert, _seconds: float | None = None) -> bool | None:
         """Return whether the alert is active."""
         answer = self.posted_at(alert)
         return None if answer is None else answer != NOT_ACTIVE
 
     shown = "alertmanager"
+    config_error = ""
 
 
 @settings(max_examples=150)

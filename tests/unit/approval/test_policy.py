@@ -163,6 +163,16 @@ def test_after_over_a_reboot() -> None:
     assert policy.decide(life(), "vmss_0", Timestamp(BEGAN.wall + 31, 9.0, "another")).approve
 
 
+@pytest.mark.parametrize("ahead", [3600.0, -3600.0])
+def test_after_over_a_reboot_with_a_wrong_clock(ahead: float) -> None:
+    """After a reboot, ``after`` goes by the clock of IMDS while this VM's differs from it."""
+    policy = Policy("p", (Rule("later", Match(), Action.APPROVE, after=30.0),))
+    assert not policy.decide(life(), "vmss_0", Timestamp(BEGAN.wall + 29 + ahead, 7.0, "another"), ahead).approve
+    assert policy.decide(life(), "vmss_0", Timestamp(BEGAN.wall + 31 + ahead, 9.0, "another"), ahead).approve
+    same_boot = Timestamp(BEGAN.wall + 29 + ahead, BEGAN.monotonic + 29, BEGAN.boot_id)
+    assert not policy.decide(life(), "vmss_0", same_boot, ahead).approve
+
+
 def test_dry_run_is_told() -> None:
     """A dry run makes the same decision, marked so that nothing is sent."""
     policy = Policy("p", (Rule("try", Match(), Action.APPROVE, dry_run=True),))

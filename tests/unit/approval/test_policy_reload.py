@@ -11,10 +11,16 @@ import pytest
 
 from azure_scheduled_events_exporter.approval.policy_file import load
 from azure_scheduled_events_exporter.approval.policy_reload import ReloadingPolicy
+from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 HOLD = "rules: [{name: wait, action: hold}]\n"
 APPROVE = "rules: [{name: go, action: approve}]\n"
 NOBODY = 65534
+START = 1_700_000_000.0
 LOG = logging.getLogger("azure-scheduled-events-exporter")
 
 
@@ -91,3 +97,25 @@ def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCapt
     again.replace(file)
     assert reloading.current() is before
     assert caplog.records == []
+
+
+def test_file_that_is_written_in_two_parts(file: Path) -> None:
+    """A rule that still lacks its ``match`` approves nothing; 2 s after the last change, rules approve again."""
+    file.write_text(HOLD)
+    scheduler = ApprovalScheduler(load(file), LOG)
+    event = ScheduledEvent("A", "Reboot", "Scheduled", "User", ("vm_0",), START + 900, sent_id="A")
+    known, _ = observe(Lifecycles(), Document(1, (event,)), ObservationContext(Timestamp(START, 0.0, "boot"), "vm_0"))
+
+    def approves(seconds: float) -> bool:
+        due, _ = scheduler.due(known, "vm_0", [], Timestamp(START + seconds, seconds, "boot"))
+        return bool(due)
+
+    assert not approves(0)
+    part = "rules:\n- name: short\n  action: approve\n"
+    file.write_text(part)
+    assert not approves(1)
+    file.write_text(part + "  match: {event_type: Freeze}\n")
+    assert not any(map(approves, range(2, 10)))
+    file.write_text(APPROVE)
+    assert not any(map(approves, (10, 11, 11.9)))
+    assert approves(12)

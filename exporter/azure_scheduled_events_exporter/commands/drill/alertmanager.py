@@ -126,7 +126,7 @@ class Alertmanager:
         except TimeoutError:
             reason = f"no whole answer within {self._seconds:g} s"
             raise ExporterError(f"{self.shown}: Alertmanager cannot be reached: {reason}") from None
-        except requests.RequestException as error:
+        except (requests.RequestException, OSError, ValueError) as error:
             raise ExporterError(f"{self.shown}: Alertmanager cannot be reached: {failure_reason(error)}") from None
         if answer.is_redirect:
             place = one_line(without_password(answer.headers["Location"]))

@@ -1,0 +1,31 @@
+"""Signals that come during a step that must be whole."""
+
+import os
+import signal
+
+import pytest
+
+from azure_scheduled_events_exporter.commands.interruption import Interrupted, interrupted_afterwards, interruptible
+
+
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGTERM, Interrupted), (signal.SIGHUP, Interrupted), (signal.SIGINT, KeyboardInterrupt)],
+)
+def test_signal_during_a_step(number: int, raised: type[BaseException]) -> None:
+    """A signal ends the command after the step, whose result is known then."""
+    result = ""
+    with interruptible(), pytest.raises(raised), interrupted_afterwards():  # noqa: PT012 - it goes on after the signal
+        os.kill(os.getpid(), number)
+        result = "written"
+    assert result == "written"
+
+
+def test_step_without_a_signal() -> None:
+    """After the step, signals end the command at once, as before."""
+    with interruptible():
+        with interrupted_afterwards():
+            pass
+        with pytest.raises(Interrupted) as caught:
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert caught.value.exit_status == 143
