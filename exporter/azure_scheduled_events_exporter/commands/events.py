@@ -1,21 +1,34 @@
-"""The command ``events``: asks IMDS once, without a daemon, and prints the current events."""
+"""The command ``events``: asks IMDS once and prints the current events.
 
+Needs no running exporter. If there is one whose journal this user can read, what it knows of the events is used.
+"""
+
+import sqlite3
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalScheduler
 from azure_scheduled_events_exporter.config import Config
-from azure_scheduled_events_exporter.core.document import parse_document
+from azure_scheduled_events_exporter.core.document import Document, parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.records import current_record
-from azure_scheduled_events_exporter.errors import ExporterError, ImdsError, InvalidDocumentError, Outcome
+from azure_scheduled_events_exporter.errors import (
+    DamagedTextError,
+    ExporterError,
+    ImdsError,
+    InvalidDocumentError,
+    Outcome,
+)
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.journal.files import MEMORY, read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.poller import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -56,7 +69,7 @@ def run(config: Config, *, as_json: bool) -> int:
         except ExporterError as error:
             print(f"this VM's name is not known, so every scope is 'unknown': {error}", file=sys.stderr)
     moment = system_clock().now()
-    known, _ = observe(Lifecycles(), document, ObservationContext(moment, vm_name))
+    known, _ = observe(_seen_before(config, document), document, ObservationContext(moment, vm_name))
     approvals = ApprovalScheduler(config.approval_policy, log)  # used only for the reasons: nothing is sent
     approvals.due(known, vm_name, (), moment, client.server_time())
     now = time.time()
@@ -82,6 +95,21 @@ def run(config: Config, *, as_json: bool) -> int:
     for complaint in (*document.unreadable, *document.remarks):
         print(complaint, file=sys.stderr)
     return 1 if document.unreadable else 0
+
+
+def _seen_before(config: Config, document: Document) -> Lifecycles:
+    """Return the events of ``document`` as the running exporter knows them; none without a journal that can be read.
+
+    Without it, they count as first seen now, so the time at which a rule with ``after`` approves is not known.
+    """
+    if config.journal_path == MEMORY:
+        return Lifecycles()
+    try:
+        with closing(read_only(Path(config.journal_path))) as store:
+            known = store.current()
+    except (ExporterError, DamagedTextError, sqlite3.Error):
+        return Lifecycles()
+    return Lifecycles({event.event_id: known[event.event_id] for event in document.events if event.event_id in known})
 
 
 def _scheduled_events(client: ImdsClient, endpoint: str, timeout: float) -> bytes:

@@ -96,6 +96,26 @@ def test_names_from_outside(simulator: Simulator, state: Path) -> None:
     assert f"{SHOWN}vmss_0, vmss_1\\nvmss_2: unaffected" in done.stdout.splitlines()
 
 
+def test_events_as_the_exporter_knows_them(
+    simulator: Simulator, state: Path, tmp_path: Path, start_exporter: Callable[..., Exporter]
+) -> None:
+    """``events`` beside an exporter says what its API says: what is approved, and when a rule approves the others."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: [{name: drained, action: approve, after: 1h}]\n")
+    flags = ("--approval.policy", str(policy))
+    exporter = start(start_exporter, simulator.url, state, *flags, "--poll.interval", "1s")
+    approve(simulator.url, state, event_ids(simulator)["Freeze"], "--yes")
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
+    a_second_later(simulator)
+    command = [COMMAND, "events", "--json", "--imds.endpoint", simulator.url, "--journal.path", str(state), *flags]
+    said = subprocess.run(command, check=True, capture_output=True, env=environment(), timeout=PATIENCE).stdout
+    pages = [json.loads(text)["events"] for text in (said, fetch(f"{exporter.url}/api/v1/events").body)]
+    names = ("event_id", "approved", "approved_by", "approval", "approval_due")
+    own, exporters = ([{name: event[name] for name in names} for event in page] for page in pages)
+    assert own == exporters
+    assert {event["approved_by"] for event in own} == {"operator", None}
+
+
 def test_login_name_in_another_encoding(
     simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
 ) -> None:
