@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import assert_one_line
 from support.events.approve_command import (
     FINAL,
     PROGRAM,
@@ -114,6 +115,16 @@ def test_events_as_the_exporter_knows_them(
     own, exporters = ([{name: event[name] for name in names} for event in page] for page in pages)
     assert own == exporters
     assert {event["approved_by"] for event in own} == {"operator", None}
+
+
+def test_a_file_that_is_no_journal(simulator: Simulator, tmp_path: Path) -> None:
+    """``approve`` with the name of another file is refused in one line, and the file stays where it is."""
+    file = tmp_path / "hosts.txt"
+    file.write_text("127.0.0.1 localhost\n" * 100)
+    done = approve(simulator.url, file, "--all-mine", "--yes")
+    assert_one_line(done, 1, f"the journal {file} cannot be read: file is not a database")
+    assert [path.name for path in tmp_path.iterdir()] == ["hosts.txt"]
+    assert approved(simulator) == []
 
 
 def test_login_name_in_another_encoding(
