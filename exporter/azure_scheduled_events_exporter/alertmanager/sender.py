@@ -142,7 +142,7 @@ class AlertmanagerClient:
         result, content = PushResult(PushOutcome.ERROR), b""
         try:
             self._authenticate()
-            with deadline, self._send(method, body, params) as response:
+            with deadline, self._send(method, body, params, seconds) as response:
                 content = response.raw.read(_LARGEST_ANSWER, decode_content=True)
                 result = _judge(response, content)
         except ExporterError as error:
@@ -153,11 +153,13 @@ class AlertmanagerClient:
             return PushResult(PushOutcome.ERROR, f"no whole answer within {seconds:g} s"), b""
         return result, content
 
-    def _send(self, method: str, body: bytes | None, params: Sequence[tuple[str, str]]) -> requests.Response:
+    def _send(
+        self, method: str, body: bytes | None, params: Sequence[tuple[str, str]], seconds: float
+    ) -> requests.Response:
         if self._stopped:
             raise ConnectionAbortedError("the exporter is ending")
         # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
-        timeout = (self._timeout / 2, 2 * self._timeout)
+        timeout = (seconds / 2, 2 * seconds)
         return self._session.request(
             method, self._url, params=params, data=body, timeout=timeout, stream=True, allow_redirects=False
         )

@@ -36,7 +36,7 @@ _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = RESEND_SECONDS  # others wait so long for its posts
 _AFTER_BUG_SECONDS = 60.0
 _QUESTION_SECONDS = 2.0
-"""For an answer to which an alert waits. A second alert of an event is less harm than one that comes late."""
+"""How long a new alert waits for the answer to a question. A second alert of an event is less harm than a late one."""
 _CLOCK_TOLERANCE_SECONDS = 2.0
 
 
@@ -98,14 +98,14 @@ class Worker:
                     self._woken.wait(self.deliver())
             except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
                 message = "internal error while pushing alerts; retrying"
-                self._log.exception(message, extra=facts(seconds=_AFTER_BUG_SECONDS))
+                self._log.exception(message, extra=facts(at_most_seconds=_AFTER_BUG_SECONDS))
                 self._stopping.wait(_FIRST_RETRY_SECONDS)  # for the case that each attempt fails in this way
                 self._woken.wait(_AFTER_BUG_SECONDS)
 
     def deliver(self) -> float:
         """Send the alerts that are due; return how many seconds to wait before the next call."""
         now = self._clock()
-        is_complete = self._alerts.refresh(self._outbox, self._questions(), now)
+        is_complete = self._alerts.refresh(self._outbox, self._questions(_QUESTION_SECONDS), now)
         over_at = partial(self._alerts.over_at, now=now.monotonic)
         due = self._sendable(self._outbox.due(now.monotonic, over_at), now.monotonic)[:BATCH]
         if due or now.monotonic >= self._probe_at:
@@ -125,16 +125,16 @@ class Worker:
             waits.append(_LOOK_SECONDS)
         return max(0.0, min(wait for wait in waits if wait is not None))
 
-    def _questions(self) -> Callable[[EventAlert], bool | None]:
-        """Return what asks whether Alertmanager shows an alert. What fires waits for the answers, but not for long.
+    def _questions(self, seconds: float | None = None) -> Callable[[EventAlert], bool | None]:
+        """Return a function that asks whether Alertmanager shows an alert, each time for ``seconds`` at most.
 
-        After a question without an answer, no more are asked in this delivery.
+        After a question without an answer, it asks no more.
         """
         asks = True
 
         def shows(alert: EventAlert) -> bool | None:
             nonlocal asks
-            answer = self._client.shows(alert, _QUESTION_SECONDS) if asks else None
+            answer = self._client.shows(alert, seconds) if asks else None
             asks = answer is not None
             return answer
 
@@ -178,13 +178,14 @@ class Worker:
         sees = self._alerts.sees()
         self._without_imds_since = math.inf if sees else min(self._without_imds_since, now)
         is_rare = now - self._without_imds_since > _WITHOUT_IMDS_SECONDS
-        sendable = []
-        for entry in entries:
-            if entry.ended_at is not None:
-                continue
-            knows = (sees and entry.confirmed) or not entry.was_accepted
+        firing = [entry for entry in entries if entry.ended_at is None]
+        known = [entry for entry in firing if (sees and entry.confirmed) or not entry.was_accepted]
+        if known:  # the others are due again directly afterwards: a new alert does not wait for questions about them
+            return known
+        sendable, shows = [], self._questions()
+        for entry in firing:
             rests = is_rare and entry.alert.is_shared and entry.lasts(now)
-            if knows or (not rests and self._client.shows(entry.alert)):
+            if not rests and shows(entry.alert):
                 sendable.append(entry)
             else:
                 self._outbox.sent([entry], now, accepted=False)

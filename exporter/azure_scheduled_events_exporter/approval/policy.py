@@ -200,8 +200,9 @@ class Policy:
 def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: Timestamp, imds_time: float) -> Decision:
     """Return the decision of ``rule``, which approves ``life``: now or when; ``imds_time`` is now by Azure's clock."""
     turn = _turn(life, vm_name) if _takes_turns(rule, life) else 0
-    # Across boots this is by the wall clock, which may be wrong after the last one.
-    seen_for = replace(now, wall=imds_time).since(life.first_seen)
+    # Across boots this is by the wall clock. If that is wrong now, it may have been right or wrong when the event was
+    # first seen: the shorter time counts, because an approval cannot be taken back.
+    seen_for = min(now.since(life.first_seen), replace(now, wall=imds_time).since(life.first_seen))
     # With notice_left, the turns of all VMs begin when that much notice is left.
     wait = max(rule.after - seen_for, -rule.match.open_for(life, now)) + turn * rule.takeover
     if wait > 0 and life.not_before is not None and imds_time + wait >= life.not_before:

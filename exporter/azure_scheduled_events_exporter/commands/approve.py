@@ -35,7 +35,7 @@ from azure_scheduled_events_exporter.errors import (
     printable,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, is_written, read_only, writable
+from azure_scheduled_events_exporter.journal.files import MEMORY, check_may_be_opened, is_written, read_only, writable
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
@@ -90,7 +90,7 @@ def run(config: Config, event_ids: Sequence[str], *, all_mine: bool, yes: bool) 
 
 def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
     log = logs.set_up("error", config.log_format)
-    _check_is_journal(Path(config.journal_path))
+    check_may_be_opened(Path(config.journal_path))  # without an exporter, this command would set it aside
     config = replace(with_endpoint(config, log), approval_policy=OFF)
     rate_limiter = RateLimiter()
     confirmed: list[Lifecycle] = []
@@ -125,16 +125,6 @@ def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
         return _alone(exporter, confirmed, config)
     finally:
         exporter.stop()
-
-
-def _check_is_journal(path: Path) -> None:
-    """Refuse a file that is no journal: an exporter sets it aside, and so would this command without one."""
-    try:
-        is_new = file_path(path).stat().st_size == 0
-    except OSError:  # missing, or what opening it reports
-        return
-    if not is_new:
-        read_only(path).close()
 
 
 def _check_writable(exporter: daemon.Exporter, config: Config) -> None:

@@ -36,14 +36,17 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def interrupted_afterwards() -> Iterator[None]:
-    """Hold back these signals and Ctrl-C until the end of a step that must be known to be done or not done."""
+    """Hold back these signals and Ctrl-C until the end of a step that must be known to be done or not done.
+
+    If the step fails, its error ends the command, and signals that came are forgotten.
+    """
     held: list[int] = []
     before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in _numbers()}
     try:
         yield
     finally:
         _restore(before)
-    for number in held[:1]:
+    for number in held:  # the first one that is not ignored ends this
         signal.raise_signal(number)
 
 

@@ -64,8 +64,7 @@ def decode(kind: type[_Value], text: str) -> _Value:
         value: _Value = _decoder(cast("Any", kind))(values)
     except Exception as error:
         raise CodecError(
-            f"bug: {kind.__name__} cannot be read from the journal: {type(error).__name__}: {error}; "
-            "the file is left as it is"
+            f"bug: {kind.__name__} cannot be read from the journal: {type(error).__name__}: {error}"
         ) from error
     return value
 

@@ -37,7 +37,7 @@ _LOGS = ("-wal", "-shm")
 _DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 _NO_TEXT = "Could not decode to UTF-8"
-"""How the message begins with which Python's sqlite3 refuses bytes in a column of text. Such an error has no code."""
+"""The beginning of the message of Python's sqlite3 if a text is not UTF-8. This error has no code."""
 
 
 class FileIdentity(NamedTuple):
@@ -127,6 +127,22 @@ def read_only(path: Path, *, immutable: bool = False) -> Store:
         raise ExporterError(f"the journal {file} cannot be read: {reason(error)}") from None
 
 
+def check_may_be_opened(path: Path) -> None:
+    """Refuse a file that :func:`on_disk` would refuse, and an exporter would therefore set aside.
+
+    Raises:
+        ExporterError: it is another program's, of a newer version, or damaged in its first bytes.
+    """
+    file = file_path(path)
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
+        with contextlib.closing(connection), _closed_on_failure(connection):
+            _check_ours(connection)
+    except sqlite3.Error as error:
+        if is_damage(error):
+            raise ExporterError(f"{file} cannot be used as --journal.path: {reason(error)}") from None
+
+
 def writable(path: Path) -> Store:
     """Return the journal at ``path`` for queueing approval requests beside a running exporter.
 
@@ -205,7 +221,7 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
     """Close the connection if the block fails; otherwise the caller closes it.
 
     Raises:
-        NotUsableError: SQLite complains with bytes of the file that are not UTF-8, so they are not what was written.
+        NotUsableError: a message of SQLite quotes bytes of the file that are not UTF-8, so the file is damaged.
     """
     try:
         yield
@@ -251,18 +267,13 @@ class WriterLock:
         """
         self._path = _lock_path(path)
         try:
-            self._connection = _locked(self._path)
+            self._connection = _locked(path)
         except sqlite3.DatabaseError as error:
-            if _code(error) == sqlite3.SQLITE_BUSY:
-                raise JournalInUseError(
-                    f"another exporter, or 'approve', writes the journal {path}: "
-                    "stop it or let it end, or give this one its own --journal.path"
-                ) from None
             if not is_damage(error):
                 raise
-            # Its content is another program's: the lock needs none. Not unlinked, since another process may hold it.
-            os.truncate(self._path, 0)
-            self._connection = _locked(self._path)
+            # The file of a lock is empty, so what is in this one is another program's.
+            self._path.replace(_free_name(self._path))
+            self._connection = _locked(path)
         self._identity = identity(self._path)
         self._shows_writing = False
 
@@ -309,12 +320,21 @@ def only_writer(path: Path) -> WriterLock:
 
 
 def _locked(path: Path) -> sqlite3.Connection:
-    """Return a connection to the file of a lock, made if missing, that holds the lock."""
-    create(path)
+    """Return a connection that holds the lock of the journal at ``path``."""
+    lock = _lock_path(path)
+    create(lock)
     # Waits a moment, because is_written() holds the lock briefly.
-    connection = sqlite3.connect(path, timeout=1, check_same_thread=False, isolation_level=None)
+    connection = sqlite3.connect(lock, timeout=1, check_same_thread=False, isolation_level=None)
     with _closed_on_failure(connection):
-        connection.execute("BEGIN IMMEDIATE")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if _code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            raise JournalInUseError(
+                f"another exporter, or 'approve', writes the journal {path}: "
+                "stop it or let it end, or give this one its own --journal.path"
+            ) from None
     return connection
 
 

@@ -136,6 +136,8 @@ class Journal:
                 try:
                     return store.queued_spans(limit)
                 except (sqlite3.Error, DamagedTextError, CodecError) as error:
+                    if isinstance(error, sqlite3.Error) and not is_damage(error):
+                        raise
                     count = store.set_unreadable_spans_aside()
                     message = "undelivered spans cannot be read: set aside, so that the others are delivered"
                     self._log.warning(message, extra=facts(spans=count, error=error))

@@ -282,7 +282,7 @@ class Storage:
         assert self.disk is not None  # noqa: S101 - just read
         if self.disk.left_out:
             self.errors += 1
-            message = "an event in the journal cannot be read: left out, and left in the file"
+            message = "an event in the journal cannot be read: left out"
             self._log.error(message, extra=facts(path=self.path, error=self.disk.left_out))
         self._on_disk = restored
         self._epoch, self._last_number = self.disk.epoch(), self.disk.last_number()

@@ -115,7 +115,8 @@ class Store:
             :meth:`current`, :meth:`transitions`, :meth:`last_number` and :meth:`epoch` read every schema.
 
     Attributes:
-        left_out: why a life was left out of what was read, ``""`` if none was. Such a life stays in the table.
+        left_out: why a life was left out of what was read, ``""`` if none was. It stays in the table until its event is
+            seen again.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, may_migrate: bool = True) -> None:

@@ -21,5 +21,7 @@ def otlp_sender(endpoint: str | None) -> "OtlpSender":
         from .otlp import OtlpSender  # noqa: PLC0415 - see above; it reads some variables while it is imported
 
         return OtlpSender(endpoint)
+    except ImportError:  # a broken installation, whatever the variables are
+        raise
     except Exception as error:  # noqa: BLE001 - the SDK checks its variables in many ways
         raise UsageError(f"OpenTelemetry cannot use its settings (OTEL_* variables): {error}") from None

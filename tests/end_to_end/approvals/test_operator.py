@@ -122,7 +122,7 @@ def test_a_file_that_is_no_journal(simulator: Simulator, tmp_path: Path) -> None
     file = tmp_path / "hosts.txt"
     file.write_text("127.0.0.1 localhost\n" * 100)
     done = approve(simulator.url, file, "--all-mine", "--yes")
-    assert_one_line(done, 1, f"the journal {file} cannot be read: file is not a database")
+    assert_one_line(done, 1, f"{file} cannot be used as --journal.path: file is not a database")
     assert [path.name for path in tmp_path.iterdir()] == ["hosts.txt"]
     assert approved(simulator) == []
 

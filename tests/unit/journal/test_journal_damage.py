@@ -152,7 +152,7 @@ class TestSetAside:
         assert recorder.statistics == before.statistics
         assert set_aside(folder) == []
         (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
-        assert record.message == "an event in the journal cannot be read: left out, and left in the file"
+        assert record.message == "an event in the journal cannot be read: left out"
         assert "stade" in str(record.facts)  # type: ignore[attr-defined]
         recorder.sees("A", "C")
         recorder.journal.close()
@@ -160,7 +160,7 @@ class TestSetAside:
 
     @pytest.mark.parametrize("content", [b"lock", b"garbage" * 200], ids=["short", "long"])
     def test_a_lock_with_content(self, content: bytes, folder: Path, start: Open) -> None:
-        """A lock that another program has written to locks as before, and the journal beside it is used."""
+        """A lock file with another program's content is set aside; a new one locks, and the journal is used."""
         before = start(folder)
         before.sees("A")
         before.journal.close()
@@ -168,6 +168,7 @@ class TestSetAside:
         recorder = start(folder)
         assert recorder.is_up()
         assert recorder.known.current.keys() == {"A"}
+        assert [path.read_bytes() for path in folder.glob("journal.sqlite.lock.set-aside-*")] == [content]
         with pytest.raises(JournalInUseError):
             start(folder)
 

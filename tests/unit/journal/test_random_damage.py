@@ -1,4 +1,4 @@
-"""A journal with random bytes changed: whatever they are, it is used or set aside, and what comes then is on disk."""
+"""A journal with random bytes changed: it is used or set aside, and what comes then is on disk."""
 
 import tempfile
 from functools import cache

@@ -185,7 +185,7 @@ def _content(path: Path, *, is_traced: bool) -> Findings:
         )
         return
     if left_out:
-        yield wrong(
+        yield warning(
             "journal-content",
             f"At least one event in the journal cannot be read: {left_out}.",
             "Nothing stops working: the exporter leaves the event out. If you see this after an update, report it.",
