@@ -95,7 +95,7 @@ class OutputError(ExporterError):
 
 
 class CodecError(ExporterError):
-    """A value cannot be written to the journal (a bug), or JSON in it does not fit the class that is to be read."""
+    """A value has no JSON form for the journal (a bug), or JSON from the journal does not fit its class."""
 
 
 class DamagedTextError(ValueError):

@@ -36,9 +36,9 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def interrupted_afterwards() -> Iterator[None]:
-    """Hold back these signals and Ctrl-C until the end of a step that must be known to be done or not done.
+    """Delay these signals and Ctrl-C until the block ends, so that the command knows whether it did its work.
 
-    If the step fails, its error ends the command, and signals that came are forgotten.
+    If the block fails, its error ends the command, and signals that came are forgotten.
     """
     held: list[int] = []
     before = {number: signal.signal(number, lambda number, _: held.append(number)) for number in _numbers()}

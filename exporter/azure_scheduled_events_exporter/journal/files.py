@@ -128,7 +128,7 @@ def read_only(path: Path, *, immutable: bool = False) -> Store:
 
 
 def check_may_be_opened(path: Path) -> None:
-    """Refuse a file that :func:`on_disk` would refuse, and an exporter would therefore set aside.
+    """Refuse a file that is no journal of this version: an exporter that opened it would rename it.
 
     Raises:
         ExporterError: it is another program's, of a newer version, or damaged in its first bytes.

@@ -1,6 +1,6 @@
 """Loads OpenTelemetry and returns the client of a collector.
 
-Must not import OpenTelemetry before a sender is wanted: it takes half a second and 5 to 6 MiB of memory.
+Must not import OpenTelemetry until :func:`otlp_sender` is called: it takes half a second and 5 to 6 MiB of memory.
 """
 
 from typing import TYPE_CHECKING
