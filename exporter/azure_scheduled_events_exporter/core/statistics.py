@@ -35,6 +35,11 @@ class Histogram:
     counts: tuple[int, ...]
     total: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Refuse counts that do not belong to the bounds."""
+        if len(self.counts) != len(self.bounds) + 1:
+            raise ValueError(f"{len(self.counts)} counts for {len(self.bounds)} bounds")
+
     @classmethod
     def empty(cls, bounds: tuple[float, ...]) -> "Histogram":
         """Return a histogram over ``bounds`` (ascending) without values."""

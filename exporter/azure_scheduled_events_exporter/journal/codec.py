@@ -10,7 +10,8 @@ Only ``DamagedTextError`` is a reason to set a journal aside.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
@@ -95,14 +96,21 @@ def decode_statistics(text: str) -> Statistics:
     values = _parsed(text)
     try:
         histograms: dict[str, Any] = {
-            name: {tuple(key): _decoder(Histogram)(histogram).over(bounds) for *key, histogram in values.get(name, ())}
+            name: {key: histogram.over(bounds) for key, histogram in _entries(values.get(name, []), Histogram)}
             for name, bounds in HISTOGRAMS.items()
         }
-        transitions: dict[Any, int] = {tuple(key): count for *key, count in values["transitions"]}
-        pause_counts: dict[Any, int] = {tuple(key): count for *key, count in values.get("pause_counts", ())}
+        transitions: dict[Any, int] = dict(_entries(values["transitions"], int))
+        pause_counts: dict[Any, int] = dict(_entries(values.get("pause_counts", []), int))
         return Statistics(transitions, pause_counts=pause_counts, **histograms)
     except Exception as error:
         raise CodecError(f"bug: statistics cannot be read from the journal: {type(error).__name__}: {error}") from error
+
+
+def _entries(rows: Iterable[list[Any]], kind: type[_Value]) -> Iterator[tuple[tuple[str, ...], _Value]]:
+    """Yield the keys and values of counters or histograms."""
+    key_decoder, value_decoder = _decoder(tuple[str, ...]), _decoder(cast("Any", kind))
+    for *key, value in rows:
+        yield key_decoder(key), value_decoder(value)
 
 
 def encode_record(record: Mapping[str, object]) -> str:
@@ -156,7 +164,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint h
         return lambda values: {key: value(each) for key, each in values.items()}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
-    return lambda value: value
+    return _plain_decoder([hint])
 
 
 _RENAMED: Mapping[type, Mapping[str, str]] = {Lifecycle: {"asked_by": "requested_by", "told": ""}}
@@ -175,8 +183,30 @@ def _fields_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a data
 
 
 def _union_decoder(kinds: list[Any]) -> Callable[[Any], Any]:
-    """``X | None``, or plain values among which only the list has a form of its own: the tuple."""
+    """``X | None``, or plain values, among which a list stands for a tuple of texts."""
     if len(kinds) == 1:
         only = _decoder(kinds[0])
         return lambda value: None if value is None else only(value)
-    return lambda value: tuple(value) if isinstance(value, list) else value
+    plain = _plain_decoder([kind for kind in kinds if get_origin(kind) is not tuple])
+    texts = _decoder(tuple[str, ...])
+    return lambda value: texts(value) if isinstance(value, list) else plain(value)
+
+
+_JSON_TYPES: Mapping[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (float, int)}
+"""The types that values of a type hint can have in parsed JSON."""
+
+
+_LARGEST_BITS = 63
+"""SQLite stores no larger whole number."""
+
+
+def _plain_decoder(hints: list[type]) -> Callable[[Any], Any]:
+    """Values that are stored as they are: the type is checked, because any JSON can be in a damaged file."""
+    types = {found for hint in hints for found in _JSON_TYPES[hint]}
+
+    def checked(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
+        if type(value) not in types or (type(value) is int and value.bit_length() > _LARGEST_BITS):
+            raise TypeError(f"{reprlib.repr(value)} stands where {' or '.join(hint.__name__ for hint in hints)} is due")
+        return value
+
+    return checked

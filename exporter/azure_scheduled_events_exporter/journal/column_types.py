@@ -8,7 +8,8 @@ from azure_scheduled_events_exporter.errors import DamagedTextError
 TEXT = frozenset({str})
 OPTIONAL_TEXT = TEXT | {NoneType}
 BYTES = frozenset({bytes})
-NUMBER = frozenset({int, float})
+INTEGER = frozenset({int})
+NUMBER = INTEGER | {float}
 OPTIONAL_NUMBER = NUMBER | {NoneType}
 
 

@@ -234,7 +234,8 @@ def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _check_sound(connection: sqlite3.Connection) -> None:
-    problem = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    # Not quick_check: it does not compare indexes with tables, and SQLite finds no row whose key differs there.
+    problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
     if problem != "ok":
         raise NotUsableError(problem)
 
@@ -246,6 +247,8 @@ def _check_ours(connection: sqlite3.Connection) -> int:
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if not empty and application != APPLICATION_ID:
         raise NotUsableError("it is another program's SQLite file")
+    if version < 0:
+        raise NotUsableError(f"its schema has the version {version}, which does not exist")
     if version > SCHEMA_VERSION:
         raise NotUsableError(f"it is of a newer version (schema {version}, known here is {SCHEMA_VERSION})")
     return int(version)

@@ -143,7 +143,10 @@ class Journal:
                     self._log.warning(message, extra=facts(spans=count, error=error))
                     return store.queued_spans(limit)
             except (sqlite3.Error, DamagedTextError, CodecError) as error:
-                self._log.warning("undelivered spans cannot be read", extra=facts(error=error))
+                if is_damage(error):
+                    self._storage.handle(error)
+                else:
+                    self._log.warning("undelivered spans cannot be read", extra=facts(error=error))
                 return []
 
     def remove_spans(self, settled: Iterable[QueuedSpan]) -> None:

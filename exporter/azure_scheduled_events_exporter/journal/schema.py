@@ -3,7 +3,10 @@
 Each entry migrates from the previous version to its own; a journal of an older version runs all later entries.
 """
 
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
+from functools import cache
 
 from . import documents
 
@@ -80,3 +83,22 @@ MIGRATIONS: Mapping[int, str] = {
     ALTER TABLE approval_requests ADD COLUMN duration REAL;
     """,
 }
+
+
+def columns(connection: sqlite3.Connection) -> frozenset[tuple[str, str]]:
+    """Return the tables of a database with their columns, as pairs of names."""
+    return frozenset(
+        connection.execute(
+            "SELECT tables.name, columns.name FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns "
+            "WHERE tables.type = 'table'"
+        )
+    )
+
+
+@cache
+def schema_columns() -> frozenset[tuple[str, str]]:
+    """Return the tables of this version's schema with their columns, as pairs of names."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for migration in MIGRATIONS.values():
+            connection.executescript(migration)
+        return columns(connection)

@@ -10,7 +10,7 @@ Failures of the file, and their handling:
 - a file system with a journal is mounted over its folder: the two are merged there;
 - its content is damaged: it is set aside. A new file continues with the same counters, current events and numbers; at
   the start, when nothing has been read yet, it begins empty;
-- an event in it does not fit the class: that event alone is left out;
+- an event in it, or the sums, do not fit the class: they alone are left out;
 - the disk accepts no writes, or is not mounted any more: entries are kept in memory and merged when it works again;
 - it belongs to another VM (this VM was created from its image): it is set aside, and an empty journal begins.
 
@@ -282,7 +282,7 @@ class Storage:
         assert self.disk is not None  # noqa: S101 - just read
         if self.disk.left_out:
             self.errors += 1
-            message = "an event in the journal cannot be read: left out"
+            message = "an entry in the journal cannot be read: left out"
             self._log.error(message, extra=facts(path=self.path, error=self.disk.left_out))
         self._on_disk = restored
         self._epoch, self._last_number = self.disk.epoch(), self.disk.last_number()

@@ -34,7 +34,7 @@ from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Measurement, Statistics, measure
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, NotUsableError
 
 from .approval_requests import ApprovalRequests
 from .codec import (
@@ -45,10 +45,10 @@ from .codec import (
     encode_record,
     encode_statistics,
 )
-from .column_types import OPTIONAL_NUMBER, TEXT, check_types
+from .column_types import INTEGER, OPTIONAL_NUMBER, TEXT, check_types
 from .documents import Documents
 from .recovery import Row, Written, merged_life, merged_rows
-from .schema import MIGRATIONS, SCHEMA_VERSION
+from .schema import MIGRATIONS, SCHEMA_VERSION, columns, schema_columns
 
 APPLICATION_ID = 0x41534545
 """``ASEE``: marks the SQLite files of this exporter."""
@@ -69,6 +69,8 @@ _INSERT_TRANSITION = (
     f"VALUES ({', '.join(f':{name}' for name in TRANSITION_COLUMNS)})"
 )
 _DAY = 86400.0
+_LAST_NUMBER = (1 << 63) - (1 << 32)
+"""No journal gets as far; a damaged one that claims so could take few more rows, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +117,8 @@ class Store:
             :meth:`current`, :meth:`transitions`, :meth:`last_number` and :meth:`epoch` read every schema.
 
     Attributes:
-        left_out: why a life was left out of what was read, ``""`` if none was. It stays in the table until its event is
-            seen again.
+        left_out: why a life, or the sums, were left out of what was read, ``""`` if nothing was. A life stays in the
+            table until its event is seen again, the sums under another name.
     """
 
     def __init__(self, connection: sqlite3.Connection, *, may_migrate: bool = True) -> None:
@@ -127,6 +129,7 @@ class Store:
         self.version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if may_migrate:
             self._migrate()
+            self._check_tables()
         self._record = "record" if self.version > 2 else "said"  # noqa: PLR2004 - the schema that renamed it
         self._waiting = "WHERE NOT set_aside" if self.version > 5 else ""  # noqa: PLR2004 - the schema that has it
 
@@ -137,10 +140,14 @@ class Store:
                 f"PRAGMA user_version = {step}; COMMIT;"
             )
         self.version = SCHEMA_VERSION
-        columns = {row[1] for row in self._db.execute("PRAGMA table_info(transitions)")}
-        missing = [name for name in TRANSITION_COLUMNS if name not in columns]
-        if columns and missing:
-            raise CodecError(f"bug: table transitions has no column {missing[0]}; journal.schema lacks a migration")
+
+    def _check_tables(self) -> None:
+        """Refuse damage that would be found only when a row is written."""
+        for table, column in sorted(schema_columns() - columns(self._db)):
+            raise NotUsableError(f"table {table} has no column {column}")
+        numbers = "SELECT name FROM sqlite_sequence WHERE typeof(seq) != 'integer' OR seq > ?"
+        for (table,) in self._db.execute(numbers, (_LAST_NUMBER,)):
+            raise NotUsableError(f"the numbers of table {table} are used up")
 
     def close(self) -> None:
         """Close the connection. On disk, this merges the write-ahead log into the file."""
@@ -167,7 +174,7 @@ class Store:
         """
         lives = self.ended_lives()
         ended = {life.event_id: life for life in lives}
-        before = self._base() if counted is None else counted
+        before = self._readable_base() if counted is None else counted
         statistics = before.plus(self._measured("WHERE seq > ?", (number,)))
         return Restored(Lifecycles(self.current(), ended), statistics, lives[-RECENT:])
 
@@ -205,7 +212,10 @@ class Store:
     def last_number(self) -> int:
         """Return the number of the newest transition that was ever written; 0 before the first."""
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'transitions'").fetchone()
-        return int(row[0]) if row else 0
+        if row is None:
+            return 0
+        check_types(map(type, row), [INTEGER], "sqlite_sequence")
+        return int(row[0])
 
     def epoch(self) -> str:
         """Return the random id that identifies this journal's numbering; ``""`` before schema 3."""
@@ -404,6 +414,19 @@ class Store:
     def _base(self) -> Statistics:
         row = self._db.execute("SELECT value FROM sums WHERE name = 'statistics'").fetchone()
         return decode_statistics(row[0]) if row else Statistics()
+
+    def _readable_base(self) -> Statistics:
+        """Return the sums; if they do not fit this version, keep them under another name and count anew."""
+        try:
+            return self._base()
+        except CodecError as error:
+            self.left_out = str(error)
+            with self._db:
+                self._db.execute(
+                    "UPDATE sums SET name = name || ' unreadable ' || lower(hex(randomblob(4))) "
+                    "WHERE name = 'statistics'"
+                )
+            return Statistics()
 
     def _write_base(self, statistics: Statistics) -> None:
         self._db.execute("REPLACE INTO sums VALUES ('statistics', ?)", (encode_statistics(statistics),))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, NotUsableError
 from azure_scheduled_events_exporter.journal.codec import decode, encode
 from azure_scheduled_events_exporter.journal.schema import MIGRATIONS, SCHEMA_VERSION
 from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, Entry, Store
@@ -35,19 +35,20 @@ def test_a_value_that_has_no_form() -> None:
 
 
 def test_a_bug_costs_no_history(folder: Path, start: Open) -> None:
-    """Counters that this version cannot read leave the file where it is, and the exporter runs in memory."""
+    """Counters that this version cannot read are left out and kept in the file, which stays in use with its events."""
     before = start(folder)
     before.sees("A", "B")
     before.journal.close()
     with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
         connection.execute("""INSERT INTO sums VALUES ('statistics', '{"transitions": 5}')""")
     recorder = start(folder)
-    assert not recorder.is_up()
-    assert not recorder.tries_disk()
+    assert recorder.is_up()
+    assert recorder.known.current.keys() == {"A", "B"}
     assert not list(folder.glob("*set-aside*"))
     recorder.journal.close()
     with closing(sqlite3.connect(folder / "journal.sqlite")) as connection:
         assert connection.execute("SELECT count(*) FROM lives").fetchone() == (2,)
+        assert ('{"transitions": 5}',) in connection.execute("SELECT value FROM sums").fetchall()
 
 
 def test_a_journal_of_the_second_schema(tmp_path: Path, start: Open) -> None:
@@ -88,12 +89,12 @@ def test_a_journal_of_the_second_schema(tmp_path: Path, start: Open) -> None:
         assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
 
 
-def test_a_column_without_a_migration(tmp_path: Path) -> None:
-    """A table that lacks a column that this version writes is a bug of the exporter, not a damaged file."""
+def test_a_table_without_a_column(tmp_path: Path) -> None:
+    """A table that lacks a column that this version writes is damaged: it could take no transition."""
     path = tmp_path / "journal.sqlite"
     with closing(Store(sqlite3.connect(path))) as store:
         store.record(Entry())
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("ALTER TABLE transitions DROP COLUMN notice")
-    with closing(sqlite3.connect(path)) as connection, pytest.raises(CodecError, match="no column notice"):
+    with closing(sqlite3.connect(path)) as connection, pytest.raises(NotUsableError, match="no column notice"):
         Store(connection)

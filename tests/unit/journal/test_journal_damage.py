@@ -152,7 +152,7 @@ class TestSetAside:
         assert recorder.statistics == before.statistics
         assert set_aside(folder) == []
         (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
-        assert record.message == "an event in the journal cannot be read: left out"
+        assert record.message == "an entry in the journal cannot be read: left out"
         assert "stade" in str(record.facts)  # type: ignore[attr-defined]
         recorder.sees("A", "C")
         recorder.journal.close()

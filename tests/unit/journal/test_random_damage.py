@@ -1,18 +1,24 @@
-"""A journal with random bytes changed: it is used or set aside, and what comes then is on disk."""
+"""A journal with random bytes or values changed: it is used or set aside, and what comes then is on disk."""
 
+import contextlib
+import json
+import sqlite3
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
 from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.journal.storage import FAILURES
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
-from support.events.journal_recorder import Recorder, recorders
+from support.events.journal_recorder import DAY, Recorder, recorders
 
 VM_ID = "6d2a5d4e-4f4e-4b0c-9d6c-5a8c2d3e4f50"
 UNREADABLE = (ExporterError, *FAILURES, CodecError, DamagedTextError)
@@ -30,6 +36,9 @@ def sound() -> bytes:
             recorder.journal.keep_document(RecordedDocument(recorder.now.wall, b"%d" % number, {"Date": "today"}))
         wall = recorder.now.wall
         recorder.journal.request_approval(recorder.known.current.values(), "ada", wall, wall + 60)
+        recorder.journal.record_heartbeat(ClockSample(wall, 3.0, 4.0, "boot"))
+        recorder.journal.set_scrape_interval(15.0)
+        recorder.journal.prune(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
 
@@ -45,7 +54,7 @@ def use(recorder: Recorder) -> None:
     recorder.sees("NEW")
     journal.keep_document(RecordedDocument(recorder.now.wall, b"new", {}))
     journal.prune(recorder.now, lambda: True)
-    assert "NEW" in {queued.span.attributes["azure.scheduled_event.id"] for queued in journal.queued_spans(128)}
+    assert "NEW" in {queued.span.attributes.get("azure.scheduled_event.id") for queued in journal.queued_spans(128)}
     if not recorder.is_up():
         recorder.tries_disk()
 
@@ -56,7 +65,8 @@ def check(content: bytes) -> None:
         path = Path(folder) / "journal.sqlite"
         path.write_bytes(content)
         try:
-            list(read_only(path).history())
+            with contextlib.closing(read_only(path)) as store:
+                list(store.history())
         except UNREADABLE as error:
             assert str(error)  # noqa: PT017 - either outcome is right
         recorder = start(Path(folder))
@@ -81,6 +91,70 @@ def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
         start = place % len(content)
         content[start : start + len(new)] = new[: len(content) - start]
     check(bytes(content))
+
+
+ODD_VALUES = [None, True, 0, -1, 2.5, 1e308, 1 << 70, "", "x", "NaN", [], {}, [1], {"x": 1}]
+TEXTS_WITH_JSON = [("lives", "life"), ("spans", "span"), ("sums", "value"), ("heartbeat", "sample")]
+
+
+def without_log(content: bytes) -> bytes:
+    """Return a database without write-ahead log, which one in memory cannot have: its header says so in two bytes."""
+    return content[:18] + b"\1\1" + content[20:]
+
+
+def nodes(value: object, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path of every value in parsed JSON."""
+    yield path
+    if isinstance(value, dict | list):
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from nodes(each, (*path, key))
+
+
+def with_value(whole: Any, path: tuple[str | int, ...], value: object) -> object:  # noqa: ANN401 - parsed JSON
+    """Return parsed JSON with another value at ``path``."""
+    if not path:
+        return value
+    parent = whole
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = value
+    return whole
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_value_in_json(data: st.DataObject) -> None:
+    """A value in the JSON of some rows is any other value."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(without_log(sound()))
+        for table, column in data.draw(st.lists(st.sampled_from(TEXTS_WITH_JSON), min_size=1, max_size=4)):
+            rows = connection.execute(f"SELECT {column} FROM {table}").fetchall()
+            (text,) = data.draw(st.sampled_from(rows))
+            parsed = json.loads(text)
+            path = data.draw(st.sampled_from(list(nodes(parsed))))
+            changed = json.dumps(with_value(parsed, path, data.draw(st.sampled_from(ODD_VALUES))))
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (changed, text))
+        connection.commit()
+        check(bytes(connection.serialize()))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_value_in_a_column(data: st.DataObject) -> None:
+    """A value in any column of any table is any other value."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.deserialize(without_log(sound()))
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in data.draw(st.lists(st.sampled_from(tables), min_size=1, max_size=4)):
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+            column = data.draw(st.sampled_from(columns))
+            rows = connection.execute(f"SELECT {column} FROM {table}").fetchall()
+            (old,) = data.draw(st.sampled_from(rows))
+            new = data.draw(st.sampled_from([None, 0, -1, 2.5, 1e308, -1e308, 1 << 62, "", "x", "[]", b"", b"\xff"]))
+            with contextlib.suppress(sqlite3.IntegrityError):
+                connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} IS ?", (new, old))
+        connection.commit()
+        check(bytes(connection.serialize()))
 
 
 @pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b'TABLE "approval_requests" ('])
