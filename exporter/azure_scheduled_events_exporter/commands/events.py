@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
-from azure_scheduled_events_exporter.polling.poller import FIRST_TIMEOUT_SECONDS
+from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.service.endpoint import NOT_ON_AZURE, with_endpoint
 from azure_scheduled_events_exporter.times import format_duration

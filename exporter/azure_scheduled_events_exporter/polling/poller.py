@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.answer import answered, requested
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
-from azure_scheduled_events_exporter.core.document import Document, parse_document
+from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.observation import (
@@ -22,21 +22,20 @@ from azure_scheduled_events_exporter.core.observation import (
     observe,
     record_pause,
 )
-from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, is_traced, so_far, unfinished
-from azure_scheduled_events_exporter.core.statistics import Statistics, measure
+from azure_scheduled_events_exporter.core.spans import SpanFacts, is_traced, unfinished
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome, Stopped
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.store import RECENT, Entry
-from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
 from .document_gaps import DocumentGaps
-from .empty_bodies import EmptyBodies
+from .document_reader import DocumentReader
 from .event_log import EventLog
+from .journal_entry import journal_entry
 from .liveness import HANGS, Liveness
 from .pause_tracker import PauseTracker
 from .schedule import PollSchedule
@@ -44,9 +43,6 @@ from .snapshot import Deliveries, Polls, Snapshot
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
-
-FIRST_TIMEOUT_SECONDS = 130.0
-"""Time limit of the first request: it enables Scheduled Events, which takes IMDS up to two minutes."""
 
 CLOCK_TOLERANCE_SECONDS = 300.0
 """If the wall clock differs more than this from that of IMDS, no history is removed by it."""
@@ -56,12 +52,6 @@ ANSWER_SECONDS = 0.2
 
 ANSWER_POLL_SECONDS = 1.0
 """While IMDS has not answered an approval, polls are at most so far apart, even if the interval is longer."""
-
-ENABLED_SECONDS = 86400.0
-"""Azure disables Scheduled Events after so long without a request."""
-
-_KEPT_HEADERS = ("Date", "Content-Type", "Server")
-"""Headers of an answer that are kept with a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +112,8 @@ class Poller:
         self.has_read = False
         """Whether the last poll took in a document, or what of it could be read."""
         self._began = clock.now()
-        self._body: bytes | None = None
-        self._kept: bytes | None = None  # the last body that was kept, read or refused
-        self._document: Document | None = None
-        self._empty_bodies = EmptyBodies()
-        self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
+        self._reader = DocumentReader(client, settings.timeout, clock, journal.keep_document)
+        self._document: Document | None = None  # the last one taken in; None to take in the next one in any case
         self._gaps = DocumentGaps(clock)
         self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
@@ -165,7 +152,7 @@ class Poller:
         """Poll at the configured rate until the process is to end."""
         schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
         while not self._pauses.wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
-            self.liveness.expect(self._patience + ANSWER_SECONDS)
+            self.liveness.expect(self._reader.patience + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
@@ -237,37 +224,18 @@ class Poller:
         lives = [life for life in self._known.current.values() if self._traced(life) and life.event_id not in others]
         return unfinished(lives, self._clock.now())
 
-    @property
-    def _patience(self) -> float:
-        """Return the time limit of the next request: IMDS may have to enable Scheduled Events before it answers."""
-        timeout, now = self._settings.timeout, self._clock.now()
-        answered = self._answered
-        # Check the wall clock too, because the monotonic clock stops while the VM is suspended.
-        if answered and max(now.since(answered), now.wall - answered.wall) < ENABLED_SECONDS:
-            return timeout
-        return max(FIRST_TIMEOUT_SECONDS, timeout)
-
     def _fetch(self) -> Document:
         """Fetch the document and record what changed; after a failure, the known events stay unchanged."""
-        body = self._client.scheduled_events(self._patience)
-        self._answered = self._clock.now()
+        body = self._reader.ask()
         self.take_answer()  # before the document, which may show what the approval has started
-        if body is None and self._document is None:
-            raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever sent a document")
-        if self._document is not None and (body is None or body == self._body):
-            document = self._document
-        else:
-            try:
-                document = parse_document(body or b"")
-            except InvalidDocumentError as error:
-                self._keep_document(body, str(error))
-                raise ImdsError(
-                    Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", str(error)
-                ) from None
-        if self._is_believed(document):
+        vm_name = self.snapshot.vm_name or ""
+        document = self._reader.parsed(body, vm_name)
+        if self._reader.believes(document, has_events=bool(self._known.current)):
             self._take_in(document)
-            self._body = self._body if body is None else body
-        self._keep_document(body, "; ".join(document.unreadable))
+            self._reader.taken_in(body, document)
+        else:
+            self._doubt()
+        self._reader.keep(body, self.snapshot.vm_name or "", "; ".join(document.unreadable))
         return document
 
     def _judge(self, document: Document, began: Timestamp) -> tuple[Outcome, str]:
@@ -280,28 +248,12 @@ class Poller:
         self._event_log.poll_failed(reason, failure, Outcome.INVALID_DOCUMENT, began)
         return Outcome.INVALID_DOCUMENT, failure
 
-    def _is_believed(self, document: Document) -> bool:
-        """Return whether to believe ``document``: an empty body while events are current may be a fault."""
-        if not document.is_empty_body or not self._known.current:
-            self._empty_bodies = EmptyBodies()
-            return True
-        now = self._clock.now()
-        self._empty_bodies = self._empty_bodies.plus(now)
-        if self._empty_bodies.are_believed(now):
-            return True
-        if self._empty_bodies.count == 1:
+    def _doubt(self) -> None:
+        """Let the known events stay unchanged: the document is not believed yet."""
+        if self._reader.is_first_doubt:
             self._log.warning("empty body while events are current: not believed yet")
+        now = self._clock.now()
         self._gaps.document_came(now, has_gap=self._gaps.has_gap(now))
-        return False
-
-    def _keep_document(self, body: bytes | None, refused: str) -> None:
-        """Store a body that differs from the previous one, after its transitions."""
-        if body is None or body == self._kept:
-            return
-        self._kept = body
-        headers = {name: self._client.headers[name] for name in _KEPT_HEADERS if name in self._client.headers}
-        name = self.snapshot.vm_name or ""
-        self._journal.keep_document(RecordedDocument(self._clock.now().wall, body, headers, refused, name))
 
     def _take_in(self, document: Document) -> None:
         """Derive transitions from ``document``, write them to the journal, and log them."""
@@ -332,13 +284,13 @@ class Poller:
             pause,
             self._unshown,
             ends_unshown=ends_unshown,
-            absent_since=self._empty_bodies.since if document.is_empty_body else None,
+            absent_since=self._reader.empty_since if document.is_empty_body else None,
         )
         known, changes = observe(self._known, document, context)
         before, self._document = self._document, document
         changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
         self._event_log.unexpected_content(document)
-        snapshot = self._with(known, changes, self._late_spans(known))
+        snapshot = self._with(known, changes)
         self._pauses.attend(known)  # before anyone is shown a start: the pause may follow at once
         self.snapshot = replace(
             snapshot,
@@ -359,25 +311,17 @@ class Poller:
         """
         return not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
 
-    def _with(self, known: Lifecycles, changes: Sequence[Change], spans: Sequence[SpanFacts] = ()) -> Snapshot:
+    def _with(self, known: Lifecycles, changes: Sequence[Change]) -> Snapshot:
         """Write ``changes`` and the new state ``known`` to the journal, then log; return the new snapshot."""
-        statistics = self.snapshot.statistics.plus(map(measure, changes))
-        traced = [change for change in changes if self._traced(change.lifecycle)]
-        entry = Entry(
-            changes=changes,
-            lives=[*self._different(known), *(change.lifecycle for change in changes if change.lifecycle.outcome)],
-            spans=[*(span for change in traced for span in finished(change)), *spans],
-        )
+        snapshot = self.snapshot.after(known, changes)
+        entry = journal_entry(self._known, known, changes, self._traced)
         if entry.changes or entry.lives or entry.spans:
-            self._journal.record(entry, statistics, known)
+            self._journal.record(entry, snapshot.statistics, known)
         self._known = known
         self._event_log.changes(changes)
         if entry.spans and self._delivery is not None:
             self._delivery.wake()
-        ended = [change.lifecycle for change in changes if change.lifecycle.outcome]
-        recent = tuple(life for life in self.snapshot.recent if life.event_id not in known.current)
-        recent = (*recent, *ended)[-RECENT:]
-        return replace(self.snapshot, current=known.current, recent=recent, statistics=statistics)
+        return snapshot
 
     def _approve(self, document: Document) -> None:
         """Send all due approvals in one request, which is written to the journal before it is sent."""
@@ -411,23 +355,8 @@ class Poller:
         if (counts, statuses) != (self.snapshot.approval_requests, self.snapshot.approval_statuses):
             self.snapshot = replace(self.snapshot, approval_requests=counts, approval_statuses=statuses)
 
-    def _different(self, known: Lifecycles) -> list[Lifecycle]:
-        """Return the current lifecycles that differ from those in the journal."""
-        before = self._known.current
-        return [life for life in known.current.values() if life != before.get(life.event_id)]
-
     def _traced(self, life: Lifecycle) -> bool:
         return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
-
-    def _late_spans(self, known: Lifecycles) -> list[SpanFacts]:
-        """Return the spans that could not be sent while this VM's name was unknown."""
-        before = self._known.current
-        return [
-            span
-            for event_id, life in (*known.ended.items(), *known.current.items())
-            if event_id in before and self._traced(life) and not self._traced(before[event_id])
-            for span in so_far(before[event_id], life)
-        ]
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: return to the disk after a failure, check its owner, and remove old entries."""
@@ -441,7 +370,8 @@ class Poller:
             if self._delivery is not None:  # for spans that waited on the disk
                 self._delivery.wake()
             # Compare the next document again, with the lifecycles from the disk, and keep it if the disk has not.
-            self._document = self._kept = None
+            self._document = None
+            self._reader.keep_again()
             recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
             current, unconfirmed = self._known.current, self._unshown & self._known.current.keys()
             self.snapshot = replace(
@@ -454,7 +384,8 @@ class Poller:
         if self._identity is None or not self._journal.claim(self._identity.vm_id):
             return
         self._known, self._gaps = Lifecycles(), DocumentGaps(self._clock)
-        self._document = self._kept = None
+        self._document = None
+        self._reader.keep_again()
         self._unshown = frozenset()
         self._pauses.end()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)

@@ -3,17 +3,18 @@
 Readers never lock or wait: they take the newest :class:`Snapshot` and use it for the whole answer.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.journal import JournalState
+from azure_scheduled_events_exporter.journal.store import RECENT
 
 # From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first request (130 s).
 POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
@@ -96,3 +97,10 @@ class Snapshot:
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)
     pushes: Pushes = field(default_factory=Pushes)
+
+    def after(self, known: Lifecycles, changes: Sequence[Change]) -> "Snapshot":
+        """Return the snapshot with ``changes`` counted, and the current events of ``known``."""
+        recent = tuple(life for life in self.recent if life.event_id not in known.current)
+        ended = tuple(change.lifecycle for change in changes if change.lifecycle.outcome)
+        statistics = self.statistics.plus(map(measure, changes))
+        return replace(self, current=known.current, recent=(*recent, *ended)[-RECENT:], statistics=statistics)

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.imds.client import INSTANCE_API_VERSION
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.polling.poller import FIRST_TIMEOUT_SECONDS
+from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.times import format_duration
 
 _SLOW: Final = 1.0  # seconds; a healthy answer takes some 6 ms
