@@ -35,7 +35,8 @@ from azure_scheduled_events_exporter.errors import (
     printable,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.files import MEMORY, check_may_be_opened, is_written, read_only, writable
+from azure_scheduled_events_exporter.journal.files import MEMORY, check_may_be_opened, read_only, writable
+from azure_scheduled_events_exporter.journal.writer_lock import is_written
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 

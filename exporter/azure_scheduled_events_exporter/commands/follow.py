@@ -23,10 +23,11 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError, one_line
-from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, identity, is_written, read_only
+from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, identity, read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.storage import RETRY_SECONDS
 from azure_scheduled_events_exporter.journal.store import PAGE, Restored, Store
+from azure_scheduled_events_exporter.journal.writer_lock import is_written
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 

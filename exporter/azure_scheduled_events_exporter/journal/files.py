@@ -1,7 +1,7 @@
-"""Locates, opens and locks the journal's files, and decides whether a failure is their fault.
+"""Locates, creates, opens and renames the journal's files.
 
-Handles files, locks, and opening SQLite databases. ``journal.storage`` decides how to handle failures;
-``journal.store`` reads and writes the tables.
+Handles files, and opening SQLite databases. Must not lock (``journal.writer_lock``), decide how to handle failures
+(``journal.storage``), or read and write the tables (``journal.store``).
 """
 
 import contextlib
@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from azure_scheduled_events_exporter.errors import (
-    DamagedTextError,
     ExporterError,
-    JournalInUseError,
     NotUsableError,
     one_line,
 )
 
+from .failures import is_damage, primary_code, reason
 from .schema import SCHEMA_VERSION
 from .store import APPLICATION_ID, Store
 
@@ -32,12 +31,6 @@ MEMORY = "memory"
 
 _LOGS = ("-wal", "-shm")
 """SQLite's files beside a database in WAL mode. Their content may not be in the database yet."""
-
-# SQLITE_ERROR is what a missing table gives. All other codes mean trouble with the disk, which may pass.
-_DAMAGED: frozenset[int] = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-
-_NO_TEXT = "Could not decode to UTF-8"
-"""The beginning of the message of Python's sqlite3 if a text is not UTF-8. This error has no code."""
 
 
 class FileIdentity(NamedTuple):
@@ -80,7 +73,7 @@ def identity(path: Path | str) -> FileIdentity | None:
 def own_files(path: Path) -> tuple[Path, ...]:
     """Return all files that the journal at ``path`` has, or may have: itself, its logs and its lock."""
     file = file_path(path)
-    return (file, *(Path(f"{file}{suffix}") for suffix in _LOGS), _lock_path(file))
+    return (file, *(Path(f"{file}{suffix}") for suffix in _LOGS), lock_path(file))
 
 
 def device(folder: Path) -> int:
@@ -119,7 +112,7 @@ def read_only(path: Path, *, immutable: bool = False) -> Store:
         connection = sqlite3.connect(
             f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if immutable else ''}", uri=True, timeout=5
         )
-        with _closed_on_failure(connection):
+        with closed_on_failure(connection):
             if not _check_ours(connection):
                 raise NotUsableError("nothing has been written to it yet")
             return Store(connection, may_migrate=False)
@@ -136,7 +129,7 @@ def check_may_be_opened(path: Path) -> None:
     file = file_path(path)
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)
-        with contextlib.closing(connection), _closed_on_failure(connection):
+        with contextlib.closing(connection), closed_on_failure(connection):
             _check_ours(connection)
     except sqlite3.Error as error:
         if is_damage(error):
@@ -152,7 +145,7 @@ def writable(path: Path) -> Store:
     file = file_path(path)
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=5)
-        with _closed_on_failure(connection):
+        with closed_on_failure(connection):
             connection.execute("PRAGMA synchronous = FULL")
             if _check_ours(connection) < SCHEMA_VERSION:
                 raise NotUsableError("the running exporter is of an older version, restart it")
@@ -166,28 +159,9 @@ def writable(path: Path) -> Store:
 def _writing_hint(error: Exception) -> str:
     if isinstance(error, NotUsableError):
         return ""
-    if isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY:
+    if isinstance(error, sqlite3.Error) and primary_code(error) == sqlite3.SQLITE_BUSY:
         return " by a process that does not end its write; restart the exporter if it hangs, and try again"
     return "; try as root"
-
-
-def is_written(path: Path) -> bool:
-    """Return whether an exporter writes the file of the journal at ``path``. Creates nothing and takes no lock.
-
-    While its disk fails, an exporter keeps its journal in memory, and this is False.
-    """
-    lock = _lock_path(file_path(path))
-    try:
-        connection = sqlite3.connect(f"{lock.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
-    except sqlite3.Error:
-        return False
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.Error as error:
-        return _code(error) == sqlite3.SQLITE_BUSY
-    finally:
-        connection.close()
-    return False
 
 
 def in_memory() -> Store:
@@ -196,7 +170,7 @@ def in_memory() -> Store:
 
 
 def on_disk(path: Path) -> Store:
-    """Open the journal's file, or create one; the caller holds :func:`only_writer` already.
+    """Open the journal's file, or create one; the caller holds :class:`WriterLock` already.
 
     Raises:
         sqlite3.Error: it cannot be used; :func:`is_damage` returns whether its content is damaged.
@@ -206,7 +180,7 @@ def on_disk(path: Path) -> Store:
     # SQLite gives its other files the same mode. Other users must not read the events of this VM.
     create(path)
     connection = sqlite3.connect(path, timeout=1, check_same_thread=False)
-    with _closed_on_failure(connection):
+    with closed_on_failure(connection):
         _check_ours(connection)
         _check_sound(connection)
         # Not before it is known to be ours: this writes to the file.
@@ -217,7 +191,7 @@ def on_disk(path: Path) -> Store:
 
 
 @contextlib.contextmanager
-def _closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
+def closed_on_failure(connection: sqlite3.Connection) -> Iterator[None]:
     """Close the connection if the block fails; otherwise the caller closes it.
 
     Raises:
@@ -254,94 +228,8 @@ def _check_ours(connection: sqlite3.Connection) -> int:
     return int(version)
 
 
-class WriterLock:
-    """The lock that makes this process the journal's only writer; the system releases it when the process ends.
-
-    Uses SQLite's locks on a file beside the journal, because they work on every platform. A reserved lock keeps other
-    writers out. While the journal's file is written, it is an exclusive one, which :func:`is_written` finds.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Take the lock of the journal at ``path``.
-
-        Raises:
-            JournalInUseError: another process holds it.
-            sqlite3.Error, OSError: the file of the lock cannot be used.
-        """
-        self._path = _lock_path(path)
-        try:
-            self._connection = _locked(path)
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            # The file of a lock is empty, so what is in this one is another program's.
-            self._path.replace(_free_name(self._path))
-            self._connection = _locked(path)
-        self._identity = identity(self._path)
-        self._shows_writing = False
-
-    def holds(self) -> bool:
-        """Return whether the locked file is still the one at its path, which another exporter would lock.
-
-        Raises:
-            OSError: the path cannot be read.
-        """
-        is_there = self._identity is not None and identity(self._path) == self._identity
-        return is_there and self._connection.in_transaction
-
-    def show(self, *, is_written: bool) -> None:
-        """Let :func:`is_written` return ``is_written``.
-
-        Raises:
-            sqlite3.Error: the file of the lock cannot be used. Then the lock may be lost, see :meth:`holds`.
-        """
-        if is_written == self._shows_writing:
-            return
-        self._shows_writing = False
-        self._connection.execute("ROLLBACK")
-        if is_written:
-            with contextlib.suppress(sqlite3.OperationalError):  # somebody reads the file of the lock
-                self._connection.execute("BEGIN EXCLUSIVE")
-                self._shows_writing = True
-                return
-        self._connection.execute("BEGIN IMMEDIATE")
-
-    def release(self) -> None:
-        """Release the lock, so that another process can write the journal."""
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.close()
-
-
-def only_writer(path: Path) -> WriterLock:
-    """Return the lock of the journal at ``path``.
-
-    Raises:
-        JournalInUseError: another process holds it.
-        sqlite3.Error, OSError: the file of the lock cannot be used.
-    """
-    return WriterLock(path)
-
-
-def _locked(path: Path) -> sqlite3.Connection:
-    """Return a connection that holds the lock of the journal at ``path``."""
-    lock = _lock_path(path)
-    create(lock)
-    # Waits a moment, because is_written() holds the lock briefly.
-    connection = sqlite3.connect(lock, timeout=1, check_same_thread=False, isolation_level=None)
-    with _closed_on_failure(connection):
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if _code(error) != sqlite3.SQLITE_BUSY:
-                raise
-            raise JournalInUseError(
-                f"another exporter, or 'approve', writes the journal {path}: "
-                "stop it or let it end, or give this one its own --journal.path"
-            ) from None
-    return connection
-
-
-def _lock_path(path: Path) -> Path:
+def lock_path(path: Path) -> Path:
+    """Return the file of the lock of the journal's file ``path``."""
     return path.with_name(path.name + ".lock")
 
 
@@ -392,33 +280,16 @@ def set_aside(path: Path) -> Path:
     Raises:
         OSError: it cannot be renamed.
     """
-    aside = _free_name(path)
+    aside = free_name(path)
     for suffix in ("", *_LOGS):
         with contextlib.suppress(FileNotFoundError):
             Path(f"{path}{suffix}").replace(f"{aside}{suffix}")
     return aside
 
 
-def _free_name(path: Path) -> Path:
+def free_name(path: Path) -> Path:
     """Return an unused name with the time, for a file that is set aside."""
     stem = f"{path.name}.set-aside-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}"
     more = itertools.chain([""], map(".{}".format, itertools.count(2)))
     names = (path.with_name(stem + suffix) for suffix in more)
     return next(name for name in names if not any(identities(name)))
-
-
-def is_damage(error: Exception) -> bool:
-    """Return whether the file's content is damaged; otherwise the disk failed, and may work again later."""
-    if isinstance(error, sqlite3.Error):
-        return isinstance(error, NotUsableError) or _code(error) in _DAMAGED or str(error).startswith(_NO_TEXT)
-    return isinstance(error, DamagedTextError)
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code of ``error``."""
-    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
-def reason(error: Exception) -> str:
-    """Return the message of ``error`` without Python's error numbers and file names."""
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from .approval_requests import ApprovalRequest
-from .files import is_damage
+from .failures import is_damage
 from .storage import FAILURES, Storage
 from .store import PAGE, Entry, QueuedSpan, Restored
 

@@ -1,8 +1,8 @@
 """Keeps the journal in its file on disk, and in memory while the disk fails.
 
-Decides which store is in use and what to do if the file fails. ``journal.files`` handles files, ``journal.store``
-tables, and ``journal.recovery`` merges two records of one event. Must not know who uses the journal, what for, or from
-which thread: ``journal.journal`` makes one call at a time.
+Decides which store is in use and what to do if the file fails. ``journal.files`` handles files,
+``journal.writer_lock`` the lock, ``journal.store`` tables, and ``journal.recovery`` merges two records of one event.
+Must not know who uses the journal, what for, or from which thread: ``journal.journal`` makes one call at a time.
 
 Failures of the file, and their handling:
 
@@ -29,23 +29,21 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
 
+from .failures import is_damage, reason
 from .files import (
     Identities,
-    WriterLock,
     create,
     device,
     file_path,
     identities,
     in_memory,
-    is_damage,
     is_read_only,
     on_disk,
-    only_writer,
-    reason,
     replace_with,
     set_aside,
 )
 from .store import RECENT, Entry, Restored, Store
+from .writer_lock import WriterLock
 
 RETRY_SECONDS = 5.0
 """Interval of the attempts to have the journal on disk again, while its entries are in memory."""
@@ -257,7 +255,7 @@ class Storage:
             folder.mkdir(parents=True, mode=0o700)
         if self._writer_lock is None or not self._writer_lock.holds():
             self._release()
-            self._writer_lock = only_writer(self.path)
+            self._writer_lock = WriterLock(self.path)
         return self.path
 
     def _use(self, disk: Store) -> None:
