@@ -57,6 +57,22 @@ _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
 
 
+class _SettingFlag(argparse.Action):
+    """Takes the value of a setting, and notes in ``repeated`` that an earlier, different one is replaced."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse passes it
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,  # noqa: ARG002 - as above
+    ) -> None:
+        """Called by argparse for each time that the flag is written."""
+        if getattr(namespace, self.dest, values) != values:
+            namespace.repeated = (*getattr(namespace, "repeated", ()), f"--{self.dest}")
+        setattr(namespace, self.dest, values)
+
+
 class _Parser(argparse.ArgumentParser):
     """Reports an error in one line."""
 
@@ -259,7 +275,9 @@ def _add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, str], 
         added = parser.add_argument_group(f"settings: {group}")
         for flag, metavar, text in settings:
             said = argparse.SUPPRESS if flag in hidden else text
-            added.add_argument(f"--{flag}", dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=said)
+            added.add_argument(
+                f"--{flag}", action=_SettingFlag, dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=said
+            )
 
 
 def _grouped(defaults: Mapping[str, str]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
@@ -335,6 +353,8 @@ def _run(parsed: argparse.Namespace) -> int:
         for name, meant in unknown_variables(os.environ):
             hint = f"did you mean {meant}?" if meant else "see --help"
             log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
+        for flag in getattr(parsed, "repeated", ()):
+            log.warning("flag is written more than once: its last value is used", extra=logs.facts(flag=flag))
         return daemon.run(config, log, ending=ending)
 
 
@@ -386,6 +406,8 @@ def _history(parsed: argparse.Namespace) -> int:
 def _check_config(parsed: argparse.Namespace) -> int:
     from . import check_config  # noqa: PLC0415 - only what a command needs is loaded
 
+    for flag in getattr(parsed, "repeated", ()):
+        print(f"warning: {flag} is written more than once: its last value is used", file=sys.stderr)
     places = _environment(parsed)
     return check_config.run(_flags(parsed), os.environ, places)
 

@@ -145,3 +145,10 @@ class TestCheckConfig:
         assert re.fullmatch(rf"warning: unknown environment variable {name}: [^\n]+\n", done.stderr)
         assert ("did you mean AZURE_SCHEDULED_EVENTS_LOG_LEVEL?" in done.stderr) == name.endswith("LEVLE")
         assert "mean ?" not in done.stderr
+
+    def test_flag_twice(self) -> None:
+        """A flag that is written twice is reported, and its last value is shown."""
+        done = command("check-config", "--alertmanager.url", "http://a", "--alertmanager.url", "http://b")
+        assert done.returncode == 0
+        assert done.stderr == "warning: --alertmanager.url is written more than once: its last value is used\n"
+        assert "alertmanager.url: http://b " in done.stdout

@@ -219,6 +219,17 @@ class TestRun:
         assert "AZURE_SCHEDULED_EVENTS_POLL_INTERVALL" in line
         assert "did you mean AZURE_SCHEDULED_EVENTS_POLL_INTERVAL?" in line
 
+    def test_flag_twice(self, simulator: Simulator, start_exporter: Callable[..., Exporter]) -> None:
+        """A flag that is written twice with different values causes a warning: only the last Alertmanager is used."""
+        exporter = start_exporter(
+            simulator.url,
+            *("--alertmanager.url", "http://127.0.0.1:9", "--alertmanager.url", "http://127.0.0.1:19"),
+            *("--poll.interval", "1s", "--poll.interval", "1s"),
+        )
+        [line] = exporter.lines("flag is written more than once")
+        assert "level=warning" in line
+        assert "flag=--alertmanager.url" in line
+
     def test_settings_hold(self, simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
         """A flag wins over its variable, that over the file, that over the default."""
         file = tmp_path / "config.yml"

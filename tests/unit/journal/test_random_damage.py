@@ -121,7 +121,7 @@ def with_value(whole: Any, path: tuple[str | int, ...], value: object) -> object
     return whole
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_value_in_json(data: st.DataObject) -> None:
     """A value in the JSON of some rows is any other value."""
@@ -138,7 +138,7 @@ def test_any_value_in_json(data: st.DataObject) -> None:
         check(bytes(connection.serialize()))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_value_in_a_column(data: st.DataObject) -> None:
     """A value in any column of any table is any other value."""
