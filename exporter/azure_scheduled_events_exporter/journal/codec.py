@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -24,7 +25,6 @@ from azure_scheduled_events_exporter.core.statistics import (
     NOTICE_BOUNDS,
     PAUSE_BOUNDS,
     PHASE_BOUNDS,
-    Histogram,
     Statistics,
 )
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
@@ -95,22 +95,25 @@ def decode_statistics(text: str) -> Statistics:
     """
     values = _parsed(text)
     try:
-        histograms: dict[str, Any] = {
-            name: {key: histogram.over(bounds) for key, histogram in _entries(values.get(name, []), Histogram)}
-            for name, bounds in HISTOGRAMS.items()
+        decoded: dict[str, Any] = {
+            name: dict(_entries(values["transitions"] if name == "transitions" else values.get(name, []), hint))
+            for name, hint in get_type_hints(Statistics).items()
         }
-        transitions: dict[Any, int] = dict(_entries(values["transitions"], int))
-        pause_counts: dict[Any, int] = dict(_entries(values.get("pause_counts", []), int))
-        return Statistics(transitions, pause_counts=pause_counts, **histograms)
+        for name, bounds in HISTOGRAMS.items():
+            decoded[name] = {key: histogram.over(bounds) for key, histogram in decoded[name].items()}
+        return Statistics(**decoded)
     except Exception as error:
         raise CodecError(f"bug: statistics cannot be read from the journal: {type(error).__name__}: {error}") from error
 
 
-def _entries(rows: Iterable[list[Any]], kind: type[_Value]) -> Iterator[tuple[tuple[str, ...], _Value]]:
-    """Yield the keys and values of counters or histograms."""
-    key_decoder, value_decoder = _decoder(tuple[str, ...]), _decoder(cast("Any", kind))
+def _entries(rows: Iterable[list[Any]], hint: Any) -> Iterator[tuple[tuple[str, ...], Any]]:  # noqa: ANN401 - as above
+    """Yield the keys and values of counters or histograms, whose type is ``hint``: a mapping from tuples of texts."""
+    key_hint, value_hint = get_args(hint)
+    words, decoded = _decoder(tuple[str, ...]), _decoder(value_hint)
     for *key, value in rows:
-        yield key_decoder(key), value_decoder(value)
+        if len(key) != len(get_args(key_hint)):
+            raise ValueError(f"{reprlib.repr(key)} is no key of {len(get_args(key_hint))} texts")
+        yield words(key), decoded(value)
 
 
 def encode_record(record: Mapping[str, object]) -> str:
@@ -196,8 +199,8 @@ _JSON_TYPES: Mapping[type, tuple[type, ...]] = {str: (str,), bool: (bool,), int:
 """The types that values of a type hint can have in parsed JSON."""
 
 
-_LARGEST_BITS = 63
-"""SQLite stores no larger whole number."""
+_LARGEST = (1 << 63) - 1
+"""The largest whole number that SQLite stores."""
 
 
 def _plain_decoder(hints: list[type]) -> Callable[[Any], Any]:
@@ -205,7 +208,8 @@ def _plain_decoder(hints: list[type]) -> Callable[[Any], Any]:
     types = {found for hint in hints for found in _JSON_TYPES[hint]}
 
     def checked(value: Any) -> Any:  # noqa: ANN401 - whatever JSON holds
-        if type(value) not in types or (type(value) is int and value.bit_length() > _LARGEST_BITS):
+        kind = type(value)
+        if kind not in types or (kind is int and abs(value) > _LARGEST) or (kind is float and not isfinite(value)):
             raise TypeError(f"{reprlib.repr(value)} stands where {' or '.join(hint.__name__ for hint in hints)} is due")
         return value
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
+from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, NotUsableError
-from azure_scheduled_events_exporter.journal.codec import decode, encode
+from azure_scheduled_events_exporter.journal.codec import decode, decode_statistics, encode
 from azure_scheduled_events_exporter.journal.schema import MIGRATIONS, SCHEMA_VERSION
 from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, Entry, Store
 from support.events.journal_recorder import Open, history
@@ -26,6 +27,22 @@ def test_a_bug(text: str) -> None:
     """Intact text that does not fit the class is a bug of the exporter, and is reported as one."""
     with pytest.raises(CodecError, match="bug: Lifecycle cannot be read"):
         decode(Lifecycle, text)
+
+
+@pytest.mark.parametrize("wall", ["NaN", "1e999", "true", '"noon"', "[]", str(1 << 64)])
+def test_a_number_that_is_none(wall: str) -> None:
+    """A time that is not a finite number is refused, before anything calculates with it."""
+    with pytest.raises(CodecError, match="stands where float is due"):
+        decode(ClockSample, f'{{"wall": {wall}, "monotonic": 1, "since_boot": 2.5}}')
+
+
+@pytest.mark.parametrize(
+    "entry", ['["Freeze", 1]', '["Freeze", "Platform", "self", "started", "1"]', "[1, 1, 1, 1, 1]", "5", "[]"]
+)
+def test_a_counter_that_is_none(entry: str) -> None:
+    """A counter without its four labels, or whose value is no whole number, is refused."""
+    with pytest.raises(CodecError, match="statistics cannot be read"):
+        decode_statistics(f'{{"transitions": [{entry}]}}')
 
 
 def test_a_value_that_has_no_form() -> None:

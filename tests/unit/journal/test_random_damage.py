@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
     check(bytes(content))
 
 
-ODD_VALUES = [None, True, 0, -1, 2.5, 1e308, 1 << 70, "", "x", "NaN", [], {}, [1], {"x": 1}]
+ODD_VALUES = [None, True, 0, -1, 2.5, 1e308, math.inf, math.nan, 1 << 70, "", "x", "NaN", [], {}, [1], {"x": 1}]
 TEXTS_WITH_JSON = [("lives", "life"), ("spans", "span"), ("sums", "value"), ("heartbeat", "sample")]
 
 
