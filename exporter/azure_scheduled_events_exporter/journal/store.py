@@ -128,8 +128,10 @@ class Store:
         self.left_out = ""
         self.version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if may_migrate:
+            is_new = self.version == 0
             self._migrate()
-            self._check_tables()
+            if not is_new:
+                self._check_tables()
         self._record = "record" if self.version > 2 else "said"  # noqa: PLR2004 - the schema that renamed it
         self._waiting = "WHERE NOT set_aside" if self.version > 5 else ""  # noqa: PLR2004 - the schema that has it
 
