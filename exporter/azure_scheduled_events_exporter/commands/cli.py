@@ -69,7 +69,7 @@ class _SettingFlag(argparse.Action):
     ) -> None:
         """Called by argparse for each time that the flag is written."""
         if getattr(namespace, self.dest, values) != values:
-            namespace.repeated = (*getattr(namespace, "repeated", ()), f"--{self.dest}")
+            namespace.repeated = {*getattr(namespace, "repeated", ()), f"--{self.dest}"}
         setattr(namespace, self.dest, values)
 
 
@@ -353,7 +353,7 @@ def _run(parsed: argparse.Namespace) -> int:
         for name, meant in unknown_variables(os.environ):
             hint = f"did you mean {meant}?" if meant else "see --help"
             log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
-        for flag in getattr(parsed, "repeated", ()):
+        for flag in sorted(getattr(parsed, "repeated", ())):
             log.warning("flag is written more than once: its last value is used", extra=logs.facts(flag=flag))
         return daemon.run(config, log, ending=ending)
 
@@ -406,7 +406,7 @@ def _history(parsed: argparse.Namespace) -> int:
 def _check_config(parsed: argparse.Namespace) -> int:
     from . import check_config  # noqa: PLC0415 - only what a command needs is loaded
 
-    for flag in getattr(parsed, "repeated", ()):
+    for flag in sorted(getattr(parsed, "repeated", ())):
         print(f"warning: {flag} is written more than once: its last value is used", file=sys.stderr)
     places = _environment(parsed)
     return check_config.run(_flags(parsed), os.environ, places)

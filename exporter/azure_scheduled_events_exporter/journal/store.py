@@ -176,7 +176,8 @@ class Store:
         """
         lives = self.ended_lives()
         ended = {life.event_id: life for life in lives}
-        before = self._readable_base() if counted is None else counted
+        with self._db:
+            before = self._base() if counted is None else counted
         statistics = before.plus(self._measured("WHERE seq > ?", (number,)))
         return Restored(Lifecycles(self.current(), ended), statistics, lives[-RECENT:])
 
@@ -414,20 +415,14 @@ class Store:
             yield Measurement(*row)
 
     def _base(self) -> Statistics:
+        """Return the sums; in the caller's transaction, those that do not fit this version get another name."""
         row = self._db.execute("SELECT value FROM sums WHERE name = 'statistics'").fetchone()
-        return decode_statistics(row[0]) if row else Statistics()
-
-    def _readable_base(self) -> Statistics:
-        """Return the sums; if they do not fit this version, keep them under another name and count anew."""
         try:
-            return self._base()
+            return decode_statistics(row[0]) if row else Statistics()
         except CodecError as error:
             self.left_out = str(error)
-            with self._db:
-                self._db.execute(
-                    "UPDATE sums SET name = name || ' unreadable ' || lower(hex(randomblob(4))) "
-                    "WHERE name = 'statistics'"
-                )
+            name = "name || ' unreadable ' || lower(hex(randomblob(4)))"
+            self._db.execute(f"UPDATE sums SET name = {name} WHERE name = 'statistics'")
             return Statistics()
 
     def _write_base(self, statistics: Statistics) -> None:

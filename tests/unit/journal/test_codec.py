@@ -12,7 +12,7 @@ from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError,
 from azure_scheduled_events_exporter.journal.codec import decode, decode_statistics, encode
 from azure_scheduled_events_exporter.journal.schema import MIGRATIONS, SCHEMA_VERSION
 from azure_scheduled_events_exporter.journal.store import APPLICATION_ID, Entry, Store
-from support.events.journal_recorder import Open, history
+from support.events.journal_recorder import DAY, Open, history
 
 
 @pytest.mark.parametrize("text", ['{"event":', "dear diary", ""])
@@ -66,6 +66,19 @@ def test_a_bug_costs_no_history(folder: Path, start: Open) -> None:
     with closing(sqlite3.connect(folder / "journal.sqlite")) as connection:
         assert connection.execute("SELECT count(*) FROM lives").fetchone() == (2,)
         assert ('{"transitions": 5}',) in connection.execute("SELECT value FROM sums").fetchall()
+
+
+def test_counters_that_become_unreadable(folder: Path, start: Open) -> None:
+    """Counters that another program changes while the journal is in use do not stop the removal of old entries."""
+    recorder = start(folder)
+    recorder.sees("A", "B")
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+        connection.execute("""INSERT INTO sums VALUES ('statistics', '{"transitions": 5}')""")
+    recorder.journal.prune(recorder.after(91 * DAY).now, lambda: True)
+    assert recorder.is_up()
+    assert recorder.journal.transitions(0) == []
+    recorder.journal.close()
+    assert start(folder).detected == 2
 
 
 def test_a_journal_of_the_second_schema(tmp_path: Path, start: Open) -> None:
