@@ -175,7 +175,6 @@ def on_disk(path: Path) -> Store:
     Raises:
         sqlite3.Error: it cannot be used; :func:`is_damage` returns whether its content is damaged.
         OSError: it cannot be reached.
-        CodecError: the schema and the classes that are written differ.
     """
     # SQLite gives its other files the same mode. Other users must not read the events of this VM.
     create(path)

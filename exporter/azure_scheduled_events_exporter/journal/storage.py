@@ -106,9 +106,6 @@ class Storage:
             restored = self.store.restore()
             if self.disk is not None:
                 self._included(restored)
-        except CodecError as error:
-            self._use_memory(error)
-            return Restored()
         except FAILURES as error:
             self.handle(error)
             return Restored()
@@ -229,7 +226,7 @@ class Storage:
         try:
             self._open()
             self._show_writing()
-        except (sqlite3.Error, OSError, CodecError) as error:
+        except (sqlite3.Error, OSError) as error:
             self._use_memory(error)
 
     def _open(self) -> Store:

@@ -144,7 +144,7 @@ class Store:
         self.version = SCHEMA_VERSION
 
     def _check_tables(self) -> None:
-        """Refuse damage that would be found only when a row is written."""
+        """Raise NotUsableError for damage that no read finds, only a later write."""
         for table, column in sorted(schema_columns() - columns(self._db)):
             raise NotUsableError(f"table {table} has no column {column}")
         numbers = "SELECT name FROM sqlite_sequence WHERE typeof(seq) != 'integer' OR seq > ?"

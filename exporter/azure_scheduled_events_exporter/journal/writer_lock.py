@@ -1,6 +1,6 @@
-"""The lock beside the journal's file: one process writes it, and others see whether it does.
+"""A lock file beside the journal: only one process can write the journal, and others can see whether one does.
 
-Uses SQLite's locks. Must not open the journal itself: ``journal.files`` does.
+Must not open the journal itself: ``journal.files`` does.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class WriterLock:
         return is_there and self._connection.in_transaction
 
     def show(self, *, is_written: bool) -> None:
-        """Let :func:`is_written` return ``is_written``.
+        """Make :func:`is_written` return ``is_written`` in every process.
 
         Raises:
             sqlite3.Error: the file of the lock cannot be used. Then the lock may be lost, see :meth:`holds`.

@@ -1,7 +1,7 @@
-"""Asks IMDS for the Scheduled Events document, decides whether to believe it, and has what was sent kept.
+"""Asks IMDS for the Scheduled Events document, decides whether to believe it, and has it stored.
 
-Knows requests, time limits and what IMDS sent before. Must not know what a document changes: ``polling.poller`` takes
-it in.
+Knows requests, time limits and what IMDS sent before. Must not know what a document changes: ``polling.poller``
+derives that.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ FIRST_TIMEOUT_SECONDS = 130.0
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
 
-_KEPT_HEADERS = ("Date", "Content-Type", "Server")
-"""Headers of an answer that are kept with a document."""
+_STORED_HEADERS = ("Date", "Content-Type", "Server")
+"""Response headers that are stored with a document."""
 
 
 class DocumentReader:
@@ -32,24 +32,24 @@ class DocumentReader:
         client: sends requests to IMDS.
         timeout: seconds of a request to an IMDS that has enabled Scheduled Events.
         clock: this machine's clock.
-        keep: stores a document, read or refused.
+        store: writes a document to the journal, also one that was refused.
     """
 
     def __init__(
-        self, client: ImdsClient, timeout: float, clock: Clock, keep: Callable[[RecordedDocument], None]
+        self, client: ImdsClient, timeout: float, clock: Clock, store: Callable[[RecordedDocument], None]
     ) -> None:
         self._client = client
         self._timeout = timeout
         self._clock = clock
-        self._keep = keep
-        self._kept: bytes | None = None
-        self._body: bytes | None = None  # of the last document that was taken in
+        self._store = store
+        self._stored: bytes | None = None
+        self._body: bytes | None = None  # of the last document that was processed
         self._document: Document | None = None
         self._empty_bodies = EmptyBodies()
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
 
     @property
-    def patience(self) -> float:
+    def next_timeout(self) -> float:
         """The time limit of the next request, seconds: IMDS may have to enable Scheduled Events before it answers."""
         now, answered = self._clock.now(), self._answered
         # Check the wall clock too, because the monotonic clock stops while the VM is suspended.
@@ -68,15 +68,15 @@ class DocumentReader:
         Raises:
             ImdsError: it does not answer with either.
         """
-        body = self._client.scheduled_events(self.patience)
+        body = self._client.scheduled_events(self.next_timeout)
         self._answered = self._clock.now()
         return body
 
     def parsed(self, body: bytes | None, vm_name: str) -> Document:
-        """Return the document in ``body``: the same object as before if it is that of the document taken in last.
+        """Return the document in ``body``: the same object as before if the body has not changed.
 
         Raises:
-            ImdsError: it is no Scheduled Events document. It is kept, with the VM's name.
+            ImdsError: it is no Scheduled Events document. It is stored with ``vm_name``.
         """
         if self._document is not None and (body is None or body == self._body):
             return self._document
@@ -85,7 +85,7 @@ class DocumentReader:
         try:
             return parse_document(body)
         except InvalidDocumentError as error:
-            self.keep(body, vm_name, str(error))
+            self.store(body, vm_name, str(error))
             raise ImdsError(Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", str(error)) from None
 
     def believes(self, document: Document, *, has_events: bool) -> bool:
@@ -98,23 +98,23 @@ class DocumentReader:
         return self._empty_bodies.are_believed(now)
 
     @property
-    def is_first_doubt(self) -> bool:
-        """Whether the last document is the first of a row that is not believed."""
+    def is_first_empty_body(self) -> bool:
+        """Whether the last document is the first of several empty bodies while events are current."""
         return self._empty_bodies.count == 1
 
-    def taken_in(self, body: bytes | None, document: Document) -> None:
+    def mark_processed(self, body: bytes | None, document: Document) -> None:
         """Take note that the changes of ``document`` are in the journal."""
         self._document = document
         self._body = self._body if body is None else body
 
-    def keep(self, body: bytes | None, vm_name: str, refused: str) -> None:
-        """Have a body kept that differs from the one before, with why it, or a part of it, was refused."""
-        if body is None or body == self._kept:
+    def store(self, body: bytes | None, vm_name: str, refused: str) -> None:
+        """Store a body that differs from the previous one; ``refused`` is what could not be read, or ``""``."""
+        if body is None or body == self._stored:
             return
-        self._kept = body
-        headers = {name: self._client.headers[name] for name in _KEPT_HEADERS if name in self._client.headers}
-        self._keep(RecordedDocument(self._clock.now().wall, body, headers, refused, vm_name))
+        self._stored = body
+        headers = {name: self._client.headers[name] for name in _STORED_HEADERS if name in self._client.headers}
+        self._store(RecordedDocument(self._clock.now().wall, body, headers, refused, vm_name))
 
-    def keep_again(self) -> None:
-        """Keep the next body also if it does not differ: the journal is another one."""
-        self._kept = None
+    def store_next(self) -> None:
+        """Store the next body even if it has not changed, because the journal is another one."""
+        self._stored = None

@@ -10,7 +10,7 @@ from azure_scheduled_events_exporter.journal.store import Entry
 def journal_entry(
     before: Lifecycles, after: Lifecycles, changes: Sequence[Change], is_traced: Callable[[Lifecycle], bool]
 ) -> Entry:
-    """Return the entry for ``changes``, the lifecycles of ``after`` that differ, and the spans that are complete.
+    """Return what to store: ``changes``, each lifecycle that is new or different, and the spans that are complete.
 
     Args:
         before: the lifecycles that the journal has.

@@ -113,7 +113,9 @@ class Poller:
         """Whether the last poll took in a document, or what of it could be read."""
         self._began = clock.now()
         self._reader = DocumentReader(client, settings.timeout, clock, journal.keep_document)
-        self._document: Document | None = None  # the last one taken in; None to take in the next one in any case
+        self._document: Document | None = (
+            None  # the last one processed; None if the next one must be, even if it has not changed
+        )
         self._gaps = DocumentGaps(clock)
         self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
@@ -152,7 +154,7 @@ class Poller:
         """Poll at the configured rate until the process is to end."""
         schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
         while not self._pauses.wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
-            self.liveness.expect(self._reader.patience + ANSWER_SECONDS)
+            self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
             except Stopped:
@@ -232,10 +234,10 @@ class Poller:
         document = self._reader.parsed(body, vm_name)
         if self._reader.believes(document, has_events=bool(self._known.current)):
             self._take_in(document)
-            self._reader.taken_in(body, document)
+            self._reader.mark_processed(body, document)
         else:
-            self._doubt()
-        self._reader.keep(body, self.snapshot.vm_name or "", "; ".join(document.unreadable))
+            self._leave_unchanged()
+        self._reader.store(body, self.snapshot.vm_name or "", "; ".join(document.unreadable))
         return document
 
     def _judge(self, document: Document, began: Timestamp) -> tuple[Outcome, str]:
@@ -248,9 +250,9 @@ class Poller:
         self._event_log.poll_failed(reason, failure, Outcome.INVALID_DOCUMENT, began)
         return Outcome.INVALID_DOCUMENT, failure
 
-    def _doubt(self) -> None:
-        """Let the known events stay unchanged: the document is not believed yet."""
-        if self._reader.is_first_doubt:
+    def _leave_unchanged(self) -> None:
+        """Take note of an empty body that is not believed yet; the known events stay as they are."""
+        if self._reader.is_first_empty_body:
             self._log.warning("empty body while events are current: not believed yet")
         now = self._clock.now()
         self._gaps.document_came(now, has_gap=self._gaps.has_gap(now))
@@ -371,7 +373,7 @@ class Poller:
                 self._delivery.wake()
             # Compare the next document again, with the lifecycles from the disk, and keep it if the disk has not.
             self._document = None
-            self._reader.keep_again()
+            self._reader.store_next()
             recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
             current, unconfirmed = self._known.current, self._unshown & self._known.current.keys()
             self.snapshot = replace(
@@ -385,7 +387,7 @@ class Poller:
             return
         self._known, self._gaps = Lifecycles(), DocumentGaps(self._clock)
         self._document = None
-        self._reader.keep_again()
+        self._reader.store_next()
         self._unshown = frozenset()
         self._pauses.end()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)

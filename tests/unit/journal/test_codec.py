@@ -30,7 +30,7 @@ def test_a_bug(text: str) -> None:
 
 
 @pytest.mark.parametrize("wall", ["NaN", "1e999", "true", '"noon"', "[]", str(1 << 64)])
-def test_a_number_that_is_none(wall: str) -> None:
+def test_a_time_that_is_no_number(wall: str) -> None:
     """A time that is not a finite number is refused, before anything calculates with it."""
     with pytest.raises(CodecError, match="stands where float is due"):
         decode(ClockSample, f'{{"wall": {wall}, "monotonic": 1, "since_boot": 2.5}}')
@@ -39,7 +39,7 @@ def test_a_number_that_is_none(wall: str) -> None:
 @pytest.mark.parametrize(
     "entry", ['["Freeze", 1]', '["Freeze", "Platform", "self", "started", "1"]', "[1, 1, 1, 1, 1]", "5", "[]"]
 )
-def test_a_counter_that_is_none(entry: str) -> None:
+def test_an_entry_that_is_no_counter(entry: str) -> None:
     """A counter without its four labels, or whose value is no whole number, is refused."""
     with pytest.raises(CodecError, match="statistics cannot be read"):
         decode_statistics(f'{{"transitions": [{entry}]}}')
