@@ -5,7 +5,7 @@ import contextlib
 import os
 import sqlite3
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
@@ -14,14 +14,14 @@ from azure_scheduled_events_exporter import __version__, environment_file, logs,
 from azure_scheduled_events_exporter.config import (
     CONFIG_FILE_FLAG,
     ENV_FILE_FLAG,
-    SETTINGS,
     Config,
-    Setting,
     environment_name,
     resolve,
     unknown_variables,
 )
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, OutputError, UsageError, closest
+
+from . import setting_flags
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -38,39 +38,11 @@ Each setting is also an environment variable ({environment_name("poll.interval")
 and a key of the YAML file that --{CONFIG_FILE_FLAG} names (poll.interval). A flag overrides the variable, the
 variable overrides the file, and the file overrides the default. Write durations as 500ms, 1s, 1m30s or 90d.
 """
-_GROUPS: Mapping[str, tuple[str, ...]] = {
-    "metadata service": ("imds", "poll", "instance"),
-    "web server": ("web",),
-    "journal": ("journal",),
-    "approvals": ("approval",),
-    "traces": ("otlp", "tracing"),
-    "alerts": ("alertmanager", "alerts"),
-    "process and log": ("process", "log"),
-}
-"""The groups of settings in --help, by the first word of their flags."""
-
-_FLAGS = {CONFIG_FILE_FLAG, ENV_FILE_FLAG, *(setting.flag for setting in SETTINGS)}
 _NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
 _UNREAD = 128 + 13
 """The exit status when nobody reads the output: a shell's for a program that SIGPIPE ended."""
 _WITHOUT_UNIT_FILE = ("run", "demo")
 """Commands that do not read the unit's environment file by default: to ``run``, systemd passes it."""
-
-
-class _SettingFlag(argparse.Action):
-    """Takes the value of a setting, and notes in ``repeated`` that an earlier, different one is replaced."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002 - argparse passes it
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,  # noqa: ARG002 - as above
-    ) -> None:
-        """Called by argparse for each time that the flag is written."""
-        if getattr(namespace, self.dest, values) != values:
-            namespace.repeated = {*getattr(namespace, "repeated", ()), f"--{self.dest}"}
-        setattr(namespace, self.dest, values)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -135,7 +107,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser(arguments[:1])
     [commands] = [action.choices for action in parser._actions if isinstance(action.choices, dict)]  # noqa: SLF001 - argparse has no other way to list them
     first = arguments[0] if arguments else ""
-    if first.lstrip("-").partition("=")[0] in _FLAGS:
+    if first.lstrip("-").partition("=")[0] in setting_flags.FLAGS:
         raise UsageError(f"{first}: name a command first, for example: {PROGRAM} run {first} (see --help)")
     if first and not first.startswith("-") and first not in commands:
         meant = closest(first, commands)
@@ -183,7 +155,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         )
         added.set_defaults(command=function, name=name)
         if configured:
-            _add_settings(added, defaults, hidden)
+            setting_flags.add_settings(added, defaults, hidden)
         return added
 
     command("run", _run, "Poll the metadata service and serve metrics until stopped.")
@@ -265,59 +237,12 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, str], hidden: Collection[str]) -> None:
-    """Add every setting, in groups that follow the command's own options.
-
-    ``defaults`` are those of this command that differ from the settings' own. Flags in ``hidden`` are not in the help;
-    the command refuses them.
-    """
-    for group, settings in _grouped(defaults):
-        added = parser.add_argument_group(f"settings: {group}")
-        for flag, metavar, text in settings:
-            said = argparse.SUPPRESS if flag in hidden else text
-            added.add_argument(
-                f"--{flag}", action=_SettingFlag, dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=said
-            )
-
-
-def _grouped(defaults: Mapping[str, str]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """Every group of settings, with flag, metavar and help of each."""
-    left = list(SETTINGS)
-    for group, words in [*_GROUPS.items(), ("others", ())]:
-        chosen = [setting for setting in left if not words or setting.flag.partition(".")[0] in words]
-        left = [setting for setting in left if setting not in chosen]
-        rows = [(each.flag, each.metavar, _help(each, defaults.get(each.flag, each.default))) for each in chosen]
-        if rows:
-            yield group, rows
-    unit = environment_file.UNIT_FILE
-    yield (
-        "files",
-        [
-            (CONFIG_FILE_FLAG, "FILE", "Configuration file (YAML)."),
-            (
-                ENV_FILE_FLAG,
-                "FILE",
-                f"File of environment variables. Except for run and demo, the default is {unit} if it exists.",
-            ),
-        ],
-    )
-
-
-def _help(setting: Setting, default: str) -> str:
-    """Return the help of a setting for argparse, which replaces ``%``."""
-    return (setting.help + (f" (default {default})" if default else "")).replace("%", "%%")
-
-
-def _flags(parsed: argparse.Namespace) -> dict[str, str]:
-    return {name: value for name, value in vars(parsed).items() if name in _FLAGS}
-
-
 def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
     """Add the variables of the environment file to this process; return where each of them is set.
 
     A variable that this process already has takes precedence.
     """
-    flag = _flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
+    flag = setting_flags.flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
     path = Path(flag) if flag else environment_file.UNIT_FILE
     if not flag:
         if parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path):
@@ -332,13 +257,13 @@ def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
 
 def _config(parsed: argparse.Namespace) -> Config:
     places = _environment(parsed)
-    return resolve(_flags(parsed), os.environ, places)
+    return resolve(setting_flags.flags(parsed), os.environ, places)
 
 
 def _config_without_policy(parsed: argparse.Namespace) -> Config:
     """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
     places = _environment(parsed)
-    return resolve({**_flags(parsed), "approval.policy": "off"}, os.environ, places)
+    return resolve({**setting_flags.flags(parsed), "approval.policy": "off"}, os.environ, places)
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -353,7 +278,7 @@ def _run(parsed: argparse.Namespace) -> int:
         for name, meant in unknown_variables(os.environ):
             hint = f"did you mean {meant}?" if meant else "see --help"
             log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
-        for flag in sorted(getattr(parsed, "repeated", ())):
+        for flag in setting_flags.repeated(parsed):
             log.warning("flag is written more than once: its last value is used", extra=logs.facts(flag=flag))
         return daemon.run(config, log, ending=ending)
 
@@ -362,7 +287,7 @@ def _demo(parsed: argparse.Namespace) -> int:
     from . import demo  # noqa: PLC0415 - only what a command needs is loaded
 
     _environment(parsed)
-    return demo.run(_flags(parsed), os.environ, parsed.speed)
+    return demo.run(setting_flags.flags(parsed), os.environ, parsed.speed)
 
 
 def _simulate(parsed: argparse.Namespace) -> int:
@@ -406,17 +331,17 @@ def _history(parsed: argparse.Namespace) -> int:
 def _check_config(parsed: argparse.Namespace) -> int:
     from . import check_config  # noqa: PLC0415 - only what a command needs is loaded
 
-    for flag in sorted(getattr(parsed, "repeated", ())):
+    for flag in setting_flags.repeated(parsed):
         print(f"warning: {flag} is written more than once: its last value is used", file=sys.stderr)
     places = _environment(parsed)
-    return check_config.run(_flags(parsed), os.environ, places)
+    return check_config.run(setting_flags.flags(parsed), os.environ, places)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
     from . import doctor as doctor_command  # noqa: PLC0415 - only what a command needs is loaded
 
     places = _environment(parsed)
-    return doctor_command.run(parsed, _flags(parsed), os.environ, places)
+    return doctor_command.run(parsed, setting_flags.flags(parsed), os.environ, places)
 
 
 def _assets(parsed: argparse.Namespace) -> int:
