@@ -19,9 +19,8 @@ from azure_scheduled_events_exporter.config import (
     resolve,
     unknown_variables,
 )
+from azure_scheduled_events_exporter.config.flags import FLAGS, add_settings, repeated_flags, written_flags
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, OutputError, UsageError, closest
-
-from . import setting_flags
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -107,7 +106,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser(arguments[:1])
     [commands] = [action.choices for action in parser._actions if isinstance(action.choices, dict)]  # noqa: SLF001 - argparse has no other way to list them
     first = arguments[0] if arguments else ""
-    if first.lstrip("-").partition("=")[0] in setting_flags.FLAGS:
+    if first.lstrip("-").partition("=")[0] in FLAGS:
         raise UsageError(f"{first}: name a command first, for example: {PROGRAM} run {first} (see --help)")
     if first and not first.startswith("-") and first not in commands:
         meant = closest(first, commands)
@@ -155,7 +154,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         )
         added.set_defaults(command=function, name=name)
         if configured:
-            setting_flags.add_settings(added, defaults, hidden)
+            add_settings(added, defaults, hidden)
         return added
 
     command("run", _run, "Poll the metadata service and serve metrics until stopped.")
@@ -242,7 +241,7 @@ def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
 
     A variable that this process already has takes precedence.
     """
-    flag = setting_flags.flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
+    flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
     path = Path(flag) if flag else environment_file.UNIT_FILE
     if not flag:
         if parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path):
@@ -257,13 +256,13 @@ def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
 
 def _config(parsed: argparse.Namespace) -> Config:
     places = _environment(parsed)
-    return resolve(setting_flags.flags(parsed), os.environ, places)
+    return resolve(written_flags(parsed), os.environ, places)
 
 
 def _config_without_policy(parsed: argparse.Namespace) -> Config:
     """Return the settings with the policy off: a broken policy file must not stop a command that does not use it."""
     places = _environment(parsed)
-    return resolve({**setting_flags.flags(parsed), "approval.policy": "off"}, os.environ, places)
+    return resolve({**written_flags(parsed), "approval.policy": "off"}, os.environ, places)
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -278,7 +277,7 @@ def _run(parsed: argparse.Namespace) -> int:
         for name, meant in unknown_variables(os.environ):
             hint = f"did you mean {meant}?" if meant else "see --help"
             log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
-        for flag in setting_flags.repeated(parsed):
+        for flag in repeated_flags(parsed):
             log.warning("flag is written more than once: its last value is used", extra=logs.facts(flag=flag))
         return daemon.run(config, log, ending=ending)
 
@@ -287,7 +286,7 @@ def _demo(parsed: argparse.Namespace) -> int:
     from . import demo  # noqa: PLC0415 - only what a command needs is loaded
 
     _environment(parsed)
-    return demo.run(setting_flags.flags(parsed), os.environ, parsed.speed)
+    return demo.run(written_flags(parsed), os.environ, parsed.speed)
 
 
 def _simulate(parsed: argparse.Namespace) -> int:
@@ -331,17 +330,17 @@ def _history(parsed: argparse.Namespace) -> int:
 def _check_config(parsed: argparse.Namespace) -> int:
     from . import check_config  # noqa: PLC0415 - only what a command needs is loaded
 
-    for flag in setting_flags.repeated(parsed):
+    for flag in repeated_flags(parsed):
         print(f"warning: {flag} is written more than once: its last value is used", file=sys.stderr)
     places = _environment(parsed)
-    return check_config.run(setting_flags.flags(parsed), os.environ, places)
+    return check_config.run(written_flags(parsed), os.environ, places)
 
 
 def _doctor(parsed: argparse.Namespace) -> int:
     from . import doctor as doctor_command  # noqa: PLC0415 - only what a command needs is loaded
 
     places = _environment(parsed)
-    return doctor_command.run(parsed, setting_flags.flags(parsed), os.environ, places)
+    return doctor_command.run(parsed, written_flags(parsed), os.environ, places)
 
 
 def _assets(parsed: argparse.Namespace) -> int:

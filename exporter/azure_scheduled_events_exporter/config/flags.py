@@ -1,13 +1,15 @@
 """Every setting as a flag of a command: its place in --help, and the values that were written.
 
-Must not know what a setting means: ``config.settings`` has the table, and ``config.resolution`` the values.
+Must not know what a setting means: ``config.settings`` has the table. ``config.resolution`` parses the values.
 """
 
 import argparse
 from collections.abc import Collection, Iterator, Mapping
 
 from azure_scheduled_events_exporter import environment_file
-from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, ENV_FILE_FLAG, SETTINGS, Setting
+
+from .resolution import CONFIG_FILE_FLAG, ENV_FILE_FLAG
+from .settings import SETTINGS, Setting
 
 _GROUPS: Mapping[str, tuple[str, ...]] = {
     "metadata service": ("imds", "poll", "instance"),
@@ -82,11 +84,11 @@ def _help(setting: Setting, default: str) -> str:
     return (setting.help + (f" (default {default})" if default else "")).replace("%", "%%")
 
 
-def flags(parsed: argparse.Namespace) -> dict[str, str]:
+def written_flags(parsed: argparse.Namespace) -> dict[str, str]:
     """Return the settings that were written as flags, by name."""
     return {name: value for name, value in vars(parsed).items() if name in FLAGS}
 
 
-def repeated(parsed: argparse.Namespace) -> list[str]:
+def repeated_flags(parsed: argparse.Namespace) -> list[str]:
     """Return the flags that were written more than once, with different values."""
     return sorted(getattr(parsed, "repeated", ()))
