@@ -2,7 +2,7 @@
 # and Debian's programs in .tools for the tests.
 BIN := .venv/bin
 
-.PHONY: demo stack test check bench soak torture fuzz generate golden lock image audit release help clean setup
+.PHONY: demo stack test trials check bench soak torture fuzz generate golden lock image audit release help clean setup
 
 demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes flags
 	@scripts/demo $(DEMO)
@@ -12,6 +12,9 @@ stack: setup  ## run the whole chain: five VMs, Prometheus, Alertmanager and the
 
 test: setup  ## run the static checks and every test; QUICK=1 unit and wire tests only; PYTEST='-k name' a part; PYTHON=python3.13
 	@scripts/test $(PYTEST)
+
+trials: setup  ## run what plays for minutes or tests the tests, in short form: at most 40 minutes; TRIALS='--seed 7 -k fuzz'
+	@scripts/trials $(TRIALS)
 
 check: setup  ## run the static checks only: ruff, mypy, import-linter, generated files
 	@scripts/check

@@ -21,7 +21,7 @@ from azure_scheduled_events_exporter.logs import LOGGER
 from support.paths import DATA, TESTS
 from support.programs import Exporter, Prometheus
 
-LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("fuzz",), ("contract",), ("wire",), ("unit",))
+LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("trials",), ("contract",), ("wire",), ("unit",))
 """Folders. In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that works."""
 
 COMPRESSION = """
@@ -34,6 +34,15 @@ print(sorted(seconds)[20])  # the speed of a shared processor changes within a s
 
 SLOW_SECONDS = 0.033
 """A processor that needs more of its time for :data:`COMPRESSION` is slow."""
+
+FLAKY_FILE = os.environ.get("FLAKY_TESTS")
+"""Where ``.ci/run`` collects the tests that passed only at their second attempt."""
+
+SECOND_ATTEMPT = "--lf"
+"""The flag with which ``.ci/run`` repeats what failed."""
+
+FLAKY_AT_MOST = 2
+"""More flaky tests than that fail a run."""
 
 # No deadline: speed is measured elsewhere, and the machine may be busy. The same cases each time: a new case that fails
 # must not stop a change that has nothing to do with it.
@@ -80,6 +89,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return stage, file.name == "test_image.py", evenly
 
     items.sort(key=turn)
+
+
+def _flaky() -> list[str]:
+    path = Path(FLAKY_FILE) if FLAKY_FILE else None
+    return path.read_text().splitlines() if path and path.exists() else []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep the name of each test that passes at its second attempt."""
+    if FLAKY_FILE and SECOND_ATTEMPT in sys.argv and report.when == "call" and report.passed:
+        with Path(FLAKY_FILE).open("a") as file:
+            file.write(f"{report.nodeid} (Python {sys.version_info.major}.{sys.version_info.minor})\n")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail a run with too many flaky tests."""
+    if exitstatus == pytest.ExitCode.OK and len(_flaky()) > FLAKY_AT_MOST:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the flaky tests in the last lines."""
+    for name in _flaky():
+        terminalreporter.write_line(f"FLAKY {name}: failed, then passed alone", yellow=True)
+    if len(_flaky()) > FLAKY_AT_MOST:
+        terminalreporter.write_line(f"{len(_flaky())} flaky tests; more than {FLAKY_AT_MOST} fail the run", red=True)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Random fleets against oracles of their pages: the long form of a test that plays thirty.
+"""Random fleets against oracles of their pages: the long form of ``test_random_fleets.py``, which plays thirty.
 
 Promtool evaluates the rules over what the exporters of each fleet serve: a third of the fleets with the settings as
 shipped, the others with short ones, and half of each with the groups of rules in a random order. A finding names the

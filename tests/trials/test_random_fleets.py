@@ -25,14 +25,16 @@ def _name(value: object) -> str:
 
 
 @pytest.mark.parametrize(("first", "limits"), _played(1), ids=_name)
-def test_each_event_is_one_page(first: int, limits: Limits, tmp_path: Path) -> None:
+def test_each_event_is_one_page(first: int, limits: Limits, seed: int, tmp_path: Path) -> None:
     """One page for each event, place and VM that deserve one, for as long as they do, and none else."""
-    found = findings(range(first, first + TOGETHER), tmp_path, SLOW_EVALUATION, limits=limits)
+    found = findings(range(seed + first, seed + first + TOGETHER), tmp_path, SLOW_EVALUATION, limits=limits)
     assert not found, f"{SEED_MESSAGE}\n{found}"
 
 
 @pytest.mark.parametrize(("first", "limits"), _played(2), ids=_name)
-def test_groups_have_no_order(first: int, limits: Limits, tmp_path: Path) -> None:
+def test_groups_have_no_order(first: int, limits: Limits, seed: int, tmp_path: Path) -> None:
     """In a random order of groups, pages may come and go one evaluation later, and the first one may be wrong."""
-    found = findings(range(first, first + TOGETHER), tmp_path, SLOW_EVALUATION, shuffled=True, limits=limits)
+    found = findings(
+        range(seed + first, seed + first + TOGETHER), tmp_path, SLOW_EVALUATION, shuffled=True, limits=limits
+    )
     assert not found, f"{SEED_MESSAGE}\n{found}"

@@ -1,0 +1,74 @@
+"""The benchmarks in their short form: everything is measured once, and no figure is judged."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from support.paths import GUARD, ROOT, TESTS
+from support.programs import environment
+
+ENGINES = {"prometheus": {"Prometheus"}, "victoria": {"vmagent-0", "vmagent-1", "victoria-metrics", "vmalert"}}
+INTERVAL_SECONDS = 3  # also the time that a scrape may take
+SHORT_FLEET = ("--vms", "40", "--events", "8", "--minutes", "0.3", "--interval", f"{INTERVAL_SECONDS}s")
+SHORT_FLEET += ("--evaluation", "1s", "--change", "2.5")
+
+
+def run(benchmark: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Run a benchmark."""
+    env = {**environment(), "PYTHONPATH": f"{TESTS}:{GUARD}"}
+    command = [sys.executable, "-m", f"benchmarks.{benchmark}", *flags]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600, env=env, cwd=ROOT)
+
+
+def test_budgets_are_measured() -> None:
+    """The benchmark installs the wheel, measures each budget, and prints its table with units."""
+    done = run("budgets", "--quick")
+    assert done.returncode in {0, 1}, done.stderr  # 1: a budget was missed, as they are on a busy machine
+    rows = [line for line in done.stdout.splitlines() if line.endswith(("| met |", "| **missed** |"))]
+    measured = {line.split(" | ")[0].removeprefix("| ") for line in rows}
+    assert {"resident memory, tracing off", "resident memory, tracing on", "scrape, idle, p99"} <= measured
+    assert len(measured) == 16
+    assert "an event of this VM announced |  |" in done.stdout, "a figure without a budget has no verdict"
+    assert "prometheus-node-exporter" in done.stdout
+
+
+def test_a_change_appears_in_metrics() -> None:
+    """A change is seen by the next poll: not a poll later, and not once some cache is old; a missed limit fails."""
+    done = run("change_latency", "--changes", "10", "--limit", "20")
+    assert done.returncode == 0, done
+    figures = re.search(r"^10 changes at --poll\.interval 1s: p50 ([\d.]+) s, p99 ([\d.]+) s, max", done.stdout)
+    assert figures, done.stdout
+    assert float(figures[1]) < 5.0, done.stdout
+    assert run("change_latency", "--changes", "1", "--limit", "0").returncode == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_fleet_is_measured(engine: str) -> None:
+    """The table has samples, memory and processor of each program, each group of rules, and pages of all changes."""
+    done = run("fleet", *SHORT_FLEET, "--engine", engine)
+    assert done.returncode == 0, done
+    report = done.stdout
+    assert "targets down" not in report
+    assert "changes without a page" not in report
+    assert "rules failed" not in report
+    samples = re.search(r"\| ([\d,]+) \| [\d,]+ MiB \|", report)
+    assert samples, report
+    assert int(samples[1].replace(",", "")) > 40 * 99 / INTERVAL_SECONDS * 0.5, report
+    programs = set(re.findall(r"(?m)^\| (\S+|the fleet) \| [\d,]+ MiB \| [\d.]+ \|$", report))
+    assert programs == {*ENGINES[engine], "Alertmanager", "the fleet"}
+    assert "| `azure-scheduled-events-reboot` |" in report
+    assert re.search(r"\| [\d.]+ / [\d.]+ s \| [\d.]+ / [\d.]+ s \| ", report), report
+
+
+def test_a_bad_plan_of_a_fleet_is_refused() -> None:
+    """A fleet that is too small for its events, or an interval that is none, ends in one line that says so."""
+    for flags, message in (
+        (("--vms", "100"), "500 events of 1 VMs each need more than 100 VMs"),
+        (("--interval", "x"), "--interval"),
+    ):
+        done = run("fleet", "--engine", "prometheus", *flags)
+        assert done.returncode == 2
+        assert message in done.stderr.splitlines()[-1]
+        assert "Traceback" not in done.stderr

@@ -1,0 +1,48 @@
+"""Each trial of ``make torture``, and the soak, in its short form, in a process of its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+from support.paths import GUARD, ROOT, TESTS
+from support.programs import environment
+
+HOLDS = {
+    "approvals": "each approved",  # whenever it is killed, an approval is neither forgotten nor asked for again
+    "clients": "all answered",  # hostile clients keep no scraper waiting, over HTTP and over TLS with users
+    "clock": "no negative duration",  # a wall clock that jumps makes no negative duration and ends no event
+    "collector": " 0 lost",  # every span arrives that the collector did not refuse permanently
+    "disk": "none lost or twice",  # with a failing disk, polls continue and nothing is lost
+    "history": "nothing lost",  # a long history is streamed to followers, and keeps no poll waiting
+    "imds": "none missing of what was seen",  # no transition is invented or repeated; the rate limit is kept
+    "journal": "each once in the journal",  # after any damage to its files, each transition is there once
+    "kills": "`integrity_check` ok",  # after any number of kills, no transition is lost or counted twice
+    "power": " 0 lost",  # what was reported is in the journal after a power failure
+    "pushes": "one page and one resolve for each event",  # however often exporters and Alertmanager restart
+    "suspended": "all of it reported once",  # after a pause of the process, and it polls at its interval
+    "turns": "with 1 POST",  # another VM approves in its turn once the exporter of the event's own VM has ended
+}
+"""What the row of a trial says if its promise holds."""
+
+
+def _run(*command: str) -> str:
+    env = {**environment(), "PYTHONPATH": f"{TESTS}:{GUARD}"}
+    done = subprocess.run(
+        [sys.executable, "-m", *command], capture_output=True, text=True, check=False, timeout=600, env=env, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("trial", HOLDS)
+def test_trial_holds(trial: str, seed: int) -> None:
+    """A fault of each kind, injected for seconds, loses no transition, repeats none, and stops no scrape."""
+    output = _run("trials", "--short", "--only", trial, "--seed", str(seed))
+    found = next(line for line in output.splitlines() if line.startswith(f"| {trial} |"))
+    assert HOLDS[trial] in found or "needs Linux and root" in found
+
+
+def test_a_busy_exporter_lives_and_answers() -> None:
+    """At fifty polls a second, with events, a failing collector and pruning, every scrape is answered."""
+    assert "; 0 scrapes without answer" in _run("trials.load.soak", "--minutes", "0.5")
