@@ -11,8 +11,7 @@ from support.programs import environment
 
 ENGINES = {"prometheus": {"Prometheus"}, "victoria": {"vmagent-0", "vmagent-1", "victoria-metrics", "vmalert"}}
 INTERVAL_SECONDS = 3  # also the time that a scrape may take
-SHORT_FLEET = ("--vms", "40", "--events", "8", "--minutes", "0.3", "--interval", f"{INTERVAL_SECONDS}s")
-SHORT_FLEET += ("--evaluation", "1s", "--change", "2.5")
+SHORT_FLEET = f"--vms 40 --events 8 --minutes 0.3 --interval {INTERVAL_SECONDS}s --evaluation 1s --change 2.5".split()
 
 
 def run(benchmark: str, *flags: str) -> subprocess.CompletedProcess[str]:
