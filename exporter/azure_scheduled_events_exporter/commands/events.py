@@ -81,10 +81,9 @@ def run(config: Config, *, as_json: bool) -> int:
             vm_name=vm_name,
             identity=identity,
             incarnation=document.incarnation,
-            current=known.current,
             approval_policy=approvals.policy,
             approval_statuses=approvals.statuses,
-        )
+        ).showing(known, (), now)
         sys.stdout.write(events_json(snapshot, now).decode())
     elif known.current:
         reasons = {event_id: status.reason for event_id, status in approvals.statuses.items()}

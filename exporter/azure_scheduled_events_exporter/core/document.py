@@ -35,10 +35,14 @@ RESOURCES_SHOWN = 10
 
 
 class EventStatus(StrEnum):
-    """The documented statuses. There is no Completed: a finished event leaves the document."""
+    """The documented statuses. There is no Completed: a finished event leaves the document.
+
+    Advisory came with api-version 2024-07-09: advice about a Spot VM, for which nothing is scheduled.
+    """
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
+    ADVISORY = "Advisory"
 
 
 class EventSource(StrEnum):

@@ -26,6 +26,7 @@ class State(StrEnum):
 
     SCHEDULED = "Scheduled"
     STARTED = "Started"
+    ADVISORY = "Advisory"  # nothing is scheduled: neither pending nor started
     OTHER = "other"  # a status that the documentation does not name; counts as pending
 
 
@@ -39,6 +40,7 @@ class Transition(StrEnum):
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     LOST = "lost"
+    WITHDRAWN = "withdrawn"  # only of advice
     RETURNED = "returned"
 
 
@@ -83,7 +85,7 @@ class Lifecycle:
         started_at: when it was first seen Started. If only a boot of this VM proves the start: the boot, or NotBefore
             if that was earlier and no approval had been sent from here.
         proven_by_boot: whether only a boot of this VM shows that it started.
-        outcome: how it ended: completed, cancelled or lost; ended_at: when that was seen.
+        outcome: how it ended: completed, cancelled, lost or withdrawn; ended_at: when that was seen.
         wrong_end: the end that was counted before the event returned; None if it never returned.
         moves: its reschedules and returns, oldest first.
         vm_name: this VM's name when the event was last observed, so that after a restart it is known immediately; None
@@ -129,6 +131,20 @@ class Lifecycle:
         return self.scope is Scope.SELF or bool(self.own_name)
 
     @property
+    def is_pending(self) -> bool:
+        """Whether the event is still to start. Advice is neither pending nor started."""
+        return self.state in {State.SCHEDULED, State.OTHER}
+
+    @property
+    def impact_at(self) -> float | None:
+        """When the impact begins or began, wall-clock seconds; None if that is unknown, and for advice."""
+        if self.started_at is not None:
+            return self.started_at.wall
+        if self.approved_at is not None and not self.is_postponed:
+            return self.approved_at.wall
+        return self.not_before if self.is_pending else None
+
+    @property
     def announced(self) -> bool:
         """Whether a document showed the event before it started."""
         return self.started_at != self.first_seen
@@ -148,7 +164,7 @@ class Lifecycle:
     @property
     def is_open_to_approval(self) -> bool:
         """Whether the event is waiting, so that an approval would start it."""
-        return self.state is not State.STARTED and (self.approved_by is None or self.is_postponed)
+        return self.is_pending and (self.approved_by is None or self.is_postponed)
 
     @property
     def counted_end(self) -> Transition | None:
@@ -182,6 +198,11 @@ class Lifecycles:
 
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
     ended: Mapping[str, Lifecycle] = field(default_factory=dict)
+
+    def ended_since(self, wall: float, at_most: int) -> tuple[Lifecycle, ...]:
+        """Return the events that ended after ``wall``, seconds since the epoch: the newest ones, oldest end first."""
+        newest = list(self.ended.values())[-at_most:]
+        return tuple(life for life in newest if life.ended_at is not None and life.ended_at.wall > wall)
 
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
         """Return a copy in which these current lifecycles replace those with the same EventId."""

@@ -72,6 +72,14 @@ PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]
         (State.STARTED, State.SCHEDULED): (State.STARTED, ()),  # an outdated document: Started stays Started
         (State.STARTED, State.STARTED): (State.STARTED, ()),  # also a second impact of the same event
         (State.STARTED, State.OTHER): (State.STARTED, ()),
+        (None, State.ADVISORY): (State.ADVISORY, (Transition.DETECTED,)),
+        (State.ADVISORY, State.ADVISORY): (State.ADVISORY, ()),
+        (State.ADVISORY, State.SCHEDULED): (State.SCHEDULED, ()),
+        (State.ADVISORY, State.STARTED): (State.STARTED, (Transition.STARTED,)),
+        (State.ADVISORY, State.OTHER): (State.OTHER, ()),
+        (State.SCHEDULED, State.ADVISORY): (State.ADVISORY, ()),
+        (State.OTHER, State.ADVISORY): (State.ADVISORY, ()),
+        (State.STARTED, State.ADVISORY): (State.STARTED, ()),
     }
 )
 
@@ -86,6 +94,7 @@ ABSENT: Mapping[tuple[State, Absence], Transition] = MappingProxyType(
         (State.OTHER, Absence.EARLY): Transition.LOST,
         (State.OTHER, Absence.UNWATCHED): Transition.LOST,
         (State.OTHER, Absence.OVERDUE): Transition.LOST,
+        **dict.fromkeys(((State.ADVISORY, absence) for absence in Absence), Transition.WITHDRAWN),
         **dict.fromkeys(((State.STARTED, absence) for absence in Absence), Transition.COMPLETED),
     }
 )
@@ -180,6 +189,8 @@ def _state(event: ScheduledEvent) -> State:
             return State.SCHEDULED
         case EventStatus.STARTED:
             return State.STARTED
+        case EventStatus.ADVISORY:
+            return State.ADVISORY
         case _:
             return State.OTHER
 
@@ -283,9 +294,12 @@ def _apply(
 
 
 def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
-    if _state(event) is State.STARTED:
+    state = _state(event)
+    if state is State.STARTED:
         return 0.0
-    return None if event.not_before is None else max(0.0, event.not_before - now.wall)
+    if state is State.ADVISORY or event.not_before is None:
+        return None
+    return max(0.0, event.not_before - now.wall)
 
 
 def _absence(life: Lifecycle, context: ObservationContext) -> Absence:

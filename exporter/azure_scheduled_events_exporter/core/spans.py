@@ -83,7 +83,7 @@ def finished(change: Change) -> tuple[SpanFacts, ...]:
             return (_span(life, "approval", life.first_seen, life.approved_at or at),)
         case Transition.STARTED:
             return _until_started(life)
-        case Transition.COMPLETED | Transition.CANCELLED | Transition.LOST:
+        case Transition.COMPLETED | Transition.CANCELLED | Transition.LOST | Transition.WITHDRAWN:
             spans = list(_until_started(life)) if life.proven_by_boot else []
             return (*spans, *_open(life, at))
         case _:

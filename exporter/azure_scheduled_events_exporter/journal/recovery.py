@@ -17,7 +17,7 @@ from azure_scheduled_events_exporter.times import iso_time
 
 from .codec import decode_record, encode_record
 
-_ENDS = frozenset({Transition.COMPLETED, Transition.CANCELLED, Transition.LOST})
+_ENDS = frozenset({Transition.COMPLETED, Transition.CANCELLED, Transition.LOST, Transition.WITHDRAWN})
 
 _MEASURED_BY: Mapping[Transition | None, tuple[str, ...]] = {
     Transition.CANCELLED: ("scheduled",),

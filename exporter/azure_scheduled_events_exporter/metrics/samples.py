@@ -10,11 +10,11 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 
 from .spec import Labels
 
-DESCRIPTION_SHOWN = 1024  # of a label value: a hostile description must not fill the memory of Prometheus
 INSTANCE_LABELS = (
     "vm_name",
     "vm_id",
@@ -27,6 +27,7 @@ INSTANCE_LABELS = (
     "vm_size",
     "priority",
 )
+VM_LABELS = ("vm_id", "vm_name", "computer_name", "subscription_id", "resource_group", "scale_set", "zone")
 
 Samples = Iterable[tuple[Labels, float]]
 Lives = Mapping[str, Lifecycle]
@@ -35,7 +36,7 @@ Lives = Mapping[str, Lifecycle]
 def announced(lives: Iterable[Lifecycle]) -> Iterator[tuple[Lifecycle, float]]:
     """Yield the lifecycles of events that have not started, each with its NotBefore."""
     for life in lives:
-        if life.state is not State.STARTED and life.event.not_before is not None:
+        if life.is_pending and life.event.not_before is not None:
             yield life, life.event.not_before
 
 
@@ -59,7 +60,7 @@ def not_before(current: Lives) -> Samples:
     return ((event_labels(life), moment) for life, moment in announced(current.values()))
 
 
-def count(which: Callable[[State], bool]) -> Callable[[Lives, str | None], Samples]:
+def count(which: Callable[[Lifecycle], bool]) -> Callable[[Lives, str | None], Samples]:
     """Return a reader of the number of events by type and scope; documented types exist from the start as 0.
 
     Scope unknown exists only while this VM's name is unknown.
@@ -69,17 +70,12 @@ def count(which: Callable[[State], bool]) -> Callable[[Lives, str | None], Sampl
         scopes = [scope for scope in Scope if scope is not Scope.UNKNOWN or vm_name is None]
         counts = {(str(event_type), str(scope)): 0 for event_type in EventType for scope in scopes}
         for life in current.values():
-            if which(life.state):
+            if which(life):
                 key = (life.event.event_type, str(life.scope))
                 counts[key] = counts.get(key, 0) + 1
         return counts.items()
 
     return samples
-
-
-def unconfirmed(current: Lives, event_ids: Iterable[str]) -> Samples:
-    """Return 1 for each current event among ``event_ids``."""
-    return ((event_labels(current[event_id]), 1) for event_id in event_ids if event_id in current)
 
 
 def approvals_due(current: Lives, statuses: Mapping[str, ApprovalStatus]) -> Samples:
@@ -88,21 +84,46 @@ def approvals_due(current: Lives, statuses: Mapping[str, ApprovalStatus]) -> Sam
     return ((event_labels(life), moment) for life, moment in due if life is not None and moment is not None)
 
 
-def event_info(current: Lives) -> Samples:
-    """Return 1 for each current event, with its texts as labels, which are cut if they are long."""
+def event_info(current: Lives, kinds: Mapping[str, Kind]) -> Samples:
+    """Return 1 for each current event, with its kind and its texts as labels."""
     for life in current.values():
         event = life.event
         status = str(life.state) if life.state is State.STARTED else event.status
         names = ",".join(event.resources[:RESOURCES_SHOWN])
-        description = event.description[:DESCRIPTION_SHOWN]
-        yield (event.event_id, event.event_type, status, event.source, str(life.scope), description, names), 1
+        kind = str(kinds[event.event_id])
+        yield (*event_labels(life), status, event.source, kind, event.description, names), 1
+
+
+def ended(lives: Iterable[Lifecycle]) -> Samples:
+    """Return when each of these events ended, wall-clock seconds."""
+    for life in lives:
+        if life.ended_at is not None:
+            yield (*event_labels(life), str(life.outcome)), life.ended_at.wall
+
+
+def impact(current: Lives, kinds: Mapping[str, Kind], identity: Instance | None, vm_name: str | None) -> Samples:
+    """Return when the impact of each event of this VM begins or began, wall-clock seconds."""
+    known = _of_vm(identity, vm_name)
+    vm = tuple(known[label] for label in VM_LABELS)
+    for life in current.values():
+        moment = life.impact_at
+        if life.is_mine and moment is not None and kinds[life.event_id] not in {Kind.HARMLESS, Kind.ADVISORY}:
+            yield (life.event_id, life.event.event_type, *vm), moment
 
 
 def instance_info(identity: Instance | None, vm_name: str | None) -> Samples:
     """Return 1 for this VM, with the values of ``INSTANCE_LABELS``, once its name or its metadata is known."""
     if identity is not None or vm_name is not None:
-        known = identity or Instance("")
-        yield (vm_name or known.vm_name, *(str(getattr(known, label)) for label in INSTANCE_LABELS[1:])), 1
+        known = _of_vm(identity, vm_name)
+        yield tuple(known[label] for label in INSTANCE_LABELS), 1
+
+
+def _of_vm(identity: Instance | None, vm_name: str | None) -> Mapping[str, str]:
+    """Return the values of labels about this VM. Azure spells places differently in its answers: lower case here."""
+    known = identity or Instance("")
+    values = {label: str(getattr(known, label)) for label in INSTANCE_LABELS}
+    lowered = {label: values[label].lower() for label in ("resource_group", "subscription_id", "scale_set")}
+    return {**values, **lowered, "vm_name": vm_name or known.vm_name, "computer_name": known.host_name}
 
 
 def outcomes(counts: Mapping[StrEnum, int]) -> Samples:

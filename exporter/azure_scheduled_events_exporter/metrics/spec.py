@@ -11,6 +11,12 @@ from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 PREFIX = "azure_scheduled_events_"
 
+LABEL_BYTES = 1023
+"""Azure's managed Prometheus refuses a whole scrape if one label value is longer.
+
+https://github.com/Azure/prometheus-collector/issues/260
+"""
+
 Labels = tuple[str, ...]
 
 
@@ -61,12 +67,19 @@ class MetricSpec:
         # prometheus_client's own name of a counter has no suffix.
         metric = Metric(self.full_name.removesuffix("_total"), self.help, self.type)
         for values, value in self.samples(*self.inputs(snapshot)):
-            labels = dict(zip(self.labels, values, strict=True))
+            labels = dict(zip(self.labels, map(_label_value, values), strict=True))
             if isinstance(value, Histogram):
                 _add_histogram(metric, labels, value)
             else:
                 metric.add_sample(self.full_name, labels, value - now if self.is_countdown else value)
         return metric
+
+
+def _label_value(value: str) -> str:
+    """Return ``value``, or as many whole characters of it as :data:`LABEL_BYTES` of UTF-8 hold."""
+    if len(value) * 4 <= LABEL_BYTES:
+        return value
+    return value.encode()[:LABEL_BYTES].decode(errors="ignore")
 
 
 def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:

@@ -130,15 +130,13 @@ class Poller:
         self.snapshot = Snapshot(
             poll_interval=settings.interval,
             vm_name=settings.vm_name,
-            current=restored.lifecycles.current,
-            unconfirmed=self._unshown,
             statistics=restored.statistics,
             recent=restored.recent,
             approval_policy=approvals.policy,
             journal=journal.state,
             deliveries=self._deliveries(),
             pushes=Pushes() if alerts is None else alerts.pushes,
-        )
+        ).showing(self._known, self._unshown, self._began.wall)
         if alerts is not None:
             alerts.sees = self._sees
 
@@ -298,7 +296,6 @@ class Poller:
             snapshot,
             vm_name=vm_name,
             identity=self._identity,
-            unconfirmed=self._unshown & known.current.keys(),
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
         )
@@ -315,7 +312,7 @@ class Poller:
 
     def _with(self, known: Lifecycles, changes: Sequence[Change]) -> Snapshot:
         """Write ``changes`` and the new state ``known`` to the journal, then log; return the new snapshot."""
-        snapshot = self.snapshot.after(known, changes)
+        snapshot = self.snapshot.after(known, changes, self._unshown, self._clock.now().wall)
         entry = journal_entry(self._known, known, changes, self._traced)
         if entry.changes or entry.lives or entry.spans:
             self._journal.record(entry, snapshot.statistics, known)
@@ -375,10 +372,8 @@ class Poller:
             self._document = None
             self._reader.store_next()
             recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
-            current, unconfirmed = self._known.current, self._unshown & self._known.current.keys()
-            self.snapshot = replace(
-                self.snapshot, current=current, unconfirmed=unconfirmed, recent=recent, statistics=found.statistics
-            )
+            snapshot = replace(self.snapshot, recent=recent, statistics=found.statistics)
+            self.snapshot = snapshot.showing(self._known, self._unshown, now.wall)
         self._journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _learn_owner(self) -> None:
@@ -391,7 +386,8 @@ class Poller:
         self._unshown = frozenset()
         self._pauses.end()
         self._pauses = PauseTracker(self._clock, self._wait, self._journal)
-        self.snapshot = replace(self.snapshot, current={}, unconfirmed=frozenset(), statistics=Statistics(), recent=())
+        snapshot = replace(self.snapshot, statistics=Statistics(), recent=())
+        self.snapshot = snapshot.showing(self._known, self._unshown, self._clock.now().wall)
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""
@@ -414,7 +410,7 @@ class Poller:
             name = self.snapshot.vm_name if self._known.current else self._settings.vm_name or identity.vm_name
             self.snapshot = replace(self.snapshot, identity=identity, vm_name=name)
         self.snapshot = replace(
-            self.snapshot,
+            self.snapshot.showing(self._known, self._unshown, ended.wall),
             polls=polls,
             journal=self._journal.state,
             deliveries=self._deliveries(),

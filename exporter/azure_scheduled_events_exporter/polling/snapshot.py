@@ -3,13 +3,14 @@
 Readers never lock or wait: they take the newest :class:`Snapshot` and use it for the whole answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
 from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.errors import Outcome
@@ -18,6 +19,12 @@ from azure_scheduled_events_exporter.journal.store import RECENT
 
 # From a healthy answer (6 ms) over a late one to the request timeout (10 s) and that of the first request (130 s).
 POLL_BOUNDS = (0.01, 0.1, 1.0, 10.0, 130.0)
+
+ENDED_SECONDS = 3600.0
+"""For how long metrics show that an event has ended: rules hold an event of a VM that is away for at most as long."""
+
+MOST_ENDED = 100
+"""How many ended events metrics show at most, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,9 @@ class Snapshot:
         incarnation: of the newest document; None if it carried none.
         document_changes: number of documents that differed from the one before.
         current: the current events by EventId.
-        unconfirmed: EventIds of current events of earlier runs that no document of this run has shown.
+        shown: those of them that documents of this run have shown; the others are known from the journal only.
+        kinds: the kind of each current event, by EventId.
+        ended: the events that ended within the last :data:`ENDED_SECONDS`, the newest last, also of earlier runs.
         statistics: counters and histograms of all transitions so far.
         recent: the lifecycles that ended last, the newest last.
         approval_policy: what approves events: off, documented, documented-all or file.
@@ -88,7 +97,9 @@ class Snapshot:
     incarnation: int | None = None
     document_changes: int = 0
     current: Mapping[str, Lifecycle] = field(default_factory=dict)
-    unconfirmed: frozenset[str] = frozenset()
+    shown: Mapping[str, Lifecycle] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    ended: tuple[Lifecycle, ...] = ()
     statistics: Statistics = field(default_factory=Statistics)
     recent: tuple[Lifecycle, ...] = ()
     approval_policy: str = OFF.name
@@ -98,9 +109,29 @@ class Snapshot:
     deliveries: Deliveries = field(default_factory=Deliveries)
     pushes: Pushes = field(default_factory=Pushes)
 
-    def after(self, known: Lifecycles, changes: Sequence[Change]) -> "Snapshot":
-        """Return the snapshot with ``changes`` counted, and the current events of ``known``."""
+    def showing(self, known: Lifecycles, unshown: Collection[str], now: float) -> "Snapshot":
+        """Return the snapshot with the events of ``known`` as they are at ``now``, wall-clock seconds.
+
+        No document of this run has shown those of the EventIds ``unshown``.
+        """
+        current = known.current
+        shown: Mapping[str, Lifecycle] = current
+        if unshown:
+            shown = {event_id: life for event_id, life in current.items() if event_id not in unshown}
+        kinds = {event_id: kind_of(life, now) for event_id, life in current.items()}
+        ended = known.ended_since(now - ENDED_SECONDS, MOST_ENDED)
+        return replace(
+            self,
+            current=current,
+            shown=self.shown if shown == self.shown else shown,
+            kinds=self.kinds if kinds == self.kinds else kinds,
+            ended=self.ended if ended == self.ended else ended,
+        )
+
+    def after(self, known: Lifecycles, changes: Sequence[Change], unshown: Collection[str], now: float) -> "Snapshot":
+        """Return the snapshot with ``changes`` counted, and otherwise as :meth:`showing` does."""
         recent = tuple(life for life in self.recent if life.event_id not in known.current)
         ended = tuple(change.lifecycle for change in changes if change.lifecycle.outcome)
         statistics = self.statistics.plus(map(measure, changes))
-        return replace(self, current=known.current, recent=(*recent, *ended)[-RECENT:], statistics=statistics)
+        counted = replace(self, recent=(*recent, *ended)[-RECENT:], statistics=statistics)
+        return counted.showing(known, unshown, now)

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.alertmanager.catalog import Catalog, parse_
 from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert, event_alert
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.metrics.collector import METRICS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -89,7 +89,7 @@ def pushed(life_: Lifecycle, instance: Instance, catalog: Catalog) -> EventAlert
 def series(life_: Lifecycle, instance: Instance) -> list[dict[str, str]]:
     """Return what Prometheus scrapes of the exporter of ``instance``, every 5 s from the first sight of the event."""
     polls = Polls(up=True, last_success=float(NOW))
-    snapshot = Snapshot(1.0, polls, "vmss_0", instance, current={life_.event_id: life_})
+    snapshot = Snapshot(1.0, polls, "vmss_0", instance).showing(Lifecycles({life_.event_id: life_}), (), float(NOW))
     target = {"job": "azure-scheduled-events-exporter", "instance": "vmss_0:10169"}
     found = {f"up{labels_text(target)}": 1.0}
     for spec in METRICS:

@@ -152,7 +152,7 @@ class TestDiskIsBack:
         state: Path,
         tmp_path: Path,
     ) -> None:
-        """The events on the disk are shown as soon as it is back, as unconfirmed while IMDS does not answer."""
+        """Events on the disk are on the page as soon as it is back, and in metrics once IMDS shows them."""
         exporter = run()
         simulator.set_document([event("OVER"), event("A")])
         counted(exporter, detected=2)
@@ -168,14 +168,14 @@ class TestDiskIsBack:
         (tmp_path / "away").rename(state)
         exporter.shows("the journal on disk", lambda scrape: scrape.value("journal_up") == 1)
         scrape = exporter.scrape()
-        assert (scrape.value("up"), scrape.total("event_info", event_id="A")) == (0, 1)
-        assert scrape.value("event_unconfirmed", event_id="A") == 1
-        assert f'id="life-{trace_id("OVER")}-' in fetch(f"{exporter.url}/").body.decode()
+        assert (scrape.value("up"), scrape.series("event_info")) == (0, [])
+        assert scrape.value("event_ended_timestamp_seconds", event_id="OVER", outcome="cancelled")
+        page = fetch(f"{exporter.url}/").body.decode()
+        assert f'id="life-{trace_id("OVER")}-' in page
+        assert f'id="event-{trace_id("A")}' in page
         simulator.heal()
         exporter.shows("an answer", lambda scrape: scrape.value("up"))
-        scrape = exporter.scrape()
-        assert scrape.total("event_info", event_id="A") == 1
-        assert scrape.series("event_unconfirmed") == []
+        assert exporter.scrape().total("event_info", event_id="A") == 1
 
 
 class TestOneWriter:

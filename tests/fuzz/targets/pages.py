@@ -134,10 +134,9 @@ def check(data: bytes) -> None:
             snapshot,
             polls=replace(snapshot.polls, up=True, failure=""),
             incarnation=document.incarnation,
-            current=known.current,
             recent=(*snapshot.recent, *ended)[-20:],
             approval_statuses={name: ApprovalStatus(f"held by rule '{name}'") for name in known.current},
-        )
+        ).showing(known, (), now.wall)
     _check(snapshot)
 
 

@@ -27,8 +27,8 @@ from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import FORMATS, set_up
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
-from azure_scheduled_events_exporter.metrics.samples import DESCRIPTION_SHOWN, announced
-from azure_scheduled_events_exporter.metrics.spec import PREFIX
+from azure_scheduled_events_exporter.metrics.samples import announced
+from azure_scheduled_events_exporter.metrics.spec import LABEL_BYTES, PREFIX
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import ExportResult, SpanDelivery
@@ -142,6 +142,9 @@ class _Run:
             assert after is None or after.first_seen == life.first_seen
 
 
+_LABELS = ("event_id", "event_type", "event_source", "scope", "description", "resources")
+
+
 def _expected(snapshot: Snapshot) -> list[dict[str, str]]:
     return [
         {
@@ -149,10 +152,10 @@ def _expected(snapshot: Snapshot) -> list[dict[str, str]]:
             "event_type": life.event.event_type,
             "event_source": life.event.source,
             "scope": str(life.scope),
-            "description": life.event.description[:DESCRIPTION_SHOWN],
+            "description": life.event.description.encode()[:LABEL_BYTES].decode(errors="ignore"),
             "resources": ",".join(life.event.resources[:RESOURCES_SHOWN]),
         }
-        for life in snapshot.current.values()
+        for life in snapshot.shown.values()
     ]
 
 
@@ -167,11 +170,11 @@ def check_exposition(families: Iterable[Metric], snapshot: Snapshot, now: float)
             seen.add(key)
             assert not math.isnan(sample.value), f"no number: {key}"
             if sample.name == f"{PREFIX}event_info":
-                infos.append({name: value for name, value in sample.labels.items() if name != "event_status"})
+                infos.append({name: value for name, value in sample.labels.items() if name in _LABELS})
             elif sample.name == f"{PREFIX}event_seconds_until_not_before":
                 left[sample.labels["event_id"]] = sample.value
     assert infos == _expected(snapshot)
-    times = {life.event_id: until - now for life, until in announced(snapshot.current.values())}
+    times = {life.event_id: until - now for life, until in announced(snapshot.shown.values())}
     assert left == {event_id: pytest.approx(seconds, abs=0.001) for event_id, seconds in times.items()}
 
 

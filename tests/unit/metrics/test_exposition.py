@@ -16,7 +16,8 @@ from azure_scheduled_events_exporter.core.approvals import mark_approved
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
@@ -47,7 +48,8 @@ def lived(*documents: tuple[float, Iterable[ScheduledEvent]], vm_name: str | Non
             if event.event_id == "APPROVED":
                 known, changes = mark_approved(known, [event.event_id], Approver.OPERATOR, at(seconds + 2))
                 statistics = statistics.plus(map(measure, changes))
-    return Snapshot(vm_name=vm_name, incarnation=7, current=known.current, statistics=statistics)
+    snapshot = Snapshot(vm_name=vm_name, incarnation=7, statistics=statistics)
+    return snapshot.showing(known, (), NOON + documents[-1][0])
 
 
 def full_life() -> Snapshot:
@@ -169,7 +171,8 @@ def test_a_change_shows_in_the_next_scrape() -> None:
 
 def test_every_field_of_the_snapshot_shows_when_it_changes() -> None:
     """A change of any input of a metric appears in the next scrape."""
-    before, after = full_life(), Snapshot()
+    before = full_life()
+    after = Snapshot(kinds=dict.fromkeys(before.current, Kind.FAR_AHEAD))
     for spec in SPECS.values():
         for field in spec.reads:
             states = [before, replace(before, **{field: getattr(after, field)})]
@@ -207,7 +210,7 @@ def test_counters_exist_before_anything_has_happened() -> None:
     for name in ("pending", "started"):
         labels = {(have["event_type"], have["scope"]) for have, _ in scrape.series(name)}
         assert labels == {(event_type, scope) for event_type in types for scope in ("self", "peer", "unknown")}
-    transitions = {"detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost", "returned"}
+    transitions = {str(transition) for transition in Transition}
     own = {(have["event_type"], have["transition"]) for have, _ in scrape.series("transitions_total", scope="self")}
     assert own == {(event_type, transition) for event_type in types for transition in transitions}
     outcomes = {
@@ -241,11 +244,61 @@ def test_series_stay_within_their_budget() -> None:
     assert sum(per_series.values()) <= 400, per_series
 
 
-def test_a_huge_description_is_cut() -> None:
-    """A hostile description costs a scraper at most 1,024 characters."""
-    event = ScheduledEvent("E", "Freeze", "Scheduled", description="x" * 100_000)
-    labels, _ = Scrape(exposition(lived((0, [event]))).render().body.decode()).series("event_info")[0]
-    assert len(labels["description"]) == 1024
+@pytest.mark.parametrize("text", ["x" * 1034, "\u00e9" * 600, "\U0001f525" * 300])
+def test_a_label_value_has_at_most_1023_bytes(text: str) -> None:
+    """Azure's managed Prometheus refuses a scrape with a longer one, so every label value is cut at a character."""
+    event = ScheduledEvent("E", "Freeze", "Scheduled", description=text, resources=(text,))
+    snapshot = replace(lived((0, [event])), identity=Instance("vmss_0", resource_group=text, host_name=text))
+    scrape = Scrape(exposition(snapshot).render().body.decode())
+    cut = text.encode()[:1023].decode(errors="ignore")
+    shown = {
+        "description": scrape.series("event_info"),
+        "resources": scrape.series("event_info"),
+        "resource_group": scrape.series("instance_info"),
+        "computer_name": scrape.series("host_info"),
+    }
+    assert {label: series[0][0][label] for label, series in shown.items()} == dict.fromkeys(shown, cut)
+
+
+LABELS = ("vm_id", "vm_name", "computer_name", "subscription_id", "resource_group", "scale_set", "zone")
+WEB = Instance("WEB_0", "ID", "Web", zone="1", resource_group="RG", subscription_id="SUB", host_name="WEB000000")
+
+
+def test_the_impact_of_own_events() -> None:
+    """The impact begins at NotBefore, at the approval, or at the start; harmless events, advice and peers have none."""
+    waiting = ScheduledEvent("WAITS", "Redeploy", "Scheduled", "Platform", ("web_0",), NOON + 900)
+    events = [
+        waiting,
+        replace(waiting, event_id="APPROVED"),
+        replace(waiting, event_id="RUNS", status="Started", not_before=None),
+        replace(waiting, event_id="NEVER", duration_seconds=0.0),
+        replace(waiting, event_id="ADVICE", status="Advisory"),
+        replace(waiting, event_id="PEER", resources=("web_1",)),
+    ]
+    snapshot = replace(lived((0, events), (60, events), vm_name="WEB_0"), identity=WEB)
+    series = Scrape(exposition(snapshot).render().body.decode()).series("vm_impact_timestamp_seconds")
+    values = ("ID", "WEB_0", "WEB000000", "sub", "rg", "web", "1")
+    assert series == [
+        ({"event_id": event_id, "event_type": "Redeploy", **dict(zip(LABELS, values, strict=True))}, NOON + seconds)
+        for event_id, seconds in (("WAITS", 900), ("APPROVED", 2), ("RUNS", 0))
+    ]
+
+
+def test_ended_events_for_an_hour() -> None:
+    """The end of an event is shown for an hour, of the newest hundred events, and not if the event returns."""
+    events = [ScheduledEvent(f"E{i}", "Freeze", "Scheduled", "User", ("vmss_0",), NOON + 900) for i in range(120)]
+
+    def shown(*documents: tuple[float, Iterable[ScheduledEvent]]) -> list[str]:
+        scrape = Scrape(exposition(lived(*documents)).render().body.decode())
+        series = scrape.series("event_ended_timestamp_seconds", outcome="cancelled", scope="self", event_type="Freeze")
+        assert {value for _, value in series} <= {NOON + 60}
+        return [labels["event_id"] for labels, _ in series]
+
+    assert shown((0, events)) == []
+    assert shown((0, events), (60, events[:1])) == [f"E{i}" for i in range(20, 120)]
+    assert shown((0, events), (60, events[2:]), (70, events[1:])) == ["E0"]
+    assert shown((0, events[:1]), (60, []), (3659, [])) == ["E0"]
+    assert shown((0, events[:1]), (60, []), (3661, [])) == []
 
 
 def test_resources_are_cut_at_ten_but_counted_whole() -> None:
@@ -259,7 +312,7 @@ def test_resources_are_cut_at_ten_but_counted_whole() -> None:
 def test_event_ids_never_stand_on_counters() -> None:
     """No label of a counter or histogram grows with every event, so no Prometheus fills up."""
     for spec in SPECS.values():
-        assert "event_id" not in spec.labels or (spec.type == "gauge" and spec.name.startswith("event_"))
+        assert "event_id" not in spec.labels or (spec.type == "gauge" and re.match("event_|vm_impact_", spec.name))
 
 
 def test_every_name_has_the_prefix_and_every_unit_its_suffix() -> None:

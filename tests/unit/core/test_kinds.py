@@ -1,0 +1,70 @@
+"""The kind of an event: what people have to be told about it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from azure_scheduled_events_exporter.core.approvals import mark_approved
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
+from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
+from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+EVENT = ScheduledEvent("E", "Reboot", "Scheduled", "Platform", ("vm_0",), NOW + 900)
+
+
+def seen(known: Lifecycles, event: ScheduledEvent) -> Lifecycles:
+    """Return the known events after a document with ``event``."""
+    return observe(known, Document(1, (event,)), ObservationContext(Timestamp(NOW), "vm_0"))[0]
+
+
+CASES: list[tuple[Kind, dict[str, Any]]] = [
+    (Kind.ANNOUNCED, {}),
+    (Kind.ANNOUNCED, {"event_type": "Freeze", "duration_seconds": 9.0}),
+    (Kind.ANNOUNCED, {"event_type": "Preempt", "status": "Started"}),
+    (Kind.ADVISORY, {"event_type": "SpotRebalanceRecommendation", "status": "Advisory", "not_before": None}),
+    (Kind.ADVISORY, {"status": "Advisory", "source": "User", "duration_seconds": 0.0}),
+    (Kind.HARMLESS, {"duration_seconds": 0.0}),
+    (Kind.HARMLESS, {"event_type": "Freeze", "duration_seconds": 8.9, "source": "User"}),
+    (Kind.HARMLESS, {"event_type": "Teleport", "duration_seconds": 0.0}),
+    (Kind.HARMLESS, {"event_type": "Freeze", "duration_seconds": 5.0, "not_before": NOW + 3 * DAY}),
+    (Kind.REQUESTED, {"source": "User"}),
+    (Kind.REQUESTED, {"source": "User", "status": "Started"}),
+    (Kind.REQUESTED, {"source": "User", "event_type": "Teleport", "not_before": NOW + 3 * DAY}),
+    (Kind.WITHOUT_NOTICE, {"status": "Started"}),
+    (Kind.WITHOUT_NOTICE, {"status": "Started", "event_type": "Redeploy", "source": ""}),
+    (Kind.FAR_AHEAD, {"not_before": NOW + DAY + 1}),
+    (Kind.FAR_AHEAD, {"not_before": NOW + DAY + 1, "event_type": "Teleport"}),
+    (Kind.ANNOUNCED, {"not_before": NOW + DAY}),
+    (Kind.UNKNOWN_TYPE, {"event_type": "Teleport"}),
+    (Kind.UNKNOWN_TYPE, {"event_type": "", "status": "Started"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), CASES)
+def test_each_kind(kind: Kind, values: dict[str, Any]) -> None:
+    """The first case of the table that applies decides."""
+    [life] = seen(Lifecycles(), replace(EVENT, **values)).current.values()
+    assert kind_of(life, NOW) is kind
+
+
+def test_a_kind_changes_while_the_event_goes_on() -> None:
+    """An event days ahead becomes near as time passes, and far again if NotBefore moves."""
+    known = seen(Lifecycles(), replace(EVENT, not_before=NOW + 2 * DAY))
+    assert kind_of(known.current["E"], NOW) is Kind.FAR_AHEAD
+    assert kind_of(known.current["E"], NOW + DAY) is Kind.ANNOUNCED
+    known = seen(known, replace(EVENT, not_before=NOW + 3 * DAY))
+    assert kind_of(known.current["E"], NOW + DAY) is Kind.FAR_AHEAD
+    known = seen(known, replace(EVENT, status="Started"))
+    assert kind_of(known.current["E"], NOW) is Kind.ANNOUNCED
+
+
+def test_an_approval_from_here_explains_a_start() -> None:
+    """An event that was approved from here did not come without notice, also if no document showed it waiting."""
+    known, _ = mark_approved(seen(Lifecycles(), EVENT), ["E"], Approver.OPERATOR, Timestamp(NOW))
+    life = replace(known.current["E"], started_at=known.current["E"].first_seen)
+    assert kind_of(life, NOW) is Kind.ANNOUNCED
