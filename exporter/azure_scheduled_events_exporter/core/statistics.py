@@ -61,6 +61,10 @@ class Histogram:
         return Histogram(bounds, tuple(counts), self.total)
 
 
+_FORESEEN = tuple(transition for transition in Transition if transition is not Transition.WITHDRAWN)
+"""Transitions whose series exist as 0 before the first one. Only advice is withdrawn, and nothing alerts on it."""
+
+
 def _initial_transitions() -> dict[TransitionKey, int]:
     """Return the series that exist from the start as 0: ``increase()`` misses a counter's step from nothing to 1.
 
@@ -70,7 +74,7 @@ def _initial_transitions() -> dict[TransitionKey, int]:
     return {
         (str(event_type), event_type.facts.usual_source, str(Scope.SELF), str(transition)): 0
         for event_type in EventType
-        for transition in Transition
+        for transition in _FORESEEN
     }
 
 
@@ -159,7 +163,7 @@ class Statistics:
             is_own = one.scope == Scope.SELF
             if is_own and key[:3] not in own:  # series of possible next transitions exist as 0 before they happen
                 own.add(key[:3])
-                for transition in Transition:
+                for transition in _FORESEEN:
                     transitions.setdefault((*key[:3], str(transition)), 0)
             if is_own or one.approved_by in {Approver.EXPORTER, Approver.OPERATOR}:
                 latency.observe((one.event_type, one.approved_by), one.latency)

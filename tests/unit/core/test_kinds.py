@@ -19,7 +19,8 @@ EVENT = ScheduledEvent("E", "Reboot", "Scheduled", "Platform", ("vm_0",), NOW + 
 
 def seen(known: Lifecycles, event: ScheduledEvent) -> Lifecycles:
     """Return the known events after a document with ``event``."""
-    return observe(known, Document(1, (event,)), ObservationContext(Timestamp(NOW), "vm_0"))[0]
+    now = Timestamp(NOW + len(known.current))
+    return observe(known, Document(1, (event,)), ObservationContext(now, "vm_0"))[0]
 
 
 CASES: list[tuple[Kind, dict[str, Any]]] = [
