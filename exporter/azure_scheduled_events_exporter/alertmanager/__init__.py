@@ -1,4 +1,6 @@
-"""Pushes alerts to Alertmanager without waiting for a scrape: decides which alerts an event raises, and delivers them.
+"""Pushes alerts to Alertmanager without waiting for a scrape.
 
-Must not poll, or decide about the life of an event. The daemon starts it only if there is an Alertmanager to push to.
+``alert`` decides which alert an event raises, from its kind and the generated ``catalog``; ``outbox`` what is due;
+``push`` delivers it in threads, through ``client``. Must not poll, decide about the life of an event or its kind, or
+ask Alertmanager anything.
 """

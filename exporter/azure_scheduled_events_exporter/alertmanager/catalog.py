@@ -1,65 +1,54 @@
-"""The alerts that can be pushed, as generated with the rules: labels, texts and thresholds. Reads no file."""
+"""The alerts that can be pushed, as generated with the rules from one table. Reads no file."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from azure_scheduled_events_exporter.core.kinds import Kind
+
 
 @dataclass(frozen=True, slots=True)
-class AlertText:
-    """The labels and annotations of one rule.
+class CatalogAlert:
+    """One alert of the table.
 
     Attributes:
-        labels: those besides name, event and kept labels.
-        spot_severity: the severity for VMs whose priority is Spot or Low.
-        annotations: with their placeholders.
+        name: its ``alertname``.
+        labels: those that the rule sets, severity among them.
+        annotations: texts with the placeholders of ``texts``.
+        hold_seconds: for how long it lasts after the event was last shown.
     """
 
+    name: str
     labels: Mapping[str, str]
-    spot_severity: str
     annotations: Mapping[str, str]
+    hold_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Alerts by name, and the settings that they share with the rules, in seconds.
+    """The table.
 
     Attributes:
-        kept: names of the labels that alerts carry from targets and from this VM's description.
-        memory: how long an event is remembered after the last exporter that showed it stopped answering.
-        longest: how long a VM may be away for an event that has started.
-        scrape_interval: between scrapes, as the rules assume it; evaluation_interval: between their evaluations.
-        slow_interval: between evaluations of the rules that end alerts.
-        degraded_host_notice: more notice than this means a degraded host.
-        short_freeze: announced freezes below this notify nobody.
+        alerts: by kind and event type; the type ``""`` stands for all others.
+        kept: names of the labels that alerts take over from targets or from this VM's description.
     """
 
-    alerts: Mapping[str, AlertText]
-    kept: tuple[str, ...]
-    memory: float
-    longest: float
-    scrape_interval: float
-    evaluation_interval: float
-    slow_interval: float
-    degraded_host_notice: float
-    short_freeze: float
+    alerts: Mapping[tuple[str, str], CatalogAlert]
+    kept: tuple[str, ...] = ()
+
+    def find(self, kind: Kind, event_type: str) -> CatalogAlert | None:
+        """Return the alert for an event of this kind and type; None if it raises none."""
+        return self.alerts.get((kind, event_type)) or self.alerts.get((kind, ""))
 
 
 def parse_catalog(text: str) -> Catalog:
     """Parse the catalog from ``text``, generated JSON."""
     content = json.loads(text)
-    seconds = content["seconds"]
-    return Catalog(
-        {
-            name: AlertText(each["labels"], each["spot_severity"], each["annotations"])
-            for name, each in content["alerts"].items()
-        },
-        tuple(content["labels"]),
-        memory=seconds["memory"],
-        longest=seconds["longest"],
-        scrape_interval=seconds["scrape.interval"],
-        evaluation_interval=seconds["evaluation.interval"],
-        slow_interval=seconds["evaluation.slow-interval"],
-        degraded_host_notice=seconds["degraded-host.notice"],
-        short_freeze=seconds["freeze.short"],
-    )
+    alerts = {
+        (each["kind"], event_type): CatalogAlert(
+            each["name"], each["labels"], each["annotations"], each["hold_seconds"]
+        )
+        for each in content["alerts"]
+        for event_type in each["event_types"] or [""]
+    }
+    return Catalog(alerts, tuple(content["kept_labels"]))

@@ -1,83 +1,161 @@
-"""Decides which alerts of the poller's events fire, and from when on their ends may be sent.
+"""Delivers the alerts of this VM's events, to each Alertmanager in a thread of its own.
 
-Each Alertmanager has a thread of its own (:class:`Worker`): one that is down, slow or refusing delays no other one.
-
-When an end is sent. For Alertmanager, the newest post of an alert counts: an end by any client ends it, and a later
-firing post begins it again. So an exporter must not end an alert that another client still posts. If the event names
-several VMs, it first waits whether another one posts the alert again (:meth:`Outbox.may_end`): its own IMDS may not
-show the event, for example just after a reboot. An exporter that cannot reach IMDS prolongs only alerts that
-Alertmanager still shows. A Prometheus posts until it has scraped the end and evaluated its rules, so the end is delayed
-until then (:meth:`AlertPush.over_at`). Without a Prometheus, the end of an event of this VM alone is sent immediately.
+An Alertmanager that is down, slow or refusing delays no other one, and no poll. Must not decide which alerts fire
+(``alert``) or when one is due (``outbox``).
 """
 
 import logging
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import random
+import threading
+from collections.abc import Callable, Sequence
 
-from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.logs import facts
 
-from .catalog import Catalog
-from .event_alert import EventAlert, event_alert, needs_instance
-from .outbox import Ended, Holding, Outbox
-from .pushes import Pushes, no_alerts
-from .scrapes import Scrapes
-from .sender import AlertmanagerClient
-from .worker import Worker
+from .client import AlertmanagerClient, AlertmanagerError, Posted
+from .outbox import RESEND_SECONDS, Entry, Outbox, Wanted
+from .pushes import Pushes, PushOutcome, no_alerts
 
-# An engine that reads recordings from a store sees the end two evaluations later. Then the alert is evaluated.
-_EVALUATIONS = 3
-# So long after the last scrape with the event is its end recorded.
-_SCRAPES = 2
-_SETTLING_SLACK_SECONDS = 5.0
+BATCH = 64
+"""Alerts in one request, as Prometheus sends them."""
 
+_PROBE_SECONDS = 300.0
+"""Interval of empty posts while there is no alert; they show whether the next one would be accepted."""
 
-@dataclass(frozen=True, slots=True)
-class _View:
-    """This VM's events, current and just ended, from the poller; ``ended`` is None before the first document."""
-
-    current: tuple[Lifecycle, ...]
-    ended: tuple[Lifecycle, ...] | None
-    confirmed: frozenset[str]
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 1.0, 15.0
+_AFTER_BUG_SECONDS = 60.0
 
 
-class AlertPush:
-    """Pushes the alerts of this VM's events.
+class Worker:
+    """Delivers to one Alertmanager; :meth:`run` is a thread.
 
     Args:
-        clients: one for each Alertmanager.
-        catalog: the alerts.
-        labels: added to every alert that has none of that name, as ``external_labels`` of a Prometheus.
-        scrapes: the scrapers of this exporter.
-        remember: keeps the interval of scrapes for the next run.
-        clock: returns the time.
-        log: where failures of an Alertmanager are logged.
+        client: its client.
+        look: returns what the events of this VM require now; None while nobody can say, as IMDS does not answer.
+        clock: returns the time of this machine.
+        imds_time: returns the time by IMDS' clock, seconds since the epoch: that of the VM may be wrong.
+        log: where failures, alerts and resolves are logged.
     """
 
     def __init__(
         self,
-        clients: Sequence[AlertmanagerClient],
-        catalog: Catalog,
-        labels: Mapping[str, str],
-        scrapes: Scrapes,
-        remember: Callable[[float], None],
+        client: AlertmanagerClient,
+        look: Callable[[], Wanted | None],
         clock: Callable[[], Timestamp],
+        imds_time: Callable[[], float],
         log: logging.Logger,
     ) -> None:
-        self._catalog = catalog
-        self._labels = labels
-        self._scrapes = scrapes
-        self._remember = remember
-        self._remembered = -1.0
-        self._without_imds_at = -math.inf
+        self._client = client
+        self._look = look
         self._clock = clock
-        self._view: _View | None = None
-        self._identity: Instance | None = None
-        self.sees: Callable[[], bool] = lambda: False
-        """Whether polls are answered now."""
-        self.workers = [Worker(self, client, clock, log) for client in clients]
+        self._imds_time = imds_time
+        self._log = log
+        self._woken = threading.Event()
+        self._stopping = False
+        self._outbox = Outbox()
+        self._probe_at = 0.0
+        self._failures = 0
+        self._trouble = ""
+        self._config_error = ""
+        self.up = False
+        self.counts = no_alerts()
+
+    def wake(self) -> None:
+        """Report a change: what it makes due is posted immediately, and failures of the past do not slow it down."""
+        self._failures = 0
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End :meth:`run`, and cancel the current request."""
+        self._stopping = True
+        self._woken.set()
+        self._client.stop()
+
+    def run(self) -> None:
+        """Deliver until :meth:`stop`."""
+        while not self._stopping:
+            self._woken.clear()
+            try:
+                pause = self.deliver()
+            except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
+                pause = _AFTER_BUG_SECONDS
+                self._log.exception("internal error while pushing alerts; retrying", extra=facts(seconds=pause))
+            if not self._stopping:
+                self._woken.wait(pause)
+
+    def deliver(self) -> float:
+        """Post what is due; return how many seconds to wait before the next call."""
+        now, wanted = self._clock().monotonic, self._look()
+        due: list[Entry] = []
+        if wanted is not None:
+            self._outbox.update(wanted, now)
+            due = self._outbox.due(now, BATCH)
+        if due or now >= self._probe_at:
+            self._post(due)
+        if wanted is None:
+            return RESEND_SECONDS / 2
+        return max(0.0, min(self._outbox.next_due(), self._probe_at) - self._clock().monotonic)
+
+    def _post(self, due: Sequence[Entry]) -> None:
+        posted = [self._posted(each) for each in due]
+        outcome, reason = PushOutcome.ACCEPTED, ""
+        try:
+            self._client.post(posted)
+        except AlertmanagerError as error:
+            outcome, reason = error.outcome, str(error)
+        if self._stopping:
+            return
+        self.up = not reason
+        self.counts = {**self.counts, outcome: self.counts[outcome] + len(due)}
+        self._report(outcome, reason)
+        now = self._clock().monotonic
+        if reason:
+            self._probe_at = now + self._backoff()
+            self._outbox.refused(due, self._probe_at)
+        else:
+            self._failures = 0
+            self._probe_at = now + _PROBE_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret
+            for entry in self._outbox.accepted(due, now):
+                self._report_alert(entry)
+
+    def _posted(self, entry: Entry) -> Posted:
+        """Return ``entry`` as it is posted now, with times by IMDS' clock."""
+        alert, now, imds_now = entry.alert, self._clock(), self._imds_time()
+        starts_at, ends_at = imds_now - now.since(alert.first_seen), imds_now + entry.ends_in(now.monotonic)
+        return Posted(alert.labels, alert.annotations, starts_at, ends_at)
+
+    def _backoff(self) -> float:
+        """Return how long to wait; half of it is random, so that the VMs of a fleet do not retry together."""
+        pause = min(_FIRST_RETRY_SECONDS * 2.0**self._failures, _LAST_RETRY_SECONDS)
+        self._failures = min(self._failures + 1, 10)
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+    def _report(self, outcome: PushOutcome, reason: str) -> None:
+        """Log a failure, also of the client's configuration, when it begins, changes and ends."""
+        error = self._client.config_error
+        if error and error != self._config_error:
+            message = "invalid HTTP configuration for Alertmanager, the last valid one stays in effect"
+            self._log.error(message, extra=facts(url=self._client.shown, error=error))
+        self._config_error = error
+        if reason and reason != self._trouble:
+            what = f"alerts {'rejected by' if outcome is PushOutcome.REJECTED else 'cannot be pushed to'}"
+            self._log.warning(f"{what} Alertmanager; retrying", extra=facts(url=self._client.shown, error=reason))
+        elif self._trouble and not reason:
+            self._log.info("Alertmanager accepts alerts again", extra=facts(url=self._client.shown))
+        self._trouble = reason
+
+    def _report_alert(self, entry: Entry) -> None:
+        labels = {name: entry.alert.labels[name] for name in ("alertname", "event_id", "severity")}
+        message = "alert pushed" if entry.ended_at is None else "alert resolved"
+        self._log.info(message, extra=facts(url=self._client.shown, **labels))
+
+
+class AlertPush:
+    """The workers of all Alertmanagers."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = workers
+        self._state: tuple[object, ...] = ()
 
     @property
     def pushes(self) -> Pushes:
@@ -88,127 +166,14 @@ class AlertPush:
                 alerts[outcome] += count
         return Pushes(all(worker.up for worker in self.workers), alerts)
 
-    def identify(self, identity: Instance) -> None:
-        """Set this VM's identity, on which labels and severities may depend. Any thread may call."""
-        self._identity = identity
-        for worker in self.workers:
-            worker.wake()
-
-    def restore(self, current: Mapping[str, Lifecycle]) -> None:
-        """Push the alerts of the journal's events ``current`` while no document has come. Ends wait for a document."""
-        if self._view is not None and self._view.ended is not None:
-            return
-        view = _View(tuple(life for life in current.values() if life.is_mine), None, frozenset())
-        if view != self._view:
-            self._view = view
+    def update(self, *state: object) -> None:
+        """Wake the workers if a part of ``state``, on which alerts depend, is another object than at the last call."""
+        if len(state) != len(self._state) or any(new is not old for new, old in zip(state, self._state, strict=True)):
+            self._state = state
             for worker in self.workers:
                 worker.wake()
 
-    def update(self, current: Mapping[str, Lifecycle], ended: Collection[Lifecycle], shown: Collection[str]) -> None:
-        """Update the alerts after a document with the events ``shown``; the journal already has all changes."""
-        confirmed = (self._view.confirmed if self._view else frozenset()) | frozenset(shown)
-        self._view = _View(
-            current=tuple(life for life in current.values() if life.is_mine),
-            ended=tuple(life for life in ended if life.is_mine),
-            confirmed=confirmed & (current.keys() | {life.event_id for life in ended}),
-        )
-        for worker in self.workers:
-            worker.wake()
-        self._remember_scrapes()
-
     def stop(self) -> None:
-        """End the threads. Unsent alerts are sent after the next start, from the journal."""
+        """End the threads. What is not posted is posted after the next start, from the journal."""
         for worker in self.workers:
             worker.stop()
-
-    def over_at(self, ended_at: float, now: float) -> float | None:
-        """Return the time from which on no Prometheus posts the alert of an event that ended at ``ended_at``.
-
-        Without a Prometheus, that time has come already. It is None while a Prometheus has not scraped the end, or
-        while this exporter cannot reach IMDS. Times are monotonic seconds.
-        """
-        scraped = self._scrapes.seen_by_all(max(ended_at, self._without_imds_at), now)
-        if scraped is None or not self._scrapes.interval(now):
-            return scraped
-        rules = self._catalog
-        evaluated = _EVALUATIONS * rules.evaluation_interval + rules.slow_interval
-        recorded = _SCRAPES * max(rules.scrape_interval, rules.evaluation_interval)
-        return scraped + recorded + evaluated + _SETTLING_SLACK_SECONDS
-
-    def refresh(self, outbox: Outbox, shows: Callable[[EventAlert], bool | None], now: Timestamp) -> bool:
-        """Update ``outbox`` with the alerts that fire now, which depends on the time and on what Alertmanager shows.
-
-        While this exporter cannot reach IMDS, the rules do not believe that an event is over, so ends wait.
-
-        Return whether every event has its alert. One whose source no document shows has it only after two scrapes.
-        """
-        if not self.sees():
-            self._without_imds_at = now.monotonic
-            outbox.postpone()
-        view = self._view
-        if view is None:
-            return True
-        holding = []
-        for life in view.current:
-            alerts = self._alerts(life, now)
-            if alerts:
-                holding.append(Holding(_shared(alerts, outbox, shows), life.event_id in view.confirmed))
-        outbox.refresh(holding, now.monotonic)
-        if view.ended is None:
-            return len(holding) == len(view.current)
-        if self._identity is not None or not needs_instance(self._catalog):
-            outbox.add_ended(list(self._ended(view.ended, view.confirmed, outbox, shows, now)), now.monotonic)
-            outbox.ended_ids = frozenset(life.event_id for life in view.ended)
-        return len(holding) == len(view.current) and outbox.ended_ids is not None
-
-    def _ended(
-        self,
-        ended: Sequence[Lifecycle],
-        confirmed: frozenset[str],
-        outbox: Outbox,
-        shows: Callable[[EventAlert], bool | None],
-        now: Timestamp,
-    ) -> Iterator[Ended]:
-        """Yield the alerts of ``ended`` events that ``outbox`` has to send as resolved.
-
-        If a document of this run has shown the event, its alert ended with it or was never sent. The first time, that
-        does not count, because nothing of this run was in ``outbox`` before.
-        """
-        known = frozenset() if outbox.ended_ids is None else confirmed | outbox.ended_ids
-        for life in ended:
-            if life.ended_at is None or life.event_id in known:
-                continue
-            seconds_ago = now.since(life.ended_at)
-            alerts = [each for each in self._alerts(life, life.ended_at) if seconds_ago < each.hold]
-            if alerts:
-                yield Ended(_shared(alerts, outbox, shows), seconds_ago)
-
-    def _alerts(self, life: Lifecycle, now: Timestamp) -> list[EventAlert]:
-        """Return the alert of ``life``, and then, if it differs, that of an exporter that saw the event announced."""
-        alerts: list[EventAlert] = []
-        for was_announced in (False, True):
-            alert = event_alert(life, self._identity, self._catalog, self._labels, now, was_announced=was_announced)
-            if alert is not None and alert not in alerts:
-                alerts.append(alert)
-        return alerts
-
-    def _remember_scrapes(self) -> None:
-        interval = self._scrapes.interval(self._clock().monotonic)
-        if abs(interval - self._remembered) > 1 + 0.2 * self._remembered:
-            self._remembered = interval
-            self._remember(interval)
-
-
-def _shared(alerts: Sequence[EventAlert], outbox: Outbox, shows: Callable[[EventAlert], bool | None]) -> EventAlert:
-    """Return the one of ``alerts`` to push: the last if Alertmanager already shows it, so that one event is one alert.
-
-    One that Alertmanager has accepted stays.
-    """
-    own, *others = alerts
-    for other in others:
-        if outbox.fires(other):
-            return other
-        if not outbox.is_accepted(own) and shows(own) is False and shows(other):
-            outbox.drop(own)
-            return other
-    return own

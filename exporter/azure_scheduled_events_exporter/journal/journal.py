@@ -277,22 +277,6 @@ class Journal:
                 )
                 return None
 
-    def scrape_interval(self) -> float:
-        """Return the seconds between Prometheus' scrapes of the previous run; 0 if unknown or none."""
-        with self._lock:
-            try:
-                return self._storage.store.scrape_interval()
-            except (sqlite3.Error, ValueError):
-                return 0.0
-
-    def set_scrape_interval(self, seconds: float) -> None:
-        """Take note of how often Prometheus scrapes, for the next run."""
-        with self._lock:
-            try:
-                self._storage.store.set_scrape_interval(seconds)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
-
     def close(self) -> None:
         """Close the file and release its lock."""
         with self._lock:

@@ -232,14 +232,6 @@ class Store:
         """Store the id of the VM that this journal belongs to."""
         self._set_property("vm_id", vm_id)
 
-    def scrape_interval(self) -> float:
-        """Return the seconds between Prometheus' scrapes of the previous run; 0 if unknown or none."""
-        return float(self._property("scrape_interval") or 0)
-
-    def set_scrape_interval(self, seconds: float) -> None:
-        """Take note of how often Prometheus scrapes."""
-        self._set_property("scrape_interval", str(seconds))
-
     def prune(self, before: float) -> None:
         """Remove what ended before ``before`` (Unix seconds), at most one day of it; the sums still count it.
 

@@ -137,16 +137,12 @@ class Poller:
             deliveries=self._deliveries(),
             pushes=Pushes() if alerts is None else alerts.pushes,
         ).showing(self._known, self._unshown, self._began.wall)
-        if alerts is not None:
-            alerts.sees = self._sees
 
     def learn(self, identity: Instance) -> None:
         """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
         self._identity = identity
         if self._delivery is not None:
             self._delivery.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)
-        if self._alerts is not None:
-            self._alerts.identify(identity)
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
@@ -180,10 +176,6 @@ class Poller:
         failure = f"a poll should have ended at {iso_time(ended)}: {HANGS}"
         return replace(snapshot, polls=replace(snapshot.polls, up=False, failure=failure, partial=False, hanging=True))
 
-    def _sees(self) -> bool:
-        """Return whether the last poll was answered and the next one does not hang. Any thread may call."""
-        return self.snapshot.polls.up and not self.liveness.hangs()
-
     def poll(self) -> Outcome:
         """Poll IMDS once, record what changed, and publish a snapshot.
 
@@ -194,8 +186,6 @@ class Poller:
         failure = ""
         self._approved = self.has_read = False
         self._keep_journal(began)
-        if self._alerts is not None and self._document is None and self._is_owner_settled(began):
-            self._alerts.restore(self._known.current)
         try:
             self.take_answer()
             document = self._fetch()
@@ -299,9 +289,6 @@ class Poller:
             incarnation=document.incarnation,
             document_changes=self.snapshot.document_changes + changed,
         )
-        if self._alerts is not None:
-            documented = {event.event_id for event in document.events}
-            self._alerts.update(known.current, known.ended.values(), documented)
 
     def _is_owner_settled(self, now: Timestamp) -> bool:
         """Return whether to treat the journal's events as this VM's.
@@ -416,6 +403,9 @@ class Poller:
             deliveries=self._deliveries(),
             pushes=self._pushes(),
         )
+        if self._alerts is not None:
+            now = self.snapshot
+            self._alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
 
     def _deliveries(self) -> Deliveries:
         """Return how many spans the collector has, refused, and still has to get."""

@@ -1,41 +1,72 @@
 """Sets up what pushes alerts, from the configuration. Imported only if there is an Alertmanager to push to."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.alertmanager.alert import alert_of
 from azure_scheduled_events_exporter.alertmanager.catalog import Catalog, parse_catalog
-from azure_scheduled_events_exporter.alertmanager.push import AlertPush
-from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
-from azure_scheduled_events_exporter.alertmanager.sender import AlertmanagerClient
+from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
+from azure_scheduled_events_exporter.alertmanager.outbox import Ended, Wanted
+from azure_scheduled_events_exporter.alertmanager.push import AlertPush, Worker
 from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.core.kinds import kind_of
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ExporterError, named_by
-from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.http_client import http_config
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 GENERATED = ("exporter", "pushed-alerts.json")
 
 
 def alert_push(
-    config: Config, journal: Journal, scrapes: Scrapes, clock: Callable[[], Timestamp], log: logging.Logger
+    config: Config,
+    latest: Callable[[], Snapshot],
+    clock: Callable[[], Timestamp],
+    imds_time: Callable[[], float | None],
+    log: logging.Logger,
 ) -> AlertPush:
-    """Return the sender that pushes alerts to the Alertmanagers in ``config``.
+    """Return what pushes the alerts of the newest snapshot to the Alertmanagers in ``config``.
+
+    ``imds_time`` is the time by IMDS' clock, if it has told.
 
     Raises:
         ExporterError: a file cannot be read or is invalid.
     """
-    catalog = check(config)
+    catalog, labels = check(config), config.alertmanager_labels
+
+    def look() -> Wanted | None:
+        return wanted(latest(), catalog, labels, clock())
+
+    def time() -> float:
+        return imds_time() or clock().wall
+
     clients = [AlertmanagerClient(url, config.alertmanager_http_config_file) for url in config.alertmanager_url]
-    labels, remember = config.alertmanager_labels, journal.set_scrape_interval
-    return AlertPush(clients, catalog, labels, scrapes, remember, clock, log)
+    return AlertPush([Worker(client, look, clock, time, log) for client in clients])
+
+
+def wanted(snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now: Timestamp) -> Wanted | None:
+    """Return the alerts of this VM's events in ``snapshot``; None unless the last poll has read a document.
+
+    Events that only the journal knows are left out until a document has shown whether they go on.
+    """
+    if not (snapshot.polls.up or snapshot.polls.partial):
+        return None
+    mine = [life for life in snapshot.shown.values() if life.is_mine]
+    firing = [alert_of(life, snapshot.kinds[life.event_id], snapshot.identity, catalog, labels) for life in mine]
+    ended = [
+        Ended(alert, now.since(life.ended_at))
+        for life in snapshot.ended
+        if life.is_mine and life.ended_at
+        if (alert := alert_of(life, kind_of(life, life.ended_at.wall), snapshot.identity, catalog, labels))
+    ]
+    return Wanted([alert for alert in firing if alert], ended)
 
 
 def check(config: Config) -> Catalog:
     """Read the files that ``config`` names; return the alerts. Raises as :func:`alert_push` does."""
     if config.alertmanager_http_config_file is not None:
-        from azure_scheduled_events_exporter.http_client import http_config  # noqa: PLC0415 - its library takes 1.3 MiB
-
         with named_by("--alertmanager.http-config.file"):
             http_config.load(Path(config.alertmanager_http_config_file))
     with named_by("--alerts.values"):

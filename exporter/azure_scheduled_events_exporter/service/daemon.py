@@ -21,7 +21,6 @@ from azure_scheduled_events_exporter.config import Config, warnings
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped, named_by
 from azure_scheduled_events_exporter.http_server.connection import AccessControl
-from azure_scheduled_events_exporter.http_server.messages import Request
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
@@ -30,6 +29,7 @@ from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
 from azure_scheduled_events_exporter.polling.poller import Poller, Settings
+from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery, doubts, is_on
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.web.status_line import status_line
@@ -42,7 +42,6 @@ from .sd_notify import ServiceManager, keep_notifying
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
-    from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes
 
 _IDENTITY_PAUSES = (1.0, 2.0)  # seconds between attempts; the last one repeats
 """Until the VM's name is known, no event counts as this VM's, and an eviction leaves only 30 s."""
@@ -96,7 +95,6 @@ class Exporter:
         self.journal = journal or Journal(path, config.journal_retention, log)
         self._delivery = _delivery(config, self.journal, log) if reports else None
         self._clock = clock or system_clock()
-        self._scrapes: Scrapes | None = None
         self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
@@ -139,18 +137,14 @@ class Exporter:
         self.poller.record_heartbeat()
         self.journal.close()
 
-    def scraped(self, request: Request) -> None:
-        """Take note of a request for metrics."""
-        if self._scrapes is not None:
-            self._scrapes.seen(request.client, request.headers, self._clock.now().monotonic)
-
     def _alert_push(self, config: Config) -> "AlertPush":
-        from azure_scheduled_events_exporter.alertmanager.scrapes import Scrapes  # noqa: PLC0415 - only with an Alertmanager
-
         from .alert_push import alert_push  # noqa: PLC0415 - only with an Alertmanager
 
-        self._scrapes = Scrapes(self.journal.scrape_interval(), self._clock.now().monotonic)
-        return alert_push(config, self.journal, self._scrapes, self._clock.now, self._log)
+        return alert_push(config, self.latest, self._clock.now, self._polling_client.server_time, self._log)
+
+    def latest(self) -> Snapshot:
+        """Return the newest snapshot."""
+        return self.poller.latest()
 
     def _wait(self, seconds: float) -> bool:
         return self._ending.wait(max(0.0, seconds))
@@ -277,7 +271,7 @@ async def _serve(
     exporter = Exporter(config, log, rate_limiter=rate_limiter)
     poller = exporter.poller
     exporter.failed = ending.fail
-    pages = routes(poller.latest, config.web_telemetry_path, exporter.scraped)
+    pages = routes(poller.latest, config.web_telemetry_path)
     server = Server(config.web_listen_address, pages, access=access, log=log)
     await server.start()
     log.info(

@@ -34,14 +34,11 @@ class _Rendered:
         return self._response
 
 
-def routes(
-    read: Callable[[], Snapshot], telemetry_path: str, scraped: Callable[[Request], None] = lambda _: None
-) -> Mapping[str, Handler]:
-    """Return the handler of each path; ``read`` returns the newest snapshot, ``scraped`` is called at every scrape."""
+def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Handler]:
+    """Return the handler of each path; ``read`` returns the newest snapshot."""
     exposition = Exposition(read, time.time)
 
     def metrics(request: Request) -> Response:
-        scraped(request)
         rendering = exposition.render(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
         headers = [("Vary", "Accept, Accept-Encoding"), ("Cache-Control", "no-store")]
         if rendering.content_encoding:

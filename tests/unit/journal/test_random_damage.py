@@ -38,7 +38,6 @@ def sound() -> bytes:
         wall = recorder.now.wall
         recorder.journal.request_approval(recorder.known.current.values(), "ada", wall, wall + 60)
         recorder.journal.record_heartbeat(ClockSample(wall, 3.0, 4.0, "boot"))
-        recorder.journal.set_scrape_interval(15.0)
         recorder.journal.prune(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
         recorder.journal.close()
         return (Path(folder) / "journal.sqlite").read_bytes()
@@ -51,7 +50,6 @@ def use(recorder: Recorder) -> None:
     journal.requeue_spans()
     journal.open_requests()
     journal.last_heartbeat()
-    journal.scrape_interval()
     recorder.sees("NEW")
     journal.keep_document(RecordedDocument(recorder.now.wall, b"new", {}))
     journal.prune(recorder.now, lambda: True)

@@ -64,6 +64,11 @@ class Stage:
         """End the event: it leaves the document."""
         self.simulator.play(self.waiting, 1)
 
+    def stop(self) -> None:
+        """End the exporter, and wait until it has ended."""
+        self.exporter.terminate()
+        self.exporter.wait()
+
     def serve(self, seconds: float) -> None:
         """Serve the metrics for so long, unless the exporter ends."""
         with suppress(subprocess.TimeoutExpired):

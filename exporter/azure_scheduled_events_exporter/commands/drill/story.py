@@ -1,16 +1,17 @@
 """The event of a drill, and the alert that the exporter of its simulated VM raises for it.
 
-Must not decide which alert an event raises: ``alertmanager.event_alert`` does.
+Must not decide which alert an event raises: ``alertmanager.alert`` does.
 """
 
 import uuid
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
+from azure_scheduled_events_exporter.alertmanager.alert import Alert, alert_of
 from azure_scheduled_events_exporter.alertmanager.catalog import Catalog
-from azure_scheduled_events_exporter.alertmanager.event_alert import EventAlert, event_alert
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
+from azure_scheduled_events_exporter.core.kinds import kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
@@ -26,9 +27,8 @@ DRILL: Final = "DRILL"
 def story_of(name: str) -> Scenario:
     """Return a scenario that announces the first event of the scenario ``name`` at once.
 
-    It has only the first VM of that event: an exporter ends the alert of several VMs later, because the others may
-    still post it. Its name and its scale set are those of a drill; of its own values it keeps the priority, because
-    severities may depend on it.
+    It has only the first VM of that event, whose name and scale set are those of a drill. Of its own values it keeps
+    the priority, because routes may depend on it.
 
     Raises:
         UsageError: there is no such scenario, or it has no event of a VM.
@@ -45,12 +45,19 @@ def story_of(name: str) -> Scenario:
     return Scenario("drill", "", (vm,), (replace(event, resources=(vm.name,), announced_at=0.0),))
 
 
-def alert_of(story: Scenario, catalog: Catalog, now: float) -> EventAlert:
-    """Return the alert for the event of ``story`` as the exporter of its first VM first sees it, at ``now``."""
+def alert_of_story(story: Scenario, catalog: Catalog, now: float) -> Alert:
+    """Return the alert for the event of ``story`` as the exporter of its VM first sees it, at ``now``.
+
+    Raises:
+        UsageError: the event raises none.
+    """
     timeline, _ = begin(story, at=now, speed=1, event_id=lambda _: f"{DRILL}-{uuid.uuid4()}".upper()).step()
     document = parse_document(document_body(timeline.events(), 1))
     vm = parse_instance(to_json(instance(story.vms[0])))
     known, _ = observe(Lifecycles(), document, ObservationContext(Timestamp(now), vm.vm_name))
     [life] = known.current.values()
-    # Never None: the VM is known, and a scenario says who requested its events.
-    return cast("EventAlert", event_alert(life, vm, catalog, {}, Timestamp(now)))
+    kind = kind_of(life, now)
+    alert = alert_of(life, kind, vm, catalog, {})
+    if alert is None:
+        raise UsageError(f"--scenario: its event is {kind} ({life.event.event_type}), which raises no alert")
+    return alert

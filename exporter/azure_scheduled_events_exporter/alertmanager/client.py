@@ -1,0 +1,181 @@
+"""The HTTP client of one Alertmanager: one request in, and what its answer means.
+
+Must not decide what is sent or when it is sent again. Follows no redirect, keeps one deadline for a whole exchange,
+and shows no secret.
+
+Source: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+import urllib3
+
+from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter.errors import ExporterError, one_line, without_password
+from azure_scheduled_events_exporter.http_client import http_config
+from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
+from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, failure_reason, is_web_page
+from azure_scheduled_events_exporter.http_client.sessions import Session, user_of
+
+from .pushes import PushOutcome
+
+TIMEOUT_SECONDS = 10.0
+_LARGEST_ANSWER = 4 << 20
+_ALERTS = "/api/v2/alerts"
+_MAY_WORK_LATER = frozenset({429, *range(500, 600)} - {501})
+
+
+class AlertmanagerError(ExporterError):
+    """A request was not accepted.
+
+    Attributes:
+        outcome: whether Alertmanager refused it, or did not answer properly.
+    """
+
+    def __init__(self, message: str, outcome: PushOutcome = PushOutcome.ERROR) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """An alert as it is posted. Times are seconds since the epoch; one that ends in the past is resolved."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    starts_at: float
+    ends_at: float
+
+
+class AlertmanagerClient:
+    """Requests to the Alertmanager at ``url``, which may have ``user:password@``; credentials in the file override it.
+
+    Args:
+        url: its base address.
+        file: the HTTP configuration: how to authenticate and whom to trust. Read before every request, since secrets
+            are renewed.
+        timeout: seconds for a whole exchange.
+
+    Attributes:
+        shown: its address without a password.
+        config_error: why the file cannot be used now, so that its last valid content is; ``""`` if it can.
+    """
+
+    def __init__(self, url: str, file: str | None, timeout: float = TIMEOUT_SECONDS) -> None:
+        parts = urlsplit(url.rstrip("/"))
+        self.shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        self.config_error = ""
+        self._user = user_of(url)
+        self._file = file
+        self._timeout = timeout
+        self._config: http_config.HttpConfig | None = None
+        self._adapter = CutOffAdapter()
+        self._session = self._new_session()
+        self._stopped = False
+
+    def post(self, alerts: Sequence[Posted]) -> None:
+        """Post ``alerts``.
+
+        Raises:
+            AlertmanagerError: they were not accepted.
+        """
+        self._exchange("POST", _ALERTS, data=json.dumps([_json(each) for each in alerts]).encode())
+
+    def get(self, path: str, **params: Any) -> bytes:  # noqa: ANN401 - as requests takes them
+        """Return the body of the answer to a GET of ``path``. Only a drill asks.
+
+        Raises:
+            AlertmanagerError: there was no answer, or its status is not 2xx.
+        """
+        return self._exchange("GET", path, params=params)
+
+    def stop(self) -> None:
+        """End the request that is under way; any thread may call."""
+        self._stopped = True
+        self._adapter.cut_off()
+
+    def _exchange(self, method: str, path: str, **content: Any) -> bytes:  # noqa: ANN401 - as requests takes it
+        self._authenticate()
+        deadline = Deadline(self._timeout, self._adapter.cut_off)
+        # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
+        timeout = (self._timeout / 2, 2 * self._timeout)
+        try:
+            if self._stopped:
+                raise ConnectionAbortedError("the exporter is ending")
+            with (
+                deadline,
+                self._session.request(
+                    method, self.shown + path, timeout=timeout, stream=True, allow_redirects=False, **content
+                ) as response,
+            ):
+                body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+                _check(response, body)
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            reason = f"no whole answer within {self._timeout:g} s" if deadline.passed else failure_reason(error)
+            raise AlertmanagerError(reason) from None
+        if deadline.passed:  # the libraries may take a connection that was cut off for a whole answer
+            raise AlertmanagerError(f"no whole answer within {self._timeout:g} s")
+        return bytes(body)
+
+    def _authenticate(self) -> None:
+        if self._file is None:
+            return
+        try:
+            config = http_config.load(Path(self._file))
+        except ExporterError as error:
+            if self._config is None:
+                raise AlertmanagerError(str(error)) from None
+            self.config_error = str(error)
+            return
+        self.config_error = ""
+        if config != self._config:
+            self._session.close()
+            self._session = self._new_session()
+            http_config.apply(config, self._session)
+            self._config = config
+
+    def _new_session(self) -> requests.Session:
+        session = Session()
+        session.trust_env = False  # no proxy, netrc or certificates from the environment
+        session.auth = self._user
+        session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__}"
+        session.headers["Content-Type"] = "application/json"
+        session.mount("http://", self._adapter)
+        session.mount("https://", self._adapter)
+        return session
+
+
+def _json(posted: Posted) -> dict[str, Any]:
+    return {
+        "labels": dict(posted.labels),
+        "annotations": dict(posted.annotations),
+        "startsAt": _time(min(posted.starts_at, posted.ends_at)),
+        "endsAt": _time(posted.ends_at),
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def _check(response: requests.Response, body: bytes) -> None:
+    """Raise AlertmanagerError unless the answer is one of an Alertmanager that did what it was asked."""
+    status = response.status_code
+    if status in range(200, 300):
+        if is_web_page(response.headers, body):
+            raise AlertmanagerError(f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address")
+        return
+    if status in range(300, 400):
+        place = one_line(without_password(response.headers.get("Location", "")))
+        reason = f"answered {status}: the redirect to {place} is not followed; give the address of Alertmanager itself"
+        raise AlertmanagerError(reason, PushOutcome.REJECTED)
+    said = one_line(body[:4096].decode("utf-8", "replace"))
+    outcome = PushOutcome.ERROR if status in _MAY_WORK_LATER else PushOutcome.REJECTED
+    raise AlertmanagerError(f"answered {status}" + (f": {said}" if said else ""), outcome)

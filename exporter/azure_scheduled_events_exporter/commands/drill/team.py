@@ -1,0 +1,105 @@
+"""The team's Alertmanager: what a drill posts to it, and what it says of that over its API and its metrics."""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
+from azure_scheduled_events_exporter.errors import ExporterError
+
+_LABELS: Final = r'(?:[^"}]|"(?:[^"\\]|\\.)*")*'  # a quoted value may contain "}"
+_NOTIFICATIONS: Final = re.compile(
+    r"^alertmanager_notification_requests(?P<failed>_failed)?_total"
+    rf'\{{(?:{_LABELS},)?integration="(?P<integration>[^"]+)"{_LABELS}\}} '
+    r"(?P<count>[0-9.e+]+)$",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Number of delivered and of failed notifications of Alertmanager so far, by integration."""
+
+    delivered: Mapping[str, float]
+    failed: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldAlert:
+    """What Alertmanager says of an alert that was sent to it.
+
+    Attributes:
+        labels: all of them.
+        receivers: names of the receivers that its routes lead to.
+        state: ``unprocessed``, ``active`` or ``suppressed``.
+        inhibited: whether another alert inhibits it.
+    """
+
+    labels: Mapping[str, str]
+    receivers: tuple[str, ...]
+    state: str
+    inhibited: bool
+
+
+class Team:
+    """One Alertmanager, asked through ``client``. Every method raises ExporterError if it cannot be asked."""
+
+    def __init__(self, client: AlertmanagerClient) -> None:
+        self._client = client
+        self.shown = client.shown
+
+    def sent(self) -> Sent:
+        """Return the number of delivered and failed notifications so far."""
+        tried: dict[str, float] = {}
+        failed: dict[str, float] = {}
+        for found in _NOTIFICATIONS.finditer(self._get("/metrics").decode("utf-8", "replace")):
+            counts, name = (failed if found["failed"] else tried), found["integration"]
+            counts[name] = counts.get(name, 0) + float(found["count"])
+        return Sent({name: count - failed.get(name, 0) for name, count in tried.items()}, failed)
+
+    def post(self, labels: Mapping[str, str], annotations: Mapping[str, str], ends_in: float) -> None:
+        """Post an alert that ends in so many seconds, 0 to resolve it."""
+        now = time.time()
+        try:
+            self._client.post([Posted(labels, annotations, now, now + ends_in)])
+        except AlertmanagerError as error:
+            raise self._named(error) from None
+
+    def holding(self, matcher: str, name: str) -> HeldAlert | None:
+        """Return the alert ``name`` that ``matcher`` selects; None if Alertmanager has none."""
+        answer = self._get("/api/v2/alerts", filter=[matcher, f'alertname="{name}"'])
+        try:
+            found = [_held(each) for each in json.loads(answer)]
+        except (ValueError, TypeError, KeyError):
+            raise ExporterError(f"{self.shown}: answers, but not with alerts: is it an Alertmanager?") from None
+        return next(iter(found), None)
+
+    def notifies(self, receivers: Sequence[str]) -> bool:
+        """Return whether one of the ``receivers`` has an integration, or the configuration cannot be read."""
+        try:
+            known = yaml.safe_load(json.loads(self._get("/api/v2/status"))["config"]["original"])["receivers"]
+            mine = [each for each in known if each["name"] in receivers]
+            return any(key.endswith("_configs") and value for each in mine for key, value in each.items())
+        except (ExporterError, ValueError, TypeError, KeyError, AttributeError, yaml.YAMLError):
+            return True
+
+    def _get(self, path: str, **params: Any) -> bytes:  # noqa: ANN401 - as requests takes them
+        try:
+            return self._client.get(path, **params)
+        except AlertmanagerError as error:
+            raise self._named(error) from None
+
+    def _named(self, error: AlertmanagerError) -> ExporterError:
+        return ExporterError(f"Alertmanager at {self.shown}: {error}")
+
+
+def _held(alert: Any) -> HeldAlert:  # noqa: ANN401 - JSON
+    """Parse one alert of Alertmanager's API. Raises TypeError or KeyError if ``alert`` has another form."""
+    status = alert["status"]
+    receivers = tuple(str(receiver["name"]) for receiver in alert["receivers"])
+    return HeldAlert(dict(alert["labels"]), receivers, str(status["state"]), bool(status["inhibitedBy"]))

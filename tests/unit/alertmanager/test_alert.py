@@ -1,0 +1,106 @@
+"""Which alert an event raises, its labels and its texts."""
+
+from dataclasses import replace
+
+import pytest
+
+from azure_scheduled_events_exporter.alertmanager.alert import Alert, alert_of
+from azure_scheduled_events_exporter.alertmanager.catalog import Catalog, CatalogAlert
+from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
+from azure_scheduled_events_exporter.service.alert_push import wanted
+
+TEXTS = {"summary": "A {event_type}.", "description": "{vms}. {time} In {resource_group}. {unknown}"}
+REBOOT = CatalogAlert("Reboot", {"severity": "critical"}, TEXTS, 1800.0)
+REQUESTED = CatalogAlert("Requested", {"severity": "warning", "component": "events"}, TEXTS, 900.0)
+CATALOG = Catalog({(Kind.ANNOUNCED, "Reboot"): REBOOT, (Kind.REQUESTED, ""): REQUESTED})
+VM = Instance("vm_0", resource_group="rg", priority="Spot")
+EVENT = ScheduledEvent("ID", "Reboot", "Scheduled", "Platform", ("vm_0", "vm_1"))
+LIFE = Lifecycle(EVENT, State.SCHEDULED, Scope.SELF, Timestamp(0.0), not_before=90.0)
+
+
+def labels_of(kind: Kind, life: Lifecycle = LIFE, catalog: Catalog = CATALOG, **extra: str) -> dict[str, str] | None:
+    """Return the labels of the alert that an event raises."""
+    alert = alert_of(life, kind, VM, catalog, extra)
+    return dict(alert.labels) if alert else None
+
+
+def test_kind_and_type_choose_the_alert() -> None:
+    """The row of a kind and type has the alert; one without a type is for all others; without a row there is none."""
+    event = {"event_id": "ID", "event_type": "Reboot"}
+    assert labels_of(Kind.ANNOUNCED) == {"alertname": "Reboot", "severity": "critical", **event}
+    requested = {"alertname": "Requested", "severity": "warning", "component": "events"}
+    assert labels_of(Kind.REQUESTED) == {**requested, **event}
+    assert labels_of(Kind.HARMLESS) is None
+    freeze = replace(LIFE, event=replace(EVENT, event_type="Freeze"))
+    assert labels_of(Kind.ANNOUNCED, freeze) is None
+
+
+def test_more_labels() -> None:
+    """``--alertmanager.labels`` replaces no label of the rule; kept labels of this VM are those of its description."""
+    keeping = replace(CATALOG, kept=("priority", "zone", "team"))
+    found = labels_of(Kind.ANNOUNCED, catalog=keeping, severity="none", team="web")
+    assert found is not None
+    assert (found["severity"], found["team"], found["priority"]) == ("critical", "web", "Spot")
+    assert "zone" not in found
+    assert alert_of(LIFE, Kind.ANNOUNCED, None, keeping, {}) is None, "with another label it would be another alert"
+
+
+@pytest.mark.parametrize(
+    ("life", "description"),
+    [
+        (LIFE, "vm_0, vm_1. The event starts at 1970-01-01 00:01:30 UTC, or earlier if approved. In rg. {unknown}"),
+        (replace(LIFE, not_before=None), "vm_0, vm_1. The event may start at any moment. In rg. {unknown}"),
+        (replace(LIFE, state=State.STARTED), "vm_0, vm_1. The event has started. In rg. {unknown}"),
+        (
+            replace(LIFE, event=replace(EVENT, resources=("{time}",)), state=State.STARTED),
+            "{time}. The event has started. In rg. {unknown}",
+        ),
+    ],
+)
+def test_texts(life: Lifecycle, description: str) -> None:
+    """Texts name the VMs and the time that IMDS sent; what a name contains is not replaced."""
+    alert = alert_of(life, Kind.ANNOUNCED, VM, CATALOG, {})
+    assert alert is not None
+    assert alert.annotations == {"summary": "A Reboot.", "description": description}
+
+
+def names(found: Wanted | None) -> tuple[list[str], list[str]] | None:
+    """Return the event ids of the alerts that fire, and of those that have ended."""
+
+    def ids(alerts: list[Alert]) -> list[str]:
+        return [alert.labels["event_id"] for alert in alerts]
+
+    return None if found is None else (ids(list(found.firing)), ids([each.alert for each in found.ended]))
+
+
+def life(name: str, **more: object) -> Lifecycle:
+    """Return an event with this id."""
+    return replace(LIFE, event=replace(EVENT, event_id=name), **more)  # type: ignore[arg-type]  # fields by name
+
+
+def test_what_a_snapshot_requires() -> None:
+    """Alerts of this VM's events fire once a document of this run has shown them, and recent ends are resolved."""
+    mine, theirs, old = life("MINE"), life("THEIRS", scope=Scope.PEER), life("OLD")
+    over = life("OVER", outcome=Transition.CANCELLED, ended_at=Timestamp(50.0))
+    snapshot = Snapshot(
+        polls=Polls(up=True),
+        identity=VM,
+        current={each.event_id: each for each in (mine, theirs, old)},
+        shown={each.event_id: each for each in (mine, theirs)},
+        kinds=dict.fromkeys(("MINE", "THEIRS", "OLD"), Kind.ANNOUNCED),
+        ended=(over, replace(over, scope=Scope.PEER)),
+    )
+    found = wanted(snapshot, CATALOG, {}, Timestamp(80.0))
+    assert names(found) == (["MINE"], ["OVER"])
+    assert found is not None
+    assert found.ended[0].seconds_ago == 30.0
+    unreadable = replace(snapshot, polls=Polls(up=False, partial=True))
+    assert names(wanted(unreadable, CATALOG, {}, Timestamp(80.0))) == (["MINE"], ["OVER"])
+    unreachable = replace(snapshot, polls=Polls(up=False))
+    assert wanted(unreachable, CATALOG, {}, Timestamp(80.0)) is None, "no answer of IMDS says nothing about events"
