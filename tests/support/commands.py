@@ -1,28 +1,36 @@
 """Runs of a command to its end, the error that a command ends with, and an event to show."""
 
+import io
+import os
 import re
 import subprocess
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from email.utils import formatdate
 
+from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.programs import COMMAND, environment
+from support.programs import environment
 
 NAME = "azure-scheduled-events-exporter"
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
 
 
 def command(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        [COMMAND, *arguments],
-        env=environment(COLUMNS="100", **env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    """Run a command to its end in this process, with the environment and the streams that a process would have."""
+    output, errors, before = io.StringIO(), io.StringIO(), dict(os.environ)
+    clean = {name: value for name, value in environment(COLUMNS="100").items() if not name.lower().endswith("_proxy")}
+    os.environ.clear()
+    os.environ.update(clean, **env)
+    try:
+        with redirect_stdout(output), redirect_stderr(errors):
+            status = main(arguments)
+    except SystemExit as ended:  # after --help
+        status = int(ended.code or 0)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
 
 
 def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *words: str) -> None:

@@ -1,9 +1,7 @@
 """``events --follow``: every transition as one line, at once, once, and without a gap over kills and restarts."""
 
 import json
-import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.events.follower import FAST, Follower, event, has_opened_the_journal, settled
+from support.commands import assert_one_line, command
+from support.events.follower import FAST, Follower, event, settled
 from support.events.gate import Nameless
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
@@ -69,15 +68,6 @@ def test_blind_follower_says_so(follow: Callable[..., Follower], simulator: Simu
     assert follower.printed == []
 
 
-def test_follower_without_a_reader(simulator: Simulator, state: Path) -> None:
-    """A follower whose reader has ended ends at once, not when the next event comes."""
-    command = [COMMAND, "events", "--follow", "--imds.endpoint", simulator.url, "--journal.path", str(state), *FAST]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment()) as follower:
-        assert follower.stdout
-        follower.stdout.close()
-        assert follower.wait(PATIENCE) == 0
-
-
 def test_a_follower_reports_to_nobody(simulator: Simulator, state: Path, tmp_path: Path) -> None:
     """A follower that asks IMDS itself prints, and neither pushes alerts nor sends spans, whatever is configured."""
     with Peer() as team, Collector() as collector:
@@ -129,26 +119,6 @@ def test_mine_at_once(simulator: Simulator, run: Callable[..., Exporter], follow
     mine.wait_for(("MINE", "detected"))
 
 
-def test_event_that_leaves_this_vm_out(
-    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
-) -> None:
-    """An event of this VM stays one for ``--mine`` when Resources shrink to others: its end is printed, too."""
-    exporter = run()
-    follower = follow("--mine")
-    settled(follower)
-    both, theirs = {"Resources": ["vmss_0", "vmss_1"]}, {"Resources": ["vmss_1"]}
-    simulator.set_document([event("BOTH") | both])
-    follower.wait_for(("BOTH", "detected"))
-    simulator.set_document([event("BOTH", "Started") | both])
-    follower.wait_for(("BOTH", "detected"), ("BOTH", "approved"), ("BOTH", "started"))
-    simulator.set_document([event("BOTH", "Started") | theirs])
-    exporter.shows("an event of a peer", lambda scrape: scrape.total("started", scope="peer") == 1)
-    simulator.set_document([])
-    follower.wait_for(("BOTH", "detected"), ("BOTH", "approved"), ("BOTH", "started"), ("BOTH", "completed"))
-    last = follower.printed[-1]
-    assert (last["scope"], last["mine"], last["resources"]) == ("peer", True, ["vmss_1"])
-
-
 @pytest.fixture
 def nameless(simulator: Simulator) -> Iterator[Nameless]:
     """Return a stretch of wire in front of the simulator on which this VM's name is not to be had."""
@@ -188,41 +158,6 @@ def test_mine_before_the_name(
     assert [line["seq"] for line in mine.printed] == [seqs[each] for each in mine.transitions]
     again = follow("--mine", "--since", "0")
     again.wait_for(*mine.transitions)
-
-
-def test_alone_before_the_name(
-    simulator: Simulator,
-    nameless: Nameless,
-    state: Path,
-    tmp_path: Path,
-    start_exporter: Callable[..., Exporter],
-) -> None:
-    """A transition that the follower and later an exporter detected, both without the VM's name, is printed once."""
-    simulator.set_document([event("A"), event("B", vm="vmss_1")])
-    with Follower(nameless.url, state, tmp_path / "follower", "--mine") as follower:
-        looks = "/metadata/scheduledevents"
-        eventually(lambda: sum(looks in arrival.path for arrival in list(nameless.arrivals)) > 2, "some polls")
-        exporter = start_exporter(nameless.url, *FAST, "--journal.path", str(state))
-        exporter.shows("both", lambda scrape: scrape.total("event_info") == 2)
-        settled(follower)
-        assert follower.printed == []
-        nameless.named = True
-        follower.wait_for(("A", "detected"))
-        assert follower.printed[0]["scope"] == "self"
-        simulator.set_document([event("A", "Started"), event("B", "Started", vm="vmss_1")])
-        follower.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"))
-
-
-def test_alone_learns_the_name(simulator: Simulator, nameless: Nameless, state: Path, tmp_path: Path) -> None:
-    """A follower that polls by itself prints transitions from before the name was known as soon as it is known."""
-    simulator.set_document([event("A"), event("B", vm="vmss_1")])
-    with Follower(nameless.url, state, tmp_path / "follower", "--mine") as follower:
-        looks = "/metadata/scheduledevents"
-        eventually(lambda: sum(looks in arrival.path for arrival in list(nameless.arrivals)) > 2, "some polls")
-        assert follower.printed == []
-        nameless.named = True
-        follower.wait_for(("A", "detected"))
-        assert (follower.printed[0]["seq"], follower.printed[0]["scope"]) == (None, "self")
 
 
 def test_since(
@@ -270,36 +205,6 @@ def test_follower_outlives_the_exporter(
     assert exporter.process.poll() is None
 
 
-def stops_between_looks(follower: Follower) -> bool:
-    """Stop the follower, unless it is just looking whether an exporter writes the journal."""
-    follower.process.send_signal(signal.SIGSTOP)
-    if has_opened_the_journal(follower):  # or the lock beside it
-        follower.process.send_signal(signal.SIGCONT)
-        return False
-    return True
-
-
-def test_waits_for_an_exporter_that_restarts(
-    simulator: Simulator, run: Callable[..., Exporter], follow: Callable[..., Follower]
-) -> None:
-    """The follower does not run ahead of an exporter that restarts within seconds and reports what it missed."""
-    exporter = run()
-    follower = follow()
-    settled(follower)
-    exporter.kill()
-    simulator.set_document([event("A", "Started")])
-    eventually(lambda: not has_opened_the_journal(follower), "the follower noticed that the exporter has ended")
-    asked, noticed = len(simulator.requests), time.monotonic()
-    eventually(lambda: time.monotonic() > noticed + 2, "time in which it would have polled")
-    assert len(simulator.requests) == asked
-    # On a busy machine, the exporter may take longer to start than the follower waits.
-    eventually(lambda: stops_between_looks(follower), "a stop that leaves the journal's lock alone")
-    run()
-    follower.process.send_signal(signal.SIGCONT)
-    follower.wait_for(("A", "detected"), ("A", "started"))
-    assert [line["seq"] for line in follower.printed] == [1, 2]
-
-
 def test_before_the_exporter(
     simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
 ) -> None:
@@ -317,21 +222,6 @@ def test_before_the_exporter(
     assert [line["seq"] for line in follower.printed] == [None, 2, 3]
     wanted = {"detected": 1, "approved": 1, "started": 1}
     exporter.shows(f"{wanted}, which the journal has first", lambda scrape: scrape.transitions() == wanted)
-
-
-def test_journal_begun_anew(
-    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
-) -> None:
-    """When the journal was lost and counts from the beginning, a seq of the old one leaves no gap."""
-    exporter = run()
-    simulator.set_document([event("A"), event("B"), event("C")])
-    exporter.shows("all", lambda scrape: scrape.total("event_info") == 3)
-    exporter.kill()
-    for file in state.iterdir():
-        file.unlink()
-    simulator.set_document([event("D")])
-    run().shows("the event", lambda scrape: scrape.total("event_info") == 1)
-    follow("--since", "3").wait_for(("D", "detected"))
 
 
 def test_without_a_journal(simulator: Simulator, follow: Callable[..., Follower]) -> None:
@@ -373,26 +263,13 @@ def test_ends_quietly(simulator: Simulator, run: Callable[..., Exporter], follow
         reader.wait(PATIENCE)
 
 
-@pytest.mark.parametrize(
-    ("flags", "complaint"),
-    [
-        (
-            ("--follow", "--since", "last"),
-            "--since: 'last' is not a position: use the 'cursor' or the 'seq' of the last line that you handled",
-        ),
-        (("--since", "3"), "events: --since and --mine need --follow"),
-        (("--mine",), "events: --since and --mine need --follow"),
-    ],
-)
-def test_usage(flags: tuple[str, ...], complaint: str) -> None:
+def test_usage() -> None:
     """Flags that make no sense are refused in one line."""
-    done = subprocess.run(
-        [COMMAND, "events", "--imds.endpoint", "http://127.0.0.1:9", *flags],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment(),
-        timeout=PATIENCE,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"azure-scheduled-events-exporter: {complaint}\n"
+    position = "--since: 'last' is not a position: use the 'cursor' or the 'seq' of the last line that you handled"
+    alone = "events: --since and --mine need --follow"
+    for flags, complaint in (
+        (("--follow", "--since", "last"), position),
+        (("--since", "3"), alone),
+        (("--mine",), alone),
+    ):
+        assert_one_line(command("events", "--imds.endpoint", "http://127.0.0.1:9", *flags), 2, f": {complaint}\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
+from support.commands import assert_one_line, command
 from support.events.journal_recorder import START, bit_rot, recorders
 from support.programs import COMMAND, environment
 
@@ -28,21 +29,11 @@ def damaged(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("flags", [(), ("--json",), ("--documents",), ("--record", "record.json")], ids=" ".join)
-def test_damaged(flags: tuple[str, ...], damaged: Path, tmp_path: Path) -> None:
+def test_damaged(damaged: Path, tmp_path: Path) -> None:
     """A damaged journal is an error of one line."""
-    done = subprocess.run(
-        [COMMAND, "history", "--journal.path", str(damaged), *flags],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment(),
-        timeout=60,
-    )
-    assert done.returncode == 1
-    [line] = done.stderr.splitlines()
-    assert line.startswith("azure-scheduled-events-exporter: cannot read the journal: a row ")
+    for flags in ((), ("--json",), ("--documents",), ("--record", str(tmp_path / "record.json"))):
+        done = command("history", "--journal.path", str(damaged), *flags)
+        assert_one_line(done, 1, "cannot read the journal: a row ")
 
 
 def test_an_event_that_cannot_be_read(tmp_path: Path) -> None:
@@ -52,8 +43,7 @@ def test_an_event_that_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "state" / "journal.sqlite"
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("""UPDATE lives SET life = '{"event": 5}' WHERE event_id = 'A'""")
-    command = [COMMAND, "history", "--journal.path", str(path), "--json"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment(), timeout=60)
+    done = command("history", "--journal.path", str(path), "--json")
     assert [event["event_id"] for event in json.loads(done.stdout)] == ["B"]
     [line] = done.stderr.splitlines()
     assert line.startswith("history: at least one event is left out: bug: Lifecycle cannot be read from the journal: ")
@@ -67,28 +57,22 @@ def journal(tmp_path: Path) -> Path:
     return tmp_path / "state" / "journal.sqlite"
 
 
-def record(journal: Path, target: Path | str) -> subprocess.CompletedProcess[str]:
-    """Run ``history --record`` in the journal's folder."""
-    command = [COMMAND, "history", "--journal.path", str(journal), "--record", str(target)]
-    return subprocess.run(
-        command, check=False, capture_output=True, text=True, cwd=journal.parent, env=environment(), timeout=60
-    )
+def record(journal: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``history --record``."""
+    return command("history", "--journal.path", str(journal), "--record", str(target))
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", ".lock"])
-@pytest.mark.parametrize("linked", [False, True], ids=["itself", "link"])
-def test_a_recording_does_not_replace_the_journal(linked: bool, suffix: str, journal: Path) -> None:  # noqa: FBT001
+def test_a_recording_does_not_replace_the_journal(journal: Path) -> None:
     """``history --record`` refuses the journal's own files, also those that are not there now, and by another name."""
     before = journal.read_bytes()
-    target = Path(f"{journal}{suffix}")
-    if linked:
-        target = journal.with_name("link")
-        target.symlink_to(f"{journal}{suffix}")
-    done = record(journal, target)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.endswith(f"{target}: belongs to the journal: name another file\n")
-    assert journal.read_bytes() == before
-    assert target.is_symlink() is linked
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        link = journal.with_name(f"link{suffix}")
+        link.symlink_to(f"{journal}{suffix}")
+        for target in (Path(f"{journal}{suffix}"), link):
+            done = record(journal, target)
+            assert_one_line(done, 2, f"{target}: belongs to the journal: name another file\n")
+            assert journal.read_bytes() == before
+        assert link.is_symlink()
 
 
 @pytest.mark.parametrize("content", [b"precious\n", b"\xff\xfe", b"{}"], ids=["text", "bytes", "JSON"])
@@ -108,8 +92,8 @@ def test_a_recording_replaces_an_older_one(journal: Path) -> None:
     An empty file, as ``mktemp`` makes it, may be there too.
     """
     journal.with_name("recording.json").touch()
-    assert record(journal, "recording.json").stderr.startswith("1 document written to recording.json.\n")
     target = journal.with_name("recording.json")
+    assert record(journal, target).stderr.startswith(f"1 document written to {target}.\n")
     first = target.read_text()
     target.chmod(0o600)
     assert record(journal, target).returncode == 0
@@ -119,4 +103,6 @@ def test_a_recording_replaces_an_older_one(journal: Path) -> None:
 
 def test_a_recording_to_standard_output(journal: Path) -> None:
     """``history --record /dev/stdout`` still writes to a pipe."""
-    assert '"recording": 1' in record(journal, "/dev/stdout").stdout
+    arguments = [COMMAND, "history", "--journal.path", str(journal), "--record", "/dev/stdout"]
+    done = subprocess.run(arguments, check=True, capture_output=True, text=True, env=environment(), timeout=60)
+    assert '"recording": 1' in done.stdout

@@ -1,9 +1,6 @@
 """A complete healthy chain for ``doctor``, and substitutes for servers that are not installed here."""
 
-import contextlib
-import io
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -15,12 +12,12 @@ from typing import Any, Self
 import yaml
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from deploy.stack.free_port import free_port
+from support.commands import command
 from support.monitoring.collector import Collector
 from support.monitoring.paging import Stack
-from support.programs import Exporter, Program, debian, environment, eventually, fetch
+from support.programs import Exporter, Program, debian, eventually, fetch
 
 FAST = {
     "scrape.interval": "1s",
@@ -133,18 +130,8 @@ class Report:
 def doctor(flags: Mapping[str, str | None], **env: str) -> Report:
     """Run ``doctor --json`` with ``flags`` as the command line does; a flag whose value is None is left out."""
     given = [part for name, value in flags.items() if value is not None for part in (f"--{name}", value)]
-    before = dict(os.environ)
-    clean = {name: value for name, value in environment().items() if not name.lower().endswith("_proxy")}
-    output = io.StringIO()
-    os.environ.clear()
-    os.environ.update(clean, **env)
-    try:
-        with contextlib.redirect_stdout(output):
-            status = main(["doctor", "--json", *given])
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-    return Report(status, output.getvalue(), json.loads(output.getvalue())["findings"])
+    done = command("doctor", "--json", *given, **env)
+    return Report(done.returncode, done.stdout, json.loads(done.stdout)["findings"])
 
 
 class Chain:
