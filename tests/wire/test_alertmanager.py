@@ -62,7 +62,6 @@ def test_what_is_posted() -> None:
         (404, PushOutcome.REJECTED),
         (429, PushOutcome.ERROR),
         (500, PushOutcome.ERROR),
-        (501, PushOutcome.REJECTED),
         (503, PushOutcome.ERROR),
     ],
 )

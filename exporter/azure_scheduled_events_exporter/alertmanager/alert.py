@@ -1,20 +1,59 @@
-"""Decides which alert an event of this VM raises: the one that the catalog gives to its kind and type. Pure."""
+"""Decides which alert an event of this VM raises: the one that the catalog gives to its kind and type. Pure.
 
+The catalog is generated with the rules from one table.
+"""
+
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
-from .catalog import Catalog
 from .texts import render
 
-_INSTANCE_LABELS = frozenset(each.name for each in fields(Instance))
 
-Identity = frozenset[tuple[str, str]]
-"""All labels of an alert: Alertmanager treats alerts with equal labels as one."""
+@dataclass(frozen=True, slots=True)
+class CatalogAlert:
+    """One alert of the table.
+
+    Attributes:
+        name: its ``alertname``.
+        labels: those that the rule sets, severity among them.
+        annotations: texts with the placeholders of ``texts``.
+        hold_seconds: for how long it lasts after the event was last shown.
+    """
+
+    name: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    hold_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The table: alerts by kind and event type; the type ``""`` stands for all others."""
+
+    alerts: Mapping[tuple[str, str], CatalogAlert]
+
+    def find(self, kind: Kind, event_type: str) -> CatalogAlert | None:
+        """Return the alert for an event of this kind and type; None if it raises none."""
+        return self.alerts.get((kind, event_type)) or self.alerts.get((kind, ""))
+
+
+def parse_catalog(text: str) -> Catalog:
+    """Parse the catalog from ``text``, generated JSON."""
+    return Catalog(
+        {
+            (each["kind"], event_type): CatalogAlert(
+                each["name"], each["labels"], each["annotations"], each["hold_seconds"]
+            )
+            for each in json.loads(text)["alerts"]
+            for event_type in each["event_types"] or [""]
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +72,8 @@ class Alert:
     hold_seconds: float
 
     @property
-    def identity(self) -> Identity:
-        """The labels by which alerts are compared."""
+    def identity(self) -> frozenset[tuple[str, str]]:
+        """All labels: Alertmanager treats alerts with equal labels as one."""
         return frozenset(self.labels.items())
 
     @property
@@ -46,21 +85,13 @@ class Alert:
 def alert_of(
     life: Lifecycle, kind: Kind, instance: Instance | None, catalog: Catalog, extra: Mapping[str, str]
 ) -> Alert | None:
-    """Return the alert of the event ``life``, with those labels of ``extra`` that it does not have.
+    """Return the alert of the event ``life``, None if it raises none; labels of ``extra`` replace none of its own.
 
-    None if its kind raises no alert, or if a kept label is in the instance metadata and ``instance`` is not known:
-    with other labels, it would be another alert.
+    ``instance`` describes this VM, if that is known. Only texts depend on it: labels must not change.
     """
     entry = catalog.find(kind, life.event.event_type)
-    described = [name for name in catalog.kept if name in _INSTANCE_LABELS]
-    if entry is None or (described and instance is None):
+    if entry is None:
         return None
-    own = {
-        **{name: str(getattr(instance, name)) for name in described},
-        **entry.labels,
-        "alertname": entry.name,
-        "event_id": life.event_id,
-        "event_type": life.event.event_type,
-    }
-    labels = {**extra, **{name: value for name, value in own.items() if value}}
+    event = {"alertname": entry.name, "event_id": life.event_id, "event_type": life.event.event_type}
+    labels = {**extra, **entry.labels, **event}
     return Alert(labels, render(entry.annotations, life, instance), life.first_seen, entry.hold_seconds)

@@ -28,16 +28,11 @@ from .pushes import PushOutcome
 
 TIMEOUT_SECONDS = 10.0
 _LARGEST_ANSWER = 4 << 20
-_ALERTS = "/api/v2/alerts"
-_MAY_WORK_LATER = frozenset({429, *range(500, 600)} - {501})
+_MAY_WORK_LATER = frozenset({429, *range(500, 600)})
 
 
 class AlertmanagerError(ExporterError):
-    """A request was not accepted.
-
-    Attributes:
-        outcome: whether Alertmanager refused it, or did not answer properly.
-    """
+    """A request was not accepted; ``outcome``: whether Alertmanager refused it, or did not answer properly."""
 
     def __init__(self, message: str, outcome: PushOutcome = PushOutcome.ERROR) -> None:
         super().__init__(message)
@@ -86,7 +81,7 @@ class AlertmanagerClient:
         Raises:
             AlertmanagerError: they were not accepted.
         """
-        self._exchange("POST", _ALERTS, data=json.dumps([_json(each) for each in alerts]).encode())
+        self._exchange("POST", "/api/v2/alerts", data=json.dumps([_json(each) for each in alerts]).encode())
 
     def get(self, path: str, **params: Any) -> bytes:  # noqa: ANN401 - as requests takes them
         """Return the body of the answer to a GET of ``path``. Only a drill asks.
@@ -103,26 +98,23 @@ class AlertmanagerClient:
 
     def _exchange(self, method: str, path: str, **content: Any) -> bytes:  # noqa: ANN401 - as requests takes it
         self._authenticate()
-        deadline = Deadline(self._timeout, self._adapter.cut_off)
         # To connect to one address, so that a name's second address has its turn; and to read, which the deadline ends.
-        timeout = (self._timeout / 2, 2 * self._timeout)
+        content |= {"timeout": (self._timeout / 2, 2 * self._timeout), "stream": True, "allow_redirects": False}
+        deadline = Deadline(self._timeout, self._adapter.cut_off)
+        body, failure = b"", ""
         try:
             if self._stopped:
                 raise ConnectionAbortedError("the exporter is ending")
-            with (
-                deadline,
-                self._session.request(
-                    method, self.shown + path, timeout=timeout, stream=True, allow_redirects=False, **content
-                ) as response,
-            ):
+            with deadline, self._session.request(method, self.shown + path, **content) as response:
                 body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
                 _check(response, body)
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            reason = f"no whole answer within {self._timeout:g} s" if deadline.passed else failure_reason(error)
-            raise AlertmanagerError(reason) from None
-        if deadline.passed:  # the libraries may take a connection that was cut off for a whole answer
-            raise AlertmanagerError(f"no whole answer within {self._timeout:g} s")
-        return bytes(body)
+            failure = failure_reason(error)
+        if deadline.passed:  # also where the libraries take a connection that was cut off for a whole answer
+            failure = f"no whole answer within {self._timeout:g} s"
+        if failure:
+            raise AlertmanagerError(failure)
+        return body
 
     def _authenticate(self) -> None:
         if self._file is None:
@@ -168,9 +160,9 @@ def _time(seconds: float) -> str:
 def _check(response: requests.Response, body: bytes) -> None:
     """Raise AlertmanagerError unless the answer is one of an Alertmanager that did what it was asked."""
     status = response.status_code
+    if is_web_page(response.headers, body) and status in range(200, 300):
+        raise AlertmanagerError(f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address")
     if status in range(200, 300):
-        if is_web_page(response.headers, body):
-            raise AlertmanagerError(f"answered {status} with {WEB_PAGE}, so it is no Alertmanager; check its address")
         return
     if status in range(300, 400):
         place = one_line(without_password(response.headers.get("Location", "")))

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .alert import Alert, Identity
+from .alert import Alert
 
 RESEND_SECONDS = 30.0
 """The longest time between two posts of an alert. Half of it is random, so that a fleet does not post at once."""
@@ -23,19 +23,16 @@ RESOLVES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """The alert of an event that ended so many seconds ago."""
-
-    alert: Alert
-    seconds_ago: float
-
-
-@dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the events of this VM require of every Alertmanager now: alerts that fire, and alerts of recent ends."""
+    """What the events of this VM require of every Alertmanager now.
+
+    Attributes:
+        firing: the alerts of current events.
+        ended: the alerts of events that have ended, each with how many seconds ago.
+    """
 
     firing: Sequence[Alert] = ()
-    ended: Sequence[Ended] = ()
+    ended: Sequence[tuple[Alert, float]] = ()
 
 
 @dataclass(slots=True)
@@ -64,7 +61,7 @@ class Outbox:
     """The alerts of one Alertmanager."""
 
     def __init__(self) -> None:
-        self._entries: dict[Identity, Entry] = {}
+        self._entries: dict[frozenset[tuple[str, str]], Entry] = {}
 
     def update(self, wanted: Wanted, now: float) -> None:
         """Take over which alerts fire. One that no longer does has ended ``now``; one that fires again is new."""
@@ -80,9 +77,9 @@ class Outbox:
                 self._entries[identity] = _ended(entry.alert, now)
             elif entry.ended_at is not None and now - entry.ended_at > entry.alert.hold_seconds:
                 del self._entries[identity]  # Alertmanager has ended it by itself
-        for each in wanted.ended:  # of an earlier run: those of this run have entries
-            if each.seconds_ago < each.alert.hold_seconds:
-                self._entries.setdefault(each.alert.identity, _ended(each.alert, now - each.seconds_ago))
+        for alert, seconds_ago in wanted.ended:  # of an earlier run: those of this run have entries
+            if seconds_ago < alert.hold_seconds:
+                self._entries.setdefault(alert.identity, _ended(alert, now - seconds_ago))
 
     def due(self, now: float, most: int) -> list[Entry]:
         """Return up to ``most`` entries to post ``now``, firing ones first."""

@@ -23,7 +23,6 @@ _PROBE_SECONDS = 300.0
 """Interval of empty posts while there is no alert; they show whether the next one would be accepted."""
 
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 1.0, 15.0
-_AFTER_BUG_SECONDS = 60.0
 
 
 class Worker:
@@ -78,7 +77,7 @@ class Worker:
             try:
                 pause = self.deliver()
             except Exception:  # noqa: BLE001 - whatever it is, the next event must be pushed
-                pause = _AFTER_BUG_SECONDS
+                pause = _LAST_RETRY_SECONDS
                 self._log.exception("internal error while pushing alerts; retrying", extra=facts(seconds=pause))
             if not self._stopping:
                 self._woken.wait(pause)
@@ -121,8 +120,8 @@ class Worker:
     def _posted(self, entry: Entry) -> Posted:
         """Return ``entry`` as it is posted now, with times by IMDS' clock."""
         alert, now, imds_now = entry.alert, self._clock(), self._imds_time()
-        starts_at, ends_at = imds_now - now.since(alert.first_seen), imds_now + entry.ends_in(now.monotonic)
-        return Posted(alert.labels, alert.annotations, starts_at, ends_at)
+        starts_at = imds_now - now.since(alert.first_seen)
+        return Posted(alert.labels, alert.annotations, starts_at, imds_now + entry.ends_in(now.monotonic))
 
     def _backoff(self) -> float:
         """Return how long to wait; half of it is random, so that the VMs of a fleet do not retry together."""

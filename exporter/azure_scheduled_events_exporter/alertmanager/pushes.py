@@ -6,10 +6,7 @@ from enum import StrEnum
 
 
 class PushOutcome(StrEnum):
-    """The outcomes of posted alerts; all but accepted ones are retried.
-
-    accepted; rejected (a 3xx, a 4xx except 429, or 501); or error (another status, a web page, or no answer).
-    """
+    """The outcomes of posted alerts; all but accepted ones are retried. A 3xx and a 4xx except 429 is a rejection."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"

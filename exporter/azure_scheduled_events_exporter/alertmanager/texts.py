@@ -20,27 +20,26 @@ def render(texts: Mapping[str, str], life: Lifecycle, instance: Instance | None)
     values = {
         "event_id": life.event_id,
         "event_type": life.event.event_type,
-        "vms": _vms(life),
+        "vms": _vms(life, instance.resource_group if instance else ""),
         "vm": next(iter(life.event.resources), ""),
-        "scale_set": instance.scale_set if instance else "",
-        "resource_group": instance.resource_group if instance else "",
         "time": _time(life),
     }
     return {name: _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), text) for name, text in texts.items()}
 
 
-def _vms(life: Lifecycle) -> str:
+def _vms(life: Lifecycle, resource_group: str) -> str:
     names = ", ".join(life.event.resources[:RESOURCES_SHOWN])
     more = len(life.event.resources) - RESOURCES_SHOWN
-    return f"{names} and {more} more" if more > 0 else names
+    vms = f"{names} and {more} more" if more > 0 else names
+    return f"{vms} (resource group {resource_group})" if resource_group else vms
 
 
 def _time(life: Lifecycle) -> str:
     if life.state is State.STARTED:
-        return "The event has started."
+        return "Has started."
     if life.not_before is None:
-        return "The event may start at any moment."
-    return f"The event starts at {_moment(life.not_before)} UTC, or earlier if approved."
+        return "May start at any moment."
+    return f"Starts at {_moment(life.not_before)} UTC, or earlier if approved."
 
 
 def _moment(seconds: float) -> str:

@@ -5,10 +5,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from azure_scheduled_events_exporter import assets
-from azure_scheduled_events_exporter.alertmanager.alert import alert_of
-from azure_scheduled_events_exporter.alertmanager.catalog import Catalog, parse_catalog
+from azure_scheduled_events_exporter.alertmanager.alert import Catalog, alert_of, parse_catalog
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
-from azure_scheduled_events_exporter.alertmanager.outbox import Ended, Wanted
+from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.alertmanager.push import AlertPush, Worker
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.kinds import kind_of
@@ -56,7 +55,7 @@ def wanted(snapshot: Snapshot, catalog: Catalog, labels: Mapping[str, str], now:
     mine = [life for life in snapshot.shown.values() if life.is_mine]
     firing = [alert_of(life, snapshot.kinds[life.event_id], snapshot.identity, catalog, labels) for life in mine]
     ended = [
-        Ended(alert, now.since(life.ended_at))
+        (alert, now.since(life.ended_at))
         for life in snapshot.ended
         if life.is_mine and life.ended_at
         if (alert := alert_of(life, kind_of(life, life.ended_at.wall), snapshot.identity, catalog, labels))

@@ -14,7 +14,7 @@ import pytest
 from alerts import resolve
 from alerts.pushed import pushed_alerts
 from alerts.rules import alerts
-from azure_scheduled_events_exporter.alertmanager.catalog import parse_catalog
+from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.commands import drill
 from azure_scheduled_events_exporter.commands.drill.story import alert_of_story, story_of

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert, alert_of
-from azure_scheduled_events_exporter.alertmanager.catalog import Catalog, CatalogAlert
+from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, CatalogAlert, alert_of
 from azure_scheduled_events_exporter.alertmanager.outbox import Wanted
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
@@ -15,11 +14,11 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
 from azure_scheduled_events_exporter.service.alert_push import wanted
 
-TEXTS = {"summary": "A {event_type}.", "description": "{vms}. {time} In {resource_group}. {unknown}"}
+TEXTS = {"summary": "A {event_type}.", "description": "{vms}. {time} {unknown}"}
 REBOOT = CatalogAlert("Reboot", {"severity": "critical"}, TEXTS, 1800.0)
 REQUESTED = CatalogAlert("Requested", {"severity": "warning", "component": "events"}, TEXTS, 900.0)
 CATALOG = Catalog({(Kind.ANNOUNCED, "Reboot"): REBOOT, (Kind.REQUESTED, ""): REQUESTED})
-VM = Instance("vm_0", resource_group="rg", priority="Spot")
+VM = Instance("vm_0", resource_group="rg")
 EVENT = ScheduledEvent("ID", "Reboot", "Scheduled", "Platform", ("vm_0", "vm_1"))
 LIFE = Lifecycle(EVENT, State.SCHEDULED, Scope.SELF, Timestamp(0.0), not_before=90.0)
 
@@ -42,24 +41,21 @@ def test_kind_and_type_choose_the_alert() -> None:
 
 
 def test_more_labels() -> None:
-    """``--alertmanager.labels`` replaces no label of the rule; kept labels of this VM are those of its description."""
-    keeping = replace(CATALOG, kept=("priority", "zone", "team"))
-    found = labels_of(Kind.ANNOUNCED, catalog=keeping, severity="none", team="web")
+    """``--alertmanager.labels`` replaces no label of the rule, as the external labels of a Prometheus."""
+    found = labels_of(Kind.ANNOUNCED, severity="none", team="web")
     assert found is not None
-    assert (found["severity"], found["team"], found["priority"]) == ("critical", "web", "Spot")
-    assert "zone" not in found
-    assert alert_of(LIFE, Kind.ANNOUNCED, None, keeping, {}) is None, "with another label it would be another alert"
+    assert (found["severity"], found["team"]) == ("critical", "web")
 
 
 @pytest.mark.parametrize(
     ("life", "description"),
     [
-        (LIFE, "vm_0, vm_1. The event starts at 1970-01-01 00:01:30 UTC, or earlier if approved. In rg. {unknown}"),
-        (replace(LIFE, not_before=None), "vm_0, vm_1. The event may start at any moment. In rg. {unknown}"),
-        (replace(LIFE, state=State.STARTED), "vm_0, vm_1. The event has started. In rg. {unknown}"),
+        (LIFE, "vm_0, vm_1 (resource group rg). Starts at 1970-01-01 00:01:30 UTC, or earlier if approved. {unknown}"),
+        (replace(LIFE, not_before=None), "vm_0, vm_1 (resource group rg). May start at any moment. {unknown}"),
+        (replace(LIFE, state=State.STARTED), "vm_0, vm_1 (resource group rg). Has started. {unknown}"),
         (
             replace(LIFE, event=replace(EVENT, resources=("{time}",)), state=State.STARTED),
-            "{time}. The event has started. In rg. {unknown}",
+            "{time} (resource group rg). Has started. {unknown}",
         ),
     ],
 )
@@ -76,7 +72,7 @@ def names(found: Wanted | None) -> tuple[list[str], list[str]] | None:
     def ids(alerts: list[Alert]) -> list[str]:
         return [alert.labels["event_id"] for alert in alerts]
 
-    return None if found is None else (ids(list(found.firing)), ids([each.alert for each in found.ended]))
+    return None if found is None else (ids(list(found.firing)), ids([alert for alert, _ in found.ended]))
 
 
 def life(name: str, **more: object) -> Lifecycle:
@@ -99,7 +95,7 @@ def test_what_a_snapshot_requires() -> None:
     found = wanted(snapshot, CATALOG, {}, Timestamp(80.0))
     assert names(found) == (["MINE"], ["OVER"])
     assert found is not None
-    assert found.ended[0].seconds_ago == 30.0
+    assert found.ended[0][1] == 30.0
     unreadable = replace(snapshot, polls=Polls(up=False, partial=True))
     assert names(wanted(unreadable, CATALOG, {}, Timestamp(80.0))) == (["MINE"], ["OVER"])
     unreachable = replace(snapshot, polls=Polls(up=False))

@@ -3,7 +3,7 @@
 import math
 
 from azure_scheduled_events_exporter.alertmanager.alert import Alert
-from azure_scheduled_events_exporter.alertmanager.outbox import Ended, Outbox, Wanted
+from azure_scheduled_events_exporter.alertmanager.outbox import Outbox, Wanted
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 HOLD = 1800.0
@@ -65,14 +65,14 @@ def test_another_alert_takes_over() -> None:
 
 def test_end_before_a_restart() -> None:
     """After a restart, an alert is resolved three minutes after the event ended, or at once if that is past."""
-    outbox, wanted = Outbox(), Wanted([], [Ended(alert("Recent"), 100.0), Ended(alert("Earlier"), 600.0)])
+    outbox, wanted = Outbox(), Wanted([], [(alert("Recent"), 100.0), (alert("Earlier"), 600.0)])
     assert posts(outbox, wanted, 0.0) == [("Earlier", "resolved")]
     assert ("Recent", "resolved") in posts(outbox, wanted, 81.0)
 
 
 def test_end_that_alertmanager_knows() -> None:
     """After a restart, an alert that has reached its ``endsAt`` is not resolved."""
-    assert posts(Outbox(), Wanted([], [Ended(alert(), HOLD + 1)]), 0.0) == []
+    assert posts(Outbox(), Wanted([], [(alert(), HOLD + 1)]), 0.0) == []
 
 
 def test_end_that_stays_in_the_journal() -> None:
@@ -80,9 +80,7 @@ def test_end_that_stays_in_the_journal() -> None:
     outbox, wanted = Outbox(), Wanted([alert()])
     posts(outbox, wanted, 0.0)
     told = [
-        each
-        for now in range(40, 4000, 10)
-        for each in posts(outbox, Wanted([], [Ended(alert(), now - 40.0)]), float(now))
+        each for now in range(40, 4000, 10) for each in posts(outbox, Wanted([], [(alert(), now - 40.0)]), float(now))
     ]
     assert told == [("Reboot", "resolved")] * 3
 

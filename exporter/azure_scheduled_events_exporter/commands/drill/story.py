@@ -7,8 +7,7 @@ import uuid
 from dataclasses import replace
 from typing import Final
 
-from azure_scheduled_events_exporter.alertmanager.alert import Alert, alert_of
-from azure_scheduled_events_exporter.alertmanager.catalog import Catalog
+from azure_scheduled_events_exporter.alertmanager.alert import Alert, Catalog, alert_of
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.core.kinds import kind_of
