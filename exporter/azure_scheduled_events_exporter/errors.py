@@ -74,16 +74,34 @@ class ImdsError(ExporterError):
         reason: the part of the message that stays the same while the cause does.
         status: the HTTP status of the answer, 0 without one.
         may_have_arrived: whether the request may have reached IMDS; False if there was no connection.
+        offered: the api-versions that IMDS has, if the answer names them.
+        hint: what to do, ``""`` if nothing is known; the message ends with it.
     """
 
     def __init__(
-        self, outcome: Outcome, reason: str, detail: str = "", status: int = 0, *, may_have_arrived: bool = True
+        self,
+        outcome: Outcome,
+        reason: str,
+        detail: str = "",
+        status: int = 0,
+        *,
+        may_have_arrived: bool = True,
+        offered: tuple[str, ...] = (),
+        hint: str = "",
     ) -> None:
-        super().__init__(f"{reason}: {detail}" if detail else reason)
+        more = "; ".join(part for part in (detail, hint) if part)
+        super().__init__(f"{reason}: {more}" if more else reason)
         self.outcome = outcome
         self.reason = reason
         self.status = status
         self.may_have_arrived = may_have_arrived
+        self.offered = offered
+        self.hint = hint
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether IMDS has not done what was requested, for certain. After a 500 or an unknown 2xx it may have."""
+        return 300 <= self.status < 500  # noqa: PLR2004 - redirects and errors of the client
 
 
 class InvalidDocumentError(ExporterError):

@@ -11,7 +11,7 @@ KNOWN = (
     "tracing.scope, alertmanager.url, alertmanager.labels, alertmanager.http-config.file, alerts.values, process.user, "
     "log.level, log.format"
 )
-VERSIONS = "2017-03-01, 2017-08-01, 2017-11-01, 2019-01-01, 2019-04-01, 2019-08-01, 2020-07-01"
+VERSION = "is not an api-version: write a date such as 2020-07-01, or 'auto'"
 DURATION = "is no duration: write a number and a unit, such as 500ms, 1s, 1m30s or 90d"
 ENDPOINT = "is not a base address: write http://HOST[:PORT], or 'discover'"
 RANGE = "is out of range: from 10ms (busy) to 12h (after 24h Azure stops sending events)"

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from support.paths import PAYLOADS
-from support.programs import Exporter, Scrape, eventually
+from support.programs import Exporter, Scrape, eventually, fetch
+from support.servers.imds_peer import CASES, http_case
 
 AKS = PAYLOADS / "instance_aks_vmss_uniform_v2021-02-01.json"
 TEAMCITY = PAYLOADS / "instance_teamcity_msdocs_v2023-07-01.json"
@@ -48,6 +49,8 @@ class Service:
 
     def __init__(self) -> None:
         self.instance: bytes | None = None  # None: 404
+        self.refusal: bytes | None = None  # the whole answer to a version that is not known
+        self.versions: tuple[str, ...] = ("2021-02-01",)  # those that are known
         self.hang = False
         self.asked = 0  # how often it was asked about the VM
         self.resources = ["vm"]
@@ -62,7 +65,10 @@ class Service:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                if self.path == "/metadata/instance?api-version=2021-02-01":
+                path, _, version = self.path.partition("?api-version=")
+                if path == "/metadata/instance" and version not in service.versions:
+                    self.wfile.write(service.refusal or b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                elif path == "/metadata/instance":
                     service.asked += 1
                     if service.hang:
                         service.released.wait()
@@ -140,6 +146,54 @@ def once(exporter: Exporter, metric: str, **labels: str) -> Scrape:
 def scopes(scrape: Scrape) -> dict[str, str]:
     """Return the scope of each current event by the VM that it names."""
     return {labels["resources"]: labels["scope"] for labels, _ in scrape.series("event_info")}
+
+
+MISNAMED = "--instance.name differs from this VM's name in IMDS"
+
+
+def case(name: str) -> bytes:
+    """Return one of the answers about a VM that IMDS gave in the wild, with made-up names."""
+    return (CASES / f"{name}.instance.json").read_bytes()
+
+
+def test_part_of_the_answer(service: Service, start_exporter: Start) -> None:
+    """If IMDS sends only a part, the name is used at once, and the rest within 30 s of IMDS having it."""
+    service.instance, service.resources = case("partial"), ["vm_0"]
+    exporter = start_exporter(service.url, "--poll.interval", "250ms")
+    exporter.shows("the scope", lambda now: scopes(now) == {"vm_0": "self"})
+    assert exporter.wait_for_line("IMDS sent only a part of this VM's instance metadata")
+    service.instance = case("full")
+    once(exporter, "instance_info", location="westeurope", scale_set="vmss1", zone="2")
+    once(exporter, "host_info", computer_name="vm000000")
+
+
+@pytest.mark.parametrize("refusal", ["400", "404"])
+def test_unknown_version_of_the_metadata(refusal: str, service: Service, start_exporter: Start) -> None:
+    """An IMDS that does not know the newest version is asked with an older one; compute.name is in all of them."""
+    service.instance, service.versions = case("full"), ("2017-08-01",)
+    service.refusal = http_case(f"version-unknown-{refusal}")
+    exporter = start_exporter(service.url)
+    once(exporter, "instance_info", vm_name="vm_0")
+
+
+def test_no_version_of_the_metadata_is_known(service: Service, start_exporter: Start) -> None:
+    """The warning names the request that failed, and no setting that is not about it."""
+    service.versions, service.refusal = (), http_case("version-unknown-404")
+    exporter = start_exporter(service.url)
+    line = exporter.wait_for_line(".*VM name unknown.*")[0]
+    assert f"{service.url}/metadata/instance answered 404: Not found. Invalid version requested" in line
+    assert "--imds.api-version" not in line
+
+
+def test_name_of_the_host(service: Service, start_exporter: Start) -> None:
+    """A host name that is given for the VM's name is warned of in the log and on the page."""
+    service.instance = case("full")
+    exporter = start_exporter(service.url, "--instance.name", "vm000000")
+    line = exporter.wait_for_line(f".*{MISNAMED}.*")[0]
+    assert "instance_name=vm000000 name_in_imds=vm_0" in line
+    once(exporter, "instance_info", location="westeurope")
+    page = fetch(exporter.url).body.decode()
+    assert "--instance.name is not the name of this VM in IMDS" in page
 
 
 @pytest.mark.parametrize("body", LABELS, ids=lambda body: body.name)

@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lif
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError
 
-from .scheduler import ACCEPTED, NO_ANSWER, Due
+from .scheduler import ACCEPTED, NO_ANSWER, UNCERTAIN_ANSWER, Due
 
 REFUSED = "approval refused"
 """How the result of an operator's request begins that IMDS refused."""
@@ -34,8 +34,8 @@ class Answer:
 
     @property
     def is_no(self) -> bool:
-        """Whether IMDS has not accepted for certain. If it got the request and did not answer, it may have."""
-        return self.error is not None and (self.error.status != 0 or not self.error.may_have_arrived)
+        """Whether IMDS has not accepted for certain. If it got the request and answered neither way, it may have."""
+        return self.error is not None and (self.error.is_refusal or not self.error.may_have_arrived)
 
     @property
     def summary(self) -> str:
@@ -43,7 +43,7 @@ class Answer:
         if self.error is None:
             return ACCEPTED
         if not self.is_no:
-            return NO_ANSWER
+            return UNCERTAIN_ANSWER if self.error.status else NO_ANSWER
         return REFUSED if self.error.status else NOT_SENT
 
     def result(self, one: Due) -> str:

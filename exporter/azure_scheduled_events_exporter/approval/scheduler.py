@@ -26,6 +26,9 @@ ACCEPTED = "accepted"
 NO_ANSWER = "approval without an answer"
 """How the result of an operator's request begins that IMDS did not answer: IMDS may have accepted it."""
 
+UNCERTAIN_ANSWER = "approval without a certain answer"
+"""The same if a server has answered that it failed, or with an unknown status."""
+
 UNKNOWN_RESULT = "sent, but no result came: it may have been approved"
 """The result of an operator's request of which nobody saw how it ended."""
 
@@ -40,17 +43,24 @@ still lacks its ``match`` matches every event of this VM. What is approved canno
 
 
 class ApprovalOutcome(StrEnum):
-    """The outcome of a request to approve events; ``dry_run`` counts events that a rule would have approved."""
+    """The outcome of a request to approve events.
+
+    ``too_late`` counts requests that IMDS refused because none of their events waited any more: another approver was
+    faster. ``dry_run`` counts events that a rule would have approved.
+    """
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
+    TOO_LATE = "too_late"
     ERROR = "error"
     DRY_RUN = "dry_run"
 
 
 def no_requests() -> dict[ApprovalOutcome, int]:
-    """Return the counts before the first request; dry runs are counted only where a rule asks for one."""
-    return {outcome: 0 for outcome in ApprovalOutcome if outcome is not ApprovalOutcome.DRY_RUN}
+    """Return the counts before the first request; dry runs and late requests are counted only where there are some."""
+    return {
+        outcome: 0 for outcome in ApprovalOutcome if outcome not in {ApprovalOutcome.DRY_RUN, ApprovalOutcome.TOO_LATE}
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +117,7 @@ class ApprovalScheduler:
         self._log = log
         self._retries: dict[str, _Retry] = {}
         self._alone: set[int] = set()  # operators' requests that IMDS refused together with others, by number
+        self._refused: list[frozenset[str]] = []  # EventIds of refused requests, until the next document says why
         self._settled_at = 0.0
         self._logged: dict[str, str] = {}  # what was logged last of an event that is not approved, by EventId
         self.statuses: dict[str, ApprovalStatus] = {}
@@ -129,6 +140,7 @@ class ApprovalScheduler:
         clock_error = 0.0 if server_time is None else now.wall - server_time
         self._reload(now)
         current = known.current
+        self._count_refusals(known)
         self._retries = {name: retry for name, retry in self._retries.items() if name in current}
         self._logged = {name: said for name, said in self._logged.items() if name in current}
         self._alone &= {request.number for request in requests}
@@ -164,7 +176,10 @@ class ApprovalScheduler:
         Return whether operators' requests are sent again: after a 429, because IMDS looked at none of them, and each
         alone after a refusal of several events, because one of these may be the reason.
         """
-        self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
+        if is_refusal and not throttled:
+            self._refused.append(frozenset(one.life.event_id for one in attempted))
+        else:
+            self.counts[ApprovalOutcome.REJECTED if is_refusal else ApprovalOutcome.ERROR] += 1
         for one in attempted:
             before = self._retries.get(one.life.event_id)
             pause = _FIRST_RETRY_SECONDS if before is None else min(before.pause * 2, _LAST_RETRY_SECONDS)
@@ -173,6 +188,19 @@ class ApprovalScheduler:
         if refused_together:
             self._alone.update(one.request for one in attempted if one.request is not None)
         return throttled or refused_together
+
+    def _count_refusals(self, known: Lifecycles) -> None:
+        """Count the refused requests, now that a document shows whether their events still wait for an approval."""
+        for event_ids in self._refused:
+            waits = any(life.is_open_to_approval for life in known.current.values() if life.event_id in event_ids)
+            outcome = ApprovalOutcome.REJECTED if waits else ApprovalOutcome.TOO_LATE
+            self.counts[outcome] = self.counts.get(outcome, 0) + 1
+            if not waits:
+                self._log.info(
+                    "refused approval was too late: its events have started or are gone",
+                    extra=facts(event_ids=",".join(sorted(event_ids))),
+                )
+        self._refused.clear()
 
     def _reload(self, now: Timestamp) -> None:
         """Apply the rules of a changed policy file; their decisions are logged again."""
@@ -276,7 +304,7 @@ def is_approved(result: str) -> bool:
 
 def may_be_approved(result: str) -> bool:
     """Return whether IMDS may have accepted the operator's request with this ``result`` without anybody seeing it."""
-    return result == UNKNOWN_RESULT or result.startswith(NO_ANSWER)
+    return result == UNKNOWN_RESULT or result.startswith((NO_ANSWER, UNCERTAIN_ANSWER))
 
 
 def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:

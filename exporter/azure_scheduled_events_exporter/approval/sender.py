@@ -128,8 +128,8 @@ class ApprovalSender:
             return due, Answer()
         if not isinstance(error, ImdsError):
             raise error
-        is_refusal, throttled = error.status != 0, error.outcome is Outcome.THROTTLED
-        again = self._scheduler.failed(due, self._now(), is_refusal=is_refusal, throttled=throttled)
+        throttled = error.outcome is Outcome.THROTTLED
+        again = self._scheduler.failed(due, self._now(), is_refusal=error.is_refusal, throttled=throttled)
         answer = Answer(error, again)
         self._log.warning(answer.summary, extra=_request_facts(due, error=error))
         return due, answer

@@ -105,7 +105,7 @@ def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
         return _beside(config, event_ids, confirmed, yes=yes)
     try:
         _check_writable(exporter, config)
-        exporter.identify()
+        exporter.identification.ask()
         _poll(exporter)
         confirmed = _chosen(exporter.poller.snapshot.current, event_ids)
         if any(life.is_open_to_approval for life in confirmed):
@@ -119,7 +119,7 @@ def _approve(config: Config, event_ids: Sequence[str], *, yes: bool) -> int:
             except JournalInUseError:
                 return _beside(config, event_ids, confirmed, yes=yes)
             _check_writable(exporter, config)
-            exporter.identify()
+            exporter.identification.ask()
             _poll(exporter)
         else:
             _agreed(confirmed, yes=yes)

@@ -26,6 +26,7 @@ from azure_scheduled_events_exporter.errors import (
     InvalidDocumentError,
     Outcome,
 )
+from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY, read_only
@@ -54,7 +55,9 @@ def run(config: Config, *, as_json: bool) -> int:
     """
     log = logs.set_up("error", "logfmt")
     endpoint = with_endpoint(config, log).imds_endpoint
-    client = ImdsClient(endpoint, config.imds_api_version, RateLimiter(), threading.Event().wait)
+    client = ImdsClient(
+        endpoint, event_versions(config.imds_api_version), RateLimiter(), threading.Event().wait, config.imds_timeout
+    )
     # First the events, so that an IMDS that cannot be reached is reported once.
     body = _scheduled_events(client, endpoint, max(FIRST_TIMEOUT_SECONDS, config.imds_timeout))
     try:

@@ -8,16 +8,16 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN, Policy
-from azure_scheduled_events_exporter.core.document import API_VERSIONS
-from azure_scheduled_events_exporter.core.event_types import hidden_by
+from azure_scheduled_events_exporter.core.event_types import API_VERSION, hidden_by
 from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
-from azure_scheduled_events_exporter.errors import without_password
+from azure_scheduled_events_exporter.http_client.address import checked
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress, parse_listen_address
+from azure_scheduled_events_exporter.imds.api_versions import AUTO
 from azure_scheduled_events_exporter.logs import FORMATS, LEVELS
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
@@ -25,7 +25,6 @@ ENVIRONMENT_PREFIX = "AZURE_SCHEDULED_EVENTS_"
 DISCOVER = "discover"
 _LABEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _OWN_LABELS = frozenset({"alertname", "event_id", "event_type", "event_status", "severity"})
-_PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d*)?", re.ASCII)  # with or without a port
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +95,23 @@ def environment_name(flag: str) -> str:
 def _endpoint(text: str) -> str:
     if text == DISCOVER:
         return text
+    text = text.rstrip("/")
+    parts = checked(text, "a base address", f"http://HOST[:PORT], or '{DISCOVER}'", secure=False)
+    before, metadata, _ = f"{parts.path}/".partition("/metadata/")
+    if metadata:
+        base = f"{parts.scheme}://{parts.netloc}{before}"
+        raise ValueError(f"{text!r} has a path that the exporter adds itself: write {base}")
+    return text
+
+
+def _api_version(text: str) -> str:
     try:
-        address = urlsplit(text)
-        usable = address.scheme == "http" and address.hostname and address.port != 0 and address.username is None
-        usable = usable and _can_be_asked(text)
+        is_date = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII) and date.fromisoformat(text)
     except ValueError:
-        usable = False
-    if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):
-        raise ValueError(f"{text!r} is not a base address: write http://HOST[:PORT], or '{DISCOVER}'")
-    return text.rstrip("/")
-
-
-def _can_be_asked(url: str) -> bool:
-    """Return whether requests, which every client here uses, can read the address. May raise ValueError."""
-    host = urlsplit(url).netloc.rpartition("@")[2]
-    if not _PLAIN_HOST.fullmatch(host):
-        from azure_scheduled_events_exporter.http_client.lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
-
-        requests.Request("GET", url).prepare()
-    return ".." not in host
+        is_date = None
+    if text != AUTO and not is_date:
+        raise ValueError(f"{text!r} is not an api-version: write a date such as {API_VERSION}, or '{AUTO}'")
+    return text
 
 
 def _positive_duration(text: str) -> float:
@@ -152,34 +149,16 @@ def _log_level(text: str) -> str:
 
 
 def _collector(text: str) -> str | None:
-    try:
-        address = urlsplit(text)
-        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0 and _can_be_asked(text)
-    except ValueError:
-        usable = False
-    if text and (not usable or not text.isprintable() or any(c in text for c in " ?#\\")):
-        raise ValueError(
-            f"{without_password(text)!r} is not a collector: write http://HOST:4318, or https (HTTP, not gRPC)"
-        )
+    if text:
+        checked(text, "a collector", "http://HOST:4318, or https (HTTP, not gRPC)")
     return text or None
 
 
 def _alertmanagers(text: str) -> tuple[str, ...]:
-    # One that is named twice would get every alert twice.
-    return tuple(dict.fromkeys(_alertmanager(each.strip()) for each in text.split(",") if each.strip()))
-
-
-def _alertmanager(text: str) -> str:
-    try:
-        address = urlsplit(text)
-        usable = address.scheme in {"http", "https"} and address.hostname and address.port != 0 and _can_be_asked(text)
-    except ValueError:
-        usable = False
-    if not usable or not text.isprintable() or any(c in text for c in " ?#\\"):
-        raise ValueError(
-            f"{without_password(text)!r} is not an Alertmanager: write http://HOST:9093, or https; several with commas"
-        )
-    return text.rstrip("/")
+    urls = [each.strip().rstrip("/") for each in text.split(",") if each.strip()]
+    for url in urls:
+        checked(url, "an Alertmanager", "http://HOST:9093, or https; several with commas")
+    return tuple(dict.fromkeys(urls))  # one that is named twice would get every alert twice
 
 
 def _labels(text: str) -> Mapping[str, str]:
@@ -256,17 +235,17 @@ SETTINGS = (
     ),
     Setting(
         "imds.api-version",
-        API_VERSIONS[-1],
-        _choice(*API_VERSIONS),
-        f"Version of the Scheduled Events API: {_one_of(API_VERSIONS)}.",
+        API_VERSION,
+        _api_version,
+        f"Version of the Scheduled Events API: a date, or '{AUTO}' for the newest that this IMDS answers.",
         "VERSION",
     ),
     Setting(
         "imds.timeout",
         "10s",
         _timeout,
-        "Time limit of a whole request, at most 1h, and at most 5s to connect. Until the first answer, requests wait "
-        "up to 130s, because they may enable Scheduled Events.",
+        "Time limit of a whole request, at most 1h. Until the first answer, requests wait up to 130s, because they may "
+        "enable Scheduled Events; only the connection has this limit then, too.",
         "DURATION",
     ),
     Setting(

@@ -12,6 +12,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
+API_VERSION = "2020-07-01"
+"""The newest api-version of Scheduled Events that is not a preview."""
+
+ADVISORY_API_VERSION = "2024-07-09"
+"""A preview for Spot VMs: adds SpotRebalanceRecommendation with EventStatus Advisory."""
+
 
 class EventFacts(NamedTuple):
     """One row of the table; times in seconds.

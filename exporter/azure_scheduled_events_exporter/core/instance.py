@@ -35,6 +35,11 @@ class Instance:
     resource_id: str = ""
     host_name: str = ""
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has what IMDS knows of every VM. While one of its own providers fails, IMDS sends less."""
+        return all((self.vm_id, self.location, self.resource_group, self.subscription_id))
+
 
 _FIELDS = {
     "vm_name": "name",

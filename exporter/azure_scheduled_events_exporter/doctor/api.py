@@ -9,12 +9,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import requests
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
+from azure_scheduled_events_exporter.http_client.address import checked
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, failure_reason, is_web_page
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 
@@ -42,11 +42,12 @@ class WrongAnswerError(ExporterError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, whatever its status; header names in lower case."""
+    """An answer, whatever its status, with the reason phrase of its first line; header names in lower case."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    phrase: str = ""
 
     @property
     def excerpt(self) -> str:
@@ -84,13 +85,9 @@ class Api:
 
     def __init__(self, flag: str, url: str, http: HttpConfig | None = None, *, proxies: bool = True) -> None:
         try:
-            address = urlsplit(url)
-            _ = address.port  # raises ValueError if it is none
-            usable = address.scheme in {"http", "https"} and address.hostname
-        except ValueError:
-            usable = False
-        if not usable or not url.isprintable() or " " in url:
-            raise UsageError(f"{flag}: '{without_password(url)}' is no address: write http://HOST:PORT")
+            checked(url, "an address", "http://HOST:PORT")
+        except ValueError as error:
+            raise UsageError(f"{flag}: {error}") from None
         self._url = url.rstrip("/")
         self.shown = without_password(self._url)
         self._session = session_for(url, http)
@@ -115,9 +112,8 @@ class Api:
                 self._url + path, params=params, headers=headers, timeout=timeout, stream=True, allow_redirects=False
             ) as response:
                 body = b"".join(_limited(response.iter_content(_CHUNK)))
-                return Answer(
-                    response.status_code, {name.lower(): value for name, value in response.headers.items()}, body
-                )
+                lower = {name.lower(): value for name, value in response.headers.items()}
+                return Answer(response.status_code, lower, body, response.reason or "")
 
         try:
             return within(timeout, ask)

@@ -4,46 +4,34 @@ Must not interpret a body or decide what happens next. Every request has one dea
 sends byte by byte cannot block a poll, and every body has a size limit.
 """
 
-import contextlib
-import json
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import Any
 
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped, one_line
+from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
 from azure_scheduled_events_exporter.http_client.lean_requests import requests
 
+from .api_versions import UNSPECIFIED, ApiVersions, instance_versions
+from .connection import Deadline, DeadlineAdapter
 from .rate_limiter import RateLimiter
+from .refusal import refusal
 
 LARGEST_BODY = 1 << 20
-INSTANCE_API_VERSION = "2021-02-01"
 _CHUNK = 1 << 16
-_CONNECT_SECONDS = 5.0  # IMDS is on the VM's own host; only its first answer takes long
+_EVENTS = "/metadata/scheduledevents"
+_INSTANCE = "/metadata/instance"
 _HEADERS: Mapping[str, str] = {
     "Metadata": "true",
     "Accept": "application/json",
     "Accept-Encoding": "identity",
     "User-Agent": f"azure-scheduled-events-exporter/{__version__}",
 }
-_HINTS: Mapping[int, str] = {
-    HTTPStatus.BAD_REQUEST: "check --imds.api-version, and that no proxy on the way adds X-Forwarded-For",
-    HTTPStatus.FORBIDDEN: "the guest proxy agent or a firewall rule keeps this process from IMDS",
-    HTTPStatus.NOT_FOUND: "the service may be moving; else check --imds.endpoint",
-    HTTPStatus.METHOD_NOT_ALLOWED: "the service may be moving; else check --imds.endpoint",
-    HTTPStatus.GONE: "the service is moving, which takes up to 70 s",
-    HTTPStatus.TOO_MANY_REQUESTS: "over 5 requests a second from this VM, all its programs together",
-}
-_APPROVAL_HINTS: Mapping[int, str] = {
-    **_HINTS,
-    HTTPStatus.BAD_REQUEST: "an event may be over: compare the EventIds with azure-scheduled-events-exporter events",
-}
+_UNKNOWN_VERSION = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 
 class ImdsClient:
@@ -51,29 +39,35 @@ class ImdsClient:
 
     Args:
         endpoint: base address, such as ``http://169.254.169.254``.
-        api_version: of the Scheduled Events document.
-        rate_limiter: shared by all clients of this process.
+        versions: the api-versions of the Scheduled Events document, shared by all clients of this process.
+        rate_limiter: shared in the same way.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
+        connect_seconds: how long a connection may take: less than the first answer, which may take two minutes.
     """
 
     def __init__(
-        self, endpoint: str, api_version: str, rate_limiter: RateLimiter, wait: Callable[[float], bool]
+        self,
+        endpoint: str,
+        versions: ApiVersions,
+        rate_limiter: RateLimiter,
+        wait: Callable[[float], bool],
+        connect_seconds: float,
     ) -> None:
         self._endpoint = endpoint.rstrip("/")
+        self._versions = versions
+        self._instance_versions = instance_versions()
         self._rate_limiter = rate_limiter
         self._wait = wait
-        self._deadline = _Deadline()
+        self._connect_seconds = connect_seconds
+        self._deadline = Deadline()
         # Not a requests.Session, so that there are no proxies of the environment, no redirects, and no cookies.
-        self._adapter = _DeadlineAdapter(self._deadline)
+        self._adapter = DeadlineAdapter(self._deadline)
         self._date = ""  # the Date header of the last answer, and the monotonic time at which it came
         self._date_at = 0.0
+        self._phrase = ""
         self.headers: Mapping[str, str] = {}  # of the last answer
         self.reached = False  # whether any request has had an answer, of any status
-        self._events_url = f"{self._endpoint}/metadata/scheduledevents?api-version={api_version}"
-        instance_url = f"{self._endpoint}/metadata/instance?api-version={INSTANCE_API_VERSION}"
-        # Prepared once, because this takes a third of the CPU time of a poll.
-        self._get_events = requests.Request("GET", self._events_url, _HEADERS).prepare()
-        self._get_instance = requests.Request("GET", instance_url, _HEADERS).prepare()
+        self._prepared: dict[str, requests.PreparedRequest] = {}
 
     def scheduled_events(self, timeout: float) -> bytes | None:
         """Return the body of a 200, or None for a 304 (unchanged).
@@ -82,11 +76,11 @@ class ImdsClient:
             ImdsError: any other result, at the latest shortly after ``timeout`` seconds.
             Stopped: :meth:`stop` was called.
         """
-        return self._send(self._get_events, timeout)
+        return self._get(_EVENTS, self._versions, timeout)
 
     def instance(self, timeout: float) -> bytes:
         """Return the instance metadata of this VM. Raises as :meth:`scheduled_events` does."""
-        body = self._send(self._get_instance, timeout)
+        body = self._get(_INSTANCE, self._instance_versions, timeout)
         if body is None:
             raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 (unchanged) to the first request")
         return body
@@ -95,13 +89,14 @@ class ImdsClient:
         """Approve these events, so that they begin now on all VMs in their Resources. IMDS accepts all or none.
 
         Raises:
-            ImdsError: IMDS did not accept; ``status`` is 0 when it did not answer either.
+            ImdsError: IMDS did not accept, or nobody knows; ``may_have_arrived`` says which.
             Stopped: :meth:`stop` was called.
         """
         start = {"StartRequests": [{"EventId": event_id} for event_id in event_ids]}
-        post = requests.Request("POST", self._events_url, _HEADERS, json=start).prepare()
-        if self._send(post, timeout, _APPROVAL_HINTS) is None:
-            raise ImdsError(Outcome.HTTP_ERROR, f"{self._endpoint} answered 304 to an approval", status=304)
+        post = requests.Request("POST", self._url(_EVENTS, self._versions.usable), _HEADERS, json=start).prepare()
+        status, body = self._send(post, timeout)
+        if status != HTTPStatus.OK:
+            raise refusal(self._endpoint, status, self._phrase, body or b"")
 
     def server_time(self) -> float | None:
         """Return the time by IMDS' own clock, Unix seconds, from the Date header of its last answer, or None."""
@@ -114,24 +109,60 @@ class ImdsClient:
         """Cancel the current request, and refuse every later one."""
         self._deadline.stop()
 
-    def _send(
-        self, request: requests.PreparedRequest, timeout: float, hints: Mapping[int, str] = _HINTS
-    ) -> bytes | None:
+    def _url(self, path: str, version: str) -> str:
+        return f"{self._endpoint}{path}" + (f"?api-version={version}" if version != UNSPECIFIED else "")
+
+    def _get(self, path: str, versions: ApiVersions, timeout: float) -> bytes | None:
+        """Return the body at ``path`` by the first of ``versions`` that IMDS answers, None for a 304."""
+        ends, left = time.monotonic() + timeout, timeout
+        while True:
+            version = versions.current
+            try:
+                body = self._get_version(path, version, left)
+            except ImdsError as error:
+                is_unknown = error.status in _UNKNOWN_VERSION or version == UNSPECIFIED
+                if not is_unknown or not versions.refused(error.offered):
+                    raise
+            else:
+                if version != UNSPECIFIED:
+                    versions.answered()
+                    return body
+                versions.refused()  # a server that looks at no version is asked with one all the same
+            left = max(0.0, ends - time.monotonic())
+
+    def _get_version(self, path: str, version: str, timeout: float) -> bytes | None:
+        url = self._url(path, version)
+        if url not in self._prepared:  # prepared once, because this takes a third of the CPU time of a poll
+            self._prepared[url] = requests.Request("GET", url, _HEADERS).prepare()
+        status, body = self._send(self._prepared[url], timeout)
+        if status == HTTPStatus.NOT_MODIFIED:
+            return None
+        is_events = path == _EVENTS
+        asked = self._endpoint if is_events else self._endpoint + path
+        if status != HTTPStatus.OK:
+            flag = "--imds.api-version" if is_events else ""
+            raise refusal(asked, status, self._phrase, body or b"", version=version, flag=flag)
+        if body is None:
+            raise ImdsError(Outcome.INVALID_DOCUMENT, f"{asked} sent more than 1 MiB")
+        return body
+
+    def _send(self, request: requests.PreparedRequest, timeout: float) -> tuple[int, bytes | None]:
+        """Send a request in its turn; return the status and body of the answer. A body that is too large is None."""
         now = time.monotonic()
         slot = self._rate_limiter.reserve(now)
         if self._wait(slot - now):
             raise Stopped
         self._deadline.set(timeout)
+        limits = (min(timeout, self._connect_seconds), timeout)
         try:
-            limits = (min(timeout, _CONNECT_SECONDS), timeout)
             with self._adapter.send(request, timeout=limits, stream=True) as response:
                 body = self._read(response)
-                self.headers = response.headers
+                self.headers, self._phrase = response.headers, response.reason or ""
         except (OSError, ValueError) as error:  # requests raises subclasses of both of them
-            raise self._failure(error, timeout) from None
+            raise self._failure(error, limits[0], timeout) from None
         finally:
             self._rate_limiter.arrived(slot, time.monotonic())
-        return self._judge(response.status_code, body, hints)
+        return response.status_code, body
 
     def _read(self, response: requests.Response) -> bytes | None:
         """Return the whole body, or None if it is larger than the limit.
@@ -152,32 +183,18 @@ class ImdsClient:
             raise cut_off  # a compressed body that ends before its first byte does not mean "no events"
         return body
 
-    def _failure(self, error: Exception, timeout: float) -> ImdsError | Stopped:
+    def _failure(self, error: Exception, connect: float, timeout: float) -> ImdsError | Stopped:
         if self._deadline.stopped:
             return Stopped()
         causes = list(causes_of(error))
         connected = not any(isinstance(cause, NewConnectionError) for cause in causes)
         if connected and any(isinstance(cause, ConnectTimeoutError) for cause in causes):
-            reason = f"no connection to {self._endpoint} within {min(timeout, _CONNECT_SECONDS):g} s"
+            reason = f"no connection to {self._endpoint} within {connect:g} s"
             return ImdsError(Outcome.TIMEOUT, reason, may_have_arrived=False)
         if any(isinstance(cause, TimeoutError) for cause in causes):
             return ImdsError(Outcome.TIMEOUT, f"no whole answer from {self._endpoint} within {timeout:g} s")
         reason = f"cannot talk to {self._endpoint}"
         return ImdsError(Outcome.CONNECTION_ERROR, reason, failure_reason(error), may_have_arrived=connected)
-
-    def _judge(self, status: int, body: bytes | None, hints: Mapping[int, str]) -> bytes | None:
-        if status == HTTPStatus.NOT_MODIFIED:
-            return None
-        if status == HTTPStatus.OK:
-            if body is None:
-                raise ImdsError(Outcome.INVALID_DOCUMENT, f"{self._endpoint} sent more than 1 MiB")
-            return body
-        outcome = Outcome.THROTTLED if status == HTTPStatus.TOO_MANY_REQUESTS else Outcome.HTTP_ERROR
-        hint = hints.get(status)
-        if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-            hint = "a redirect is never followed; check --imds.endpoint"
-        detail = "; ".join(part for part in (_error_text(body or b""), hint) if part)
-        raise ImdsError(outcome, f"{self._endpoint} answered {status}", detail, status)
 
 
 def _whole_body(response: requests.Response) -> bytes | None:
@@ -188,89 +205,3 @@ def _whole_body(response: requests.Response) -> bytes | None:
             return None  # leaving it half read closes the connection
         chunks.append(chunk)
     return b"".join(chunks)
-
-
-def _error_text(body: bytes) -> str:
-    """Return the message of an error body: the ``error`` of a JSON object, or the beginning of any other text."""
-    text = body[:4096].decode("utf-8", "replace")
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError):
-        content = None
-    if isinstance(content, dict) and isinstance(content.get("error"), str):
-        text = content["error"]
-    return one_line(text)
-
-
-class _Deadline:
-    """The time by which the current request must end, and a way to end it from another thread."""
-
-    def __init__(self) -> None:
-        self.stopped = False
-        self.peer_closed = False  # whether the server has closed the connection during this request
-        self._at = 0.0
-        self._socket: socket.socket | None = None
-
-    def set(self, seconds: float) -> None:
-        self._at = time.monotonic() + seconds
-        self.peer_closed = False
-
-    def remaining(self) -> float:
-        left = self._at - time.monotonic()
-        if self.stopped or left <= 0:
-            raise TimeoutError("the request took too long")
-        return left
-
-    def watch(self, opened: socket.socket) -> None:
-        self._socket = opened
-        if self.stopped:
-            self.stop()
-
-    def stop(self) -> None:
-        self.stopped = True
-        if self._socket is not None:
-            with contextlib.suppress(OSError):  # closed already
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-
-class _DeadlineSocket(socket.socket):
-    """A socket whose receives end by the deadline. A plain socket's timeout starts again with each byte."""
-
-    def __init__(self, plain: socket.socket, deadline: _Deadline) -> None:
-        super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
-        self._deadline = deadline
-        deadline.watch(self)
-
-    def recv_into(self, *args: Any, **kwargs: Any) -> int:  # noqa: ANN401 - passed on unchanged
-        self.settimeout(self._deadline.remaining())
-        count = super().recv_into(*args, **kwargs)
-        self._deadline.peer_closed = count == 0
-        if count == 0 and self._deadline.stopped:
-            raise TimeoutError("stopped")  # this process closed the connection, not the server
-        return count
-
-
-class _DeadlineAdapter(requests.adapters.HTTPAdapter):
-    """A requests transport adapter to one endpoint, whose connections enforce the deadline for the whole request."""
-
-    def __init__(self, deadline: _Deadline) -> None:
-        super().__init__(pool_connections=1, pool_maxsize=1)
-        self._deadline = deadline
-        self._pool: Any = None
-
-    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - passed on unchanged
-        if self._pool is None:
-            self._pool = super().get_connection_with_tls_context(*args, **kwargs)
-            self._pool.ConnectionCls = _with_deadline(self._pool.ConnectionCls, self._deadline)
-        return self._pool
-
-
-def _with_deadline(connection_class: Any, deadline: _Deadline) -> Any:  # noqa: ANN401 - a class that requests chose
-    """Return ``connection_class``, a kind of ``http.client.HTTPConnection``, whose sockets enforce ``deadline``."""
-
-    class Connection(connection_class):  # type: ignore[misc]
-        def connect(self) -> None:
-            super().connect()
-            self.sock: socket.socket = _DeadlineSocket(self.sock, deadline)
-
-    return Connection

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
+from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
@@ -108,6 +109,12 @@ class Snapshot:
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)
     pushes: Pushes = field(default_factory=Pushes)
+
+    @property
+    def is_misnamed(self) -> bool:
+        """Whether ``--instance.name`` is not this VM's name in IMDS, so that its own events count as another VM's."""
+        names = (self.vm_name, self.identity.vm_name if self.identity else None)
+        return all(names) and len({comparable_name(name) for name in names if name}) > 1
 
     def showing(self, known: Lifecycles, unshown: Collection[str], now: float) -> "Snapshot":
         """Return the snapshot with the events of ``known`` as they are at ``now``, wall-clock seconds.

@@ -1,13 +1,12 @@
 """Run one exporter: threads, HTTP routes, start and shutdown.
 
-The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one requests this VM's name
-until it is known, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and one for
+The main thread serves HTTP and handles signals (``service.ending``). One thread polls, one asks who this
+VM is, one for each request sends approvals, one delivers spans, one logs when a poll hangs, and one for
 each Alertmanager pushes alerts. They read the snapshot that the poller publishes, which never changes. The journal and
 the rate limiter of IMDS, which they share, have locks of their own.
 """
 
 import asyncio
-import itertools
 import logging
 import os
 import threading
@@ -18,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config import Config, warnings
-from azure_scheduled_events_exporter.core.instance import parse_instance
-from azure_scheduled_events_exporter.errors import ExporterError, Stopped, named_by
+from azure_scheduled_events_exporter.errors import named_by
 from azure_scheduled_events_exporter.http_server.connection import AccessControl
 from azure_scheduled_events_exporter.http_server.server import Server
+from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.files import MEMORY
@@ -35,19 +34,14 @@ from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.web.status_line import status_line
 
 from .ending import Ending
-from .endpoint import NOT_ON_AZURE, with_endpoint
+from .endpoint import with_endpoint
+from .identification import Identification
 from .privileges import give_up
 from .routes import OPEN_PATHS, routes
 from .sd_notify import ServiceManager, keep_notifying
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
-
-_IDENTITY_PAUSES = (1.0, 2.0)  # seconds between attempts; the last one repeats
-"""Until the VM's name is known, no event counts as this VM's, and an eviction leaves only 30 s."""
-
-_LABEL_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""The same if the name was given: then only labels are missing."""
 
 _IDENTITY_HEAD_START = 1.0
 """How long the first poll waits for this VM's name, so that transitions are counted with the right scope."""
@@ -80,16 +74,13 @@ class Exporter:
     ) -> None:
         self._log = log
         self._ending = threading.Event()
-        self._name_asked = threading.Event()
-        self._identified = threading.Event()
-        self._timeout = config.imds_timeout
         self._knows_name = config.instance_name is not None
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
-        endpoint, limiter = (config.imds_endpoint, config.imds_api_version), rate_limiter or RateLimiter()
+        versions, limiter = event_versions(config.imds_api_version), rate_limiter or RateLimiter()
         # One for each thread that sends requests.
-        self._polling_client, self._approval_client, self._identity_client = self._clients = [
-            ImdsClient(*endpoint, limiter, self._wait) for _ in range(3)
+        polling, approving, asking = self._clients = [
+            ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout) for _ in range(3)
         ]
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
         self.journal = journal or Journal(path, config.journal_retention, log)
@@ -98,11 +89,11 @@ class Exporter:
         self._alerts = self._alert_push(config) if reports and config.alertmanager_url else None
         peers_too = config.tracing_scope == "all"
         settings = Settings(config.poll_interval, config.imds_timeout, config.instance_name, peers_too, limiter.spacing)
-        client, now = self._approval_client, self._clock.now
+        now = self._clock.now
         self.poller = Poller(
             settings,
-            self._polling_client,
-            ApprovalSender(config.approval_policy, client, self.journal, config.imds_timeout, now, log),
+            polling,
+            ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, now, log),
             self.journal,
             self._delivery,
             self._alerts,
@@ -110,11 +101,14 @@ class Exporter:
             self._wait,
             log,
         )
+        self.identification = Identification(
+            asking, config.imds_timeout, config.instance_name, self.poller.learn, self._wait, log
+        )
 
     def start(self) -> None:
         """Start the threads that learn this VM's name, poll, deliver spans, push alerts, and log when a poll hangs."""
         pushing = [worker.run for worker in self._alerts.workers] if self._alerts else []
-        for work in (self._learn_identity, self._poll, self._trace, self._watch, *pushing):
+        for work in (self._identify, self._poll, self._trace, self._watch, *pushing):
             name = "push" if work in pushing else work.__name__.strip("_")
             thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             thread.start()
@@ -123,8 +117,8 @@ class Exporter:
     def stop(self) -> None:
         """End all threads in less than 2 s, including those that wait."""
         self._ending.set()
-        self._identified.set()  # nobody waits for them any more
-        self._name_asked.set()
+        self.identification.final.set()  # nobody waits for them any more
+        self.identification.asked.set()
         for client in self._clients:
             client.stop()
         deadline = time.monotonic() + _STOP_SECONDS
@@ -158,9 +152,12 @@ class Exporter:
             self._log.exception(message, extra=facts(thread=work.__name__))
             self.failed()
 
+    def _identify(self) -> None:
+        self.identification.run()
+
     def _poll(self) -> None:
         if not self._knows_name:
-            self._name_asked.wait(_IDENTITY_HEAD_START)
+            self.identification.asked.wait(_IDENTITY_HEAD_START)
         self.poller.run()
 
     def _watch(self) -> None:
@@ -176,7 +173,7 @@ class Exporter:
 
     def _trace(self) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
-        named = self._name_asked if self._knows_name else self._identified
+        named = self.identification.asked if self._knows_name else self.identification.final
         named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
         while self._delivery is not None:
             try:
@@ -186,38 +183,6 @@ class Exporter:
                 if not self._wait(_TRACE_AGAIN_SECONDS):
                     continue
             return
-
-    def identify(self) -> str:
-        """Request this VM's identity from IMDS once. Return why that failed, or ``""``.
-
-        Raises:
-            Stopped: the process is to end.
-        """
-        try:
-            identity = parse_instance(self._identity_client.instance(self._timeout))
-        except ExporterError as error:
-            return str(error)
-        self.poller.learn(identity)
-        self._identified.set()
-        self._log.info("this VM's name is known", extra=facts(vm_name=identity.vm_name, vm_id=identity.vm_id))
-        return ""
-
-    def _learn_identity(self) -> None:
-        pauses = _LABEL_PAUSES if self._knows_name else _IDENTITY_PAUSES
-        for tries in itertools.count():
-            try:
-                failure = self.identify()
-            except Stopped:
-                return
-            self._name_asked.set()
-            if failure and tries == 0:
-                hint = {} if self._identity_client.reached else {"hint": NOT_ON_AZURE}
-                message = "VM name unknown; event scope is 'unknown' until it is found"
-                if self._knows_name:
-                    message = "VM identity unknown; labels such as location are missing until it is found"
-                self._log.warning(message, extra=facts(error=failure, **hint))
-            if not failure or self._wait(pauses[min(tries, len(pauses) - 1)]):
-                return
 
 
 def _delivery(config: Config, journal: Journal, log: logging.Logger) -> SpanDelivery | None:

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.http_client.address import checked
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
 from azure_scheduled_events_exporter.journal.store import QueuedSpan
 from azure_scheduled_events_exporter.logs import facts
@@ -275,12 +276,9 @@ def _check_endpoint(endpoint: str | None, environment: Mapping[str, str]) -> Non
     name, address = ("--otlp.endpoint", endpoint) if endpoint else _variable("ENDPOINT", environment)
     where = name if endpoint else f"environment variable {name}"
     try:
-        parts = urlsplit(address)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        is_address = False
-    if not is_address:
-        raise UsageError(f"{where}: not an address of a collector: write http://HOST:4318 or https://HOST:PORT")
+        checked(address, "an address of a collector", "http://HOST:4318 or https://HOST:PORT")
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
 
 
 def _check_timeout(environment: Mapping[str, str]) -> None:

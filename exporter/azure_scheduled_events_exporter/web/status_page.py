@@ -207,7 +207,11 @@ def _vm(snapshot: Snapshot) -> Markup:
         return tag("section", tag("h1", "This VM"), tag("p", unknown, class_="warning"), id="vm", aria_label="This VM")
     entries = [tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in place if value]
     title = tag("h1", tag("bdi", snapshot.vm_name))
-    return tag("section", title, tag("dl", *entries) if entries else None, id="vm", aria_label="This VM")
+    wrong = None
+    if snapshot.is_misnamed and who:
+        text = "--instance.name is not the name of this VM in IMDS, so its events count as those of another VM: "
+        wrong = tag("p", text, tag("bdi", who.vm_name), ".", class_="warning")
+    return tag("section", title, wrong, tag("dl", *entries) if entries else None, id="vm", aria_label="This VM")
 
 
 def _none(snapshot: Snapshot, *, seen: bool) -> Markup:

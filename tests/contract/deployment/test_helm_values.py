@@ -13,7 +13,6 @@ import yaml
 
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import SETTINGS
-from azure_scheduled_events_exporter.core.document import API_VERSIONS
 from support.charts import CHART, helm
 from support.paths import ROOT
 
@@ -36,7 +35,6 @@ def test_every_flag_can_be_set() -> None:
     config = json.loads((CHART / "values.schema.json").read_text())["properties"]["config"]
     assert not config["additionalProperties"]
     assert set(config["properties"]) == {setting.flag for setting in SETTINGS} - CHART_OWNS
-    assert config["properties"]["imds.api-version"]["enum"] == list(API_VERSIONS)
     assert config["properties"]["approval.policy"]["enum"] == list(BUILT_IN)
 
 

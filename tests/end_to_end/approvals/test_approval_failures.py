@@ -46,11 +46,11 @@ def latencies(scrape: Scrape) -> dict[str, float]:
 
 FAILURES: dict[str, tuple[tuple[Rule, ...], dict[str, float]]] = {
     "400": ((400, 400, Way.PASS), {"rejected": 2}),
-    "404": ((404, 404, Way.PASS), {"rejected": 2}),
+    "409": ((409, 409, Way.PASS), {"rejected": 2}),
     "429": ((429, 429, Way.PASS), {"rejected": 2}),
-    "500": ((500, 500, Way.PASS), {"rejected": 2}),
+    "500": ((500, 500, Way.PASS), {"error": 2}),
     "timeout": ((Way.HANG, Way.HANG, Way.PASS), {"error": 2}),
-    "lost": ((Way.LOSE, 500, Way.PASS), {"error": 1, "rejected": 1}),
+    "lost": ((Way.LOSE, 409, Way.PASS), {"error": 1, "rejected": 1}),
 }
 
 
@@ -85,7 +85,7 @@ def test_failures(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> 
         _one_per_poll(gates[name])
         assert gates[name].most_in_a_second() <= 5, name
         assert scrape.value("polls_total", outcome="throttled") == 0, name
-    _check_audit(exporters["500"], gates["500"])
+    _check_audit(exporters["409"], gates["409"])
     assert len(exporters["timeout"].lines('msg="approval without an answer"')) == 2
 
 
@@ -96,7 +96,7 @@ def _check_audit(exporter: Exporter, gate: Gate) -> None:
     assert len(exporter.lines(f"msg=approving {said}")) == 3
     refused = exporter.lines('msg="approval refused"')
     assert len(refused) == 2
-    assert all(f'{said} error="{gate.url} answered 500: not today"' in line for line in refused)
+    assert all(f'{said} error="{gate.url} answered 409: not today"' in line for line in refused)
     assert len(exporter.lines(f'msg="approval accepted" {said}')) == 1
 
 
@@ -125,6 +125,21 @@ def test_approved_by_another_program(stack: ExitStack, start_exporter: Callable[
     assert len(gate.posts) == sent
     assert exporter.scrape().total("event_approved") == 0
     assert approvals(exporter.scrape()) == {"rejected": sent}
+
+
+def test_another_approver_was_faster(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
+    """A refusal is not counted as one if the event has started, because another approver was faster."""
+    simulator = stack.enter_context(Simulator(reboot()))
+
+    def refuses_after_another(event_ids: Sequence[str]) -> int:
+        body = json.dumps({"StartRequests": [{"EventId": each} for each in event_ids]}).encode()
+        assert fetch(simulator.vm_url("vmss_1") + SCHEDULED_EVENTS, "POST", body, Metadata="true").status == 200
+        return 400
+
+    gate = stack.enter_context(Gate(simulator.url, refuses_after_another))
+    exporter = start_exporter(gate.url, *FLAGS)
+    exporter.shows("too late", lambda scrape: approvals(scrape) == {"too_late": 1})
+    assert latencies(exporter.scrape()) == {"external": 1}
 
 
 def test_answer_lost(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:

@@ -39,12 +39,12 @@ def test_imds_refuses(
     start_exporter: Callable[..., Exporter],
 ) -> None:
     """A refusal is printed with the answer of IMDS; nothing is counted as approved or sent twice."""
-    with Gate(simulator.url, 500) as gate:
+    with Gate(simulator.url, 409) as gate:
         exporter = start(start_exporter, gate.url, state) if running else None
         event_id = event_ids(simulator)["Reboot"]
         done = approve(gate.url, state, event_id, "--yes")
         assert done.returncode == 1
-        assert done.stdout.splitlines()[-1] == f"{event_id}: approval refused: {gate.url} answered 500: not today"
+        assert done.stdout.splitlines()[-1] == f"{event_id}: approval refused: {gate.url} answered 409: not today"
         assert done.stderr == ("" if running else sends_itself(state))
         gate.treat(Way.PASS)
         exporter = exporter or start(start_exporter, gate.url, state)
@@ -156,7 +156,7 @@ def test_refused_after_no_answer(
     start_exporter: Callable[..., Exporter],
 ) -> None:
     """If IMDS refuses after a request without an answer, the event may be approved: the exit status says so."""
-    with Gate(simulator.url, Way.HANG, 500) as gate:
+    with Gate(simulator.url, Way.HANG, 409) as gate:
         if running:
             start(start_exporter, gate.url, state, "--imds.timeout", "5s")
         event_id = event_ids(simulator)["Reboot"]
@@ -164,7 +164,7 @@ def test_refused_after_no_answer(
         assert approve(*command).returncode == 3
         done = approve(*command)
         assert done.stdout.splitlines()[-1] == (
-            f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered 500: not today"
+            f"{event_id}: approval without an answer earlier, then refused: {gate.url} answered 409: not today"
         )
         assert done.returncode == 3
 
@@ -261,7 +261,8 @@ def test_imds_is_away(
     [
         (Way.PASS, 0, "accepted"),
         (Way.HANG, 3, "approval without an answer: no whole answer from "),
-        (500, 1, "approval refused: "),
+        (409, 1, "approval refused: "),
+        *((failed, 3, "approval without a certain answer: ") for failed in (202, 500, 504)),
     ],
 )
 def test_imds_fails_after_the_request(

@@ -104,7 +104,7 @@ class TestHelp:
         assert places == sorted(places)
         plain = " ".join(said.split())
         for values in (
-            "2019-08-01 or 2020-07-01",
+            "a date, or 'auto'",
             "debug, info, warning or error",
             "logfmt or json",
             "off, documented",
@@ -142,7 +142,7 @@ class TestUsage:
             (("run", "--poll.inter", "1s"), "--poll.inter"),
             (("run", "surplus"), "surplus"),
             (("run", "--poll.interval", "soon"), "--poll.interval"),
-            (("run", "--imds.api-version", "latest"), "2020-07-01"),
+            (("run", "--imds.api-version", "latest"), "2020-07-01, or"),
             (("run", "--imds.endpoint", "ftp://x"), "--imds.endpoint"),
             (("run", "--log.level", "loud"), "--log.level"),
             (("run", "--web.listen-address", "nowhere"), "--web.listen-address"),

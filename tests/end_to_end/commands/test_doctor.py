@@ -64,7 +64,7 @@ def test_fault(chain: Chain, fault: Fault) -> None:
     ("flags", "message"),
     [
         (["--poll.interval", "never"], "--poll.interval: 'never' is no duration"),
-        (["--prometheus", "prom:9090"], "--prometheus: 'prom:9090' is no address: write http://HOST:PORT"),
+        (["--prometheus", "prom:9090"], "--prometheus: 'prom:9090' is not an address: write http://HOST:PORT"),
         (["--grafana", "http://h", "--grafana.http-config.file", "/nowhere"], "/nowhere: cannot be read"),
         (["--config.file", "/nowhere"], "/nowhere: cannot be read"),
     ],

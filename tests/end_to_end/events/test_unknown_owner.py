@@ -27,7 +27,7 @@ def unnamed(machine: Machine) -> Machine:
     machine.name = ""
     machine.begins()
     assert machine.exporter
-    assert not machine.exporter.identify()
+    assert not machine.exporter.identification.ask()
     machine.polls(0, None, USER_EVENT)
     machine.policy = "documented"
     machine.restarts()
@@ -56,7 +56,7 @@ def test_no_approval_by_the_name_in_a_journal_of_an_unknown_vm(unnamed: Machine)
     unnamed.polls(10, None, USER_EVENT)
     assert approvals(unnamed) == []
     assert unnamed.exporter
-    assert not unnamed.exporter.identify()
+    assert not unnamed.exporter.identification.ask()
     unnamed.polls(11, None, USER_EVENT)
     assert approvals(unnamed) == [ID]
 
@@ -111,7 +111,7 @@ def test_notice_of_an_event_that_came_before_the_name(machine: Machine, *, resta
         machine.restarts()
     machine.begins()
     assert machine.exporter
-    assert not machine.exporter.identify()
+    assert not machine.exporter.identification.ask()
     machine.polls(1, None, announced)
     machine.polls(2, None, event(status="Started"))
     assert notices() == [(1, 400.0)]

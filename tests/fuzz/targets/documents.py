@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.document import (
 )
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, InvalidDocumentError
-from azure_scheduled_events_exporter.imds.client import _error_text
+from azure_scheduled_events_exporter.imds.refusal import refusal
 from fuzz.target import SEPARATOR, Form, Target, files, one_line
 
 END_OF_CALENDAR = 253402300800.0  # a zone may put the last day of the year 9999 behind it
@@ -36,7 +36,7 @@ def lives() -> Iterator[bytes]:
 
 def check_document(body: bytes) -> None:
     """A body is read or refused in one line; what was read is clean, unique, and reads the same when written anew."""
-    one_line(_error_text(body) or "-")
+    one_line(str(refusal("IMDS", 400, "Bad Request", body)))
     try:
         document = parse_document(body)
     except InvalidDocumentError as error:

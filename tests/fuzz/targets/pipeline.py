@@ -22,6 +22,7 @@ from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -75,7 +76,7 @@ class _Wire(ImdsClient):
     """The end of the wire at which answers come out: the input says which."""
 
     def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:9", "2020-07-01", RateLimiter(), lambda _: False)
+        super().__init__("http://127.0.0.1:9", ApiVersions("2020-07-01"), RateLimiter(), lambda _: False, 1.0)
         self.body, self.does = b"", 0
 
     def scheduled_events(self, timeout: float) -> bytes | None:

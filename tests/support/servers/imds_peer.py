@@ -1,5 +1,6 @@
 """A server that answers the client of IMDS with any bytes, and what the tests of that client share."""
 
+import re
 import socket
 import threading
 import tracemalloc
@@ -9,13 +10,17 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError
+from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from support.paths import PAYLOADS
 
+CASES = PAYLOADS.parent / "cases"
 BODY = b'{"DocumentIncarnation":1,"Events":[]}'
 MIB = 1 << 20
 SHORT = 0.5  # seconds; the time limit of requests that are to run into it
 LONG = 20.0  # the limit of those that are not
+CONNECT = 2.0  # the limit of a connection
 SLACK = 4.0  # how late a busy machine may be
 
 
@@ -64,11 +69,15 @@ class Peer:
     @staticmethod
     def _request(connection: socket.socket) -> bytes:
         request = b""
-        while not request.endswith(b"\r\n\r\n"):
+        left = 1
+        while left > 0:
             piece = connection.recv(65536)
             if not piece:
                 return b""
             request += piece
+            head, ended, body = request.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+            left = 1 if not ended else int(length[1]) - len(body) if length else 0
         return request
 
 
@@ -86,9 +95,18 @@ def always(data: bytes) -> Callable[[socket.socket, bytes], None]:
     return lambda connection, _: connection.sendall(data)
 
 
+def http_case(name: str) -> bytes:
+    """Return a whole HTTP answer that a server gave in the wild."""
+    head, _, body = (CASES / f"{name}.http").read_bytes().partition(b"\n\n")
+    lines = head.replace(b"{{LEN}}", str(len(body)).encode()).split(b"\n")
+    return b"\r\n".join([*lines, b"", body])
+
+
 def client_of(url: str, api_version: str = "2020-07-01", budget: RateLimiter | None = None) -> ImdsClient:
     """Return a client that need not spare this server."""
-    return ImdsClient(url, api_version, budget or RateLimiter(limit=1000), threading.Event().wait)
+    return ImdsClient(
+        url, event_versions(api_version), budget or RateLimiter(limit=1000), threading.Event().wait, CONNECT
+    )
 
 
 def failure(client: ImdsClient, timeout: float = LONG) -> ImdsError:

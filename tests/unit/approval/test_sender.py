@@ -9,6 +9,7 @@ from azure_scheduled_events_exporter.core.document import Document, EventStatus,
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.journal.journal import Journal
@@ -23,7 +24,7 @@ def test_an_event_that_is_not_shown_holds_up_no_other() -> None:
         ScheduledEvent(name, "Reboot", EventStatus.SCHEDULED, "User", ("vm",), None, sent_id=name) for name in "AB"
     )
     known, _ = observe(Lifecycles(), Document(1, events), ObservationContext(now, "vm"))
-    client = ImdsClient("http://127.0.0.1:1", "2020-07-01", RateLimiter(), lambda _: False)
+    client = ImdsClient("http://127.0.0.1:1", ApiVersions("2020-07-01"), RateLimiter(), lambda _: False, 1.0)
     with closing(Journal(None, 86_400.0, LOG)) as journal:
         sender = ApprovalSender(DOCUMENTED, client, journal, 1.0, lambda: now, LOG)
         both = sender.due(known, {"A", "B"}, "vm", is_name_confirmed=True)

@@ -5,13 +5,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import requests
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.config import resolve, state_folder
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from support.setting_values import DURATION, OTHER
 
 
@@ -62,7 +61,7 @@ def test_any_endpoint(text: str) -> None:
     """Every endpoint is refused, or one that requests can be sent to."""
     with suppress(UsageError):
         endpoint = resolve({"imds.endpoint": f"http://{text}"}, {}).imds_endpoint
-        ImdsClient(endpoint, "2020-07-01", RateLimiter(), lambda _: True)
+        requests.Request("GET", f"{endpoint}/metadata/instance").prepare()
 
 
 def test_discover() -> None:

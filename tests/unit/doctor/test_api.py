@@ -57,7 +57,7 @@ def test_redirects_are_not_followed() -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://[::1", "http://", "ftp://h", "http://h:port"])
 def test_impossible_addresses(url: str) -> None:
     """An address that cannot be asked is a mistake in the flag."""
-    with pytest.raises(UsageError, match=r"--exporter: .* is no address: write http://HOST:PORT"):
+    with pytest.raises(UsageError, match=r"--exporter: .* is not an address: write http://HOST:PORT"):
         Api("--exporter", url)
 
 

@@ -356,10 +356,10 @@ def test_a_protocol_that_does_no_harm(variables: dict[str, str], *, on: bool) ->
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=\u20ac"}, "OTEL_EXPORTER_OTLP_HEADERS: holds a character"),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=%E2%82%AC"}, "no HTTP header can carry"),
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": "a=b%0D%0Ac"}, "no HTTP header can carry"),
-        ("localhost:4318", {}, "--otlp.endpoint: not an address of a collector"),
-        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://c:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT: not an address"),
-        (None, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://[::1"}, "TRACES_ENDPOINT: not an address"),
-        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99999"}, "not an address"),
+        ("localhost:4318", {}, "--otlp.endpoint: 'localhost:4318' is not an address of a collector"),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "grpc://c:4317"}, "OTEL_EXPORTER_OTLP_ENDPOINT: "),
+        (None, {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://[::1"}, "TRACES_ENDPOINT: "),
+        (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:99999"}, "is not an address"),
     ],
 )
 def test_what_can_never_be_sent(endpoint: str | None, variables: dict[str, str], complaint: str) -> None:

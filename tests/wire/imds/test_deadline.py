@@ -8,11 +8,12 @@ from contextlib import ExitStack
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
+from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import PATIENCE, eventually
-from support.servers.imds_peer import BODY, LONG, SHORT, SLACK, Serve, always, answer, client_of, failure
+from support.servers.imds_peer import BODY, CONNECT, LONG, SHORT, SLACK, Serve, always, answer, client_of, failure
 
 
 class TestDeadline:
@@ -65,7 +66,7 @@ class TestDeadline:
                 waiting.connect_ex(server.getsockname())
             url = "http://127.0.0.1:{1}".format(*server.getsockname())
             error = failure(client_of(url), 2 * PATIENCE)
-        assert str(error) == f"no connection to {url} within 5 s"
+        assert str(error) == f"no connection to {url} within {CONNECT:g} s"
         assert error.outcome is Outcome.TIMEOUT
         assert not error.may_have_arrived
 
@@ -154,7 +155,9 @@ class TestDeadline:
     def test_stop_while_the_budget_waits(self, serve: Serve) -> None:
         """A request that waits for its turn gives up when the process is to end."""
         ending = threading.Event()
-        client = ImdsClient(serve(always(answer())).url, "2020-07-01", RateLimiter(1, 3600.0), ending.wait)
+        client = ImdsClient(
+            serve(always(answer())).url, ApiVersions("2020-07-01"), RateLimiter(1, 3600.0), ending.wait, CONNECT
+        )
         assert client.scheduled_events(LONG) == BODY
         ending.set()
         with pytest.raises(Stopped):

@@ -12,15 +12,21 @@ from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, Final
 
-from azure_scheduled_events_exporter.core.document import API_VERSIONS, Document, comparable_name, parse_document
-from azure_scheduled_events_exporter.core.event_types import hidden_by
+from azure_scheduled_events_exporter.core.document import Document, comparable_name, parse_document
+from azure_scheduled_events_exporter.core.event_types import ADVISORY_API_VERSION, API_VERSION, hidden_by
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.doctor.api import Answer, Api, NoAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.imds.client import INSTANCE_API_VERSION
+from azure_scheduled_events_exporter.errors import ExporterError, ImdsError
+from azure_scheduled_events_exporter.imds.api_versions import (
+    UNSPECIFIED,
+    ApiVersions,
+    event_versions,
+    instance_versions,
+)
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.imds.refusal import NO_ROUTE, refusal
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.times import format_duration
 
@@ -28,13 +34,7 @@ _SLOW: Final = 1.0  # seconds; a healthy answer takes some 6 ms
 _CLOCK_NOTED, _CLOCK_WRONG = 3.0, 20.0
 """Seconds between both clocks; the Date header has a resolution of 1 s, and the alert ClockOff fires above 20 s."""
 
-_HIDES: Final = (
-    ("2020-07-01", "DurationInSeconds"),
-    ("2019-08-01", "EventSource"),
-    ("2019-04-01", "Description"),
-)
-"""What an api-version before the given one leaves out besides event types, as documented."""
-
+_UNKNOWN_VERSION: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND})
 _ERRORS: Final = frozenset({400, 404, 405, 410, 429, 500, 503})
 """Statuses of the metadata service itself, besides 200. The guest proxy agent adds 403, 421 and 502."""
 
@@ -48,16 +48,35 @@ class _Wire:
         self._budget = RateLimiter(1, 1.1)
         self.took = 0.0  # seconds from the last request to its answer
 
-    def get(self, path: str, version: str, timeout: float) -> Answer:
+    def get(self, path: str, versions: ApiVersions, timeout: float) -> Answer:
+        """Return the answer to a request for ``path`` with the first of ``versions`` that the service knows."""
+        while True:
+            asked = versions.current
+            answer = self._get(path, asked, timeout)
+            if asked != UNSPECIFIED and answer.status not in _UNKNOWN_VERSION:
+                if answer.status == HTTPStatus.OK:
+                    versions.answered()
+                return answer
+            offered = () if answer.status == HTTPStatus.OK else _error(answer, asked).offered
+            if not versions.refused(offered):
+                return answer
+
+    def _get(self, path: str, version: str, timeout: float) -> Answer:
         now = time.monotonic()
         slot = self._budget.reserve(now)
         threading.Event().wait(slot - now)
         begun = time.monotonic()
+        params = {"api-version": version} if version != UNSPECIFIED else None
         try:
-            return self._api.get(f"/metadata/{path}", {"api-version": version}, {"Metadata": "true"}, timeout)
+            return self._api.get(f"/metadata/{path}", params, {"Metadata": "true"}, timeout)
         finally:
             self.took = time.monotonic() - begun
             self._budget.arrived(slot, time.monotonic())
+
+
+def _error(answer: Answer, version: str, flag: str = "") -> ImdsError:
+    """Return what an exporter would log of this ``answer``."""
+    return refusal("IMDS", answer.status, answer.phrase, answer.body, version=version, flag=flag)
 
 
 def examine(subject: Subject) -> Findings:
@@ -65,7 +84,7 @@ def examine(subject: Subject) -> Findings:
     wire = _Wire(subject.config.imds_endpoint)
     try:
         begun = time.time()
-        answer = wire.get("instance", INSTANCE_API_VERSION, max(_SLOW, subject.config.imds_timeout))
+        answer = wire.get("instance", instance_versions(), max(_SLOW, subject.config.imds_timeout))
     except NoAnswerError as error:
         yield _unreachable(wire.shown, str(error))
         return
@@ -75,8 +94,7 @@ def examine(subject: Subject) -> Findings:
     if reachable.mark is Mark.OK:
         yield _clock(answer, begun, ended)
     yield _name(subject, answer)
-    yield _api_version(subject)
-    yield from _scheduled_events(subject, wire)
+    yield from _scheduled_events(subject, wire, event_versions(subject.config.imds_api_version))
 
 
 def _unreachable(endpoint: str, why: str) -> Finding:
@@ -95,6 +113,13 @@ def _unreachable(endpoint: str, why: str) -> Finding:
 def _reachable(endpoint: str, answer: Answer) -> Finding:
     """Check the statuses that mean the same for every path of the service."""
     page = "runbooks/AzureScheduledEventImdsUnreachable.md"
+    if answer.status == HTTPStatus.FORBIDDEN and not answer.body.strip():
+        return wrong(
+            "imds-reachable",
+            f"{endpoint} answered 403 without a text{f' ({answer.phrase})' if answer.phrase else ''}.",
+            f"{NO_ROUTE[:1].upper()}{NO_ROUTE[1:]}: look for a proxy or a container network.",
+            page,
+        )
     if answer.status == HTTPStatus.FORBIDDEN:
         return wrong(
             "imds-reachable",
@@ -196,27 +221,28 @@ def _name(subject: Subject, answer: Answer) -> Finding:
 
 def _instance(answer: Answer) -> Instance:
     if answer.status != HTTPStatus.OK:
-        raise ExporterError(f"/metadata/instance answered {answer.status}: {answer.excerpt}")
+        raise ExporterError(f"/metadata/instance answered {answer.status}: {answer.excerpt or answer.phrase}")
     return parse_instance(answer.body)
 
 
-def _api_version(subject: Subject) -> Finding:
-    version = subject.config.imds_api_version
+def _api_version(version: str) -> Finding:
     hidden = [f"{event_type} events" for event_type in hidden_by(version)]
-    hidden = [what for since, what in _HIDES if version < since] + hidden
     if not hidden:
-        return ok("api-version", f"Api-version {version} shows everything that Azure reports.")
+        more = (
+            "" if version >= ADVISORY_API_VERSION else f" {ADVISORY_API_VERSION} and later add advice about Spot VMs."
+        )
+        return ok("api-version", f"Scheduled Events are asked with api-version {version}.{more}")
     return warning(
         "api-version",
         f"Api-version {version} hides {', '.join(hidden)}.",
-        f"Remove --imds.api-version, or set {API_VERSIONS[-1]}.",
+        f"Remove --imds.api-version, or set {API_VERSION} or a later one.",
         "how-scheduled-events-work.md#the-api-versions",
     )
 
 
-def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
+def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> Findings:
     try:
-        answer = wire.get("scheduledevents", subject.config.imds_api_version, FIRST_TIMEOUT_SECONDS)
+        answer = wire.get("scheduledevents", versions, FIRST_TIMEOUT_SECONDS)
     except NoAnswerError as error:
         yield wrong(
             "scheduled-events",
@@ -226,15 +252,16 @@ def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
         )
         return
     if answer.status != HTTPStatus.OK:
-        yield _refused(answer)
+        yield _refused(answer, versions.usable)
         return
+    yield _api_version(versions.usable)
     try:
         subject.document = parse_document(answer.body)
     except ExporterError as error:
         yield _invalid(str(error))
         return
     subject.document_at = time.time()
-    subject.read_again = lambda: _read(subject, wire)
+    subject.read_again = lambda: _read(subject, wire, versions)
     count = len(subject.document.events)
     events = f"{count or 'no'} event{'' if count == 1 else 's'}"
     how = f"Scheduled Events are enabled: {events}, answered in {format_duration(round(wire.took, 3))}"
@@ -251,23 +278,22 @@ def _scheduled_events(subject: Subject, wire: _Wire) -> Findings:
     yield _resources(subject, subject.document)
 
 
-def _read(subject: Subject, wire: _Wire) -> Document:
+def _read(subject: Subject, wire: _Wire, versions: ApiVersions) -> Document:
     """Return the current document. Raises ExporterError if there is none."""
-    answer = wire.get("scheduledevents", subject.config.imds_api_version, subject.config.imds_timeout)
+    answer = wire.get("scheduledevents", versions, subject.config.imds_timeout)
     if answer.status != HTTPStatus.OK:
         raise ExporterError(f"answered {answer.status}")
     return parse_document(answer.body)
 
 
-def _refused(answer: Answer) -> Finding:
+def _refused(answer: Answer, version: str) -> Finding:
     page = "runbooks/AzureScheduledEventImdsUnreachable.md"
-    hint = "The service may be moving, which takes up to 70 s: run doctor again. Else correct --imds.endpoint."
-    if answer.status == HTTPStatus.BAD_REQUEST:
-        hint = "Correct --imds.api-version. Something on the way may add X-Forwarded-For."
-    elif answer.status == HTTPStatus.TOO_MANY_REQUESTS:
+    if answer.status == HTTPStatus.TOO_MANY_REQUESTS:
         page = "runbooks/AzureScheduledEventThrottled.md"
-        hint = "Azure answers 5 requests a second per VM, all programs together. 'ss -tnp' shows who else asks."
-    return wrong("scheduled-events", f"Scheduled Events answered {answer.status}: {answer.excerpt}.", hint, page)
+    error = _error(answer, version, "--imds.api-version")
+    what = f"Scheduled Events answered {answer.status} to api-version {version}: {answer.excerpt or answer.phrase}."
+    hint = error.hint or "The service may be moving, which takes up to 70 s: run doctor again."
+    return wrong("scheduled-events", what, f"{hint[:1].upper()}{hint[1:]}.", page)
 
 
 def _invalid(why: str) -> Finding:
@@ -306,6 +332,9 @@ def _resources(subject: Subject, document: Document) -> Finding:
             f"Set --instance.name {named[host]}.",
             "README.md#when-it-does-not-work",
         )
+    if named and not name:
+        what = ", ".join(sorted(named.values())[:5])
+        return ok("resources", f"Current events name {what}; whether this VM is among them is unknown, as its name is.")
     if named:
         return ok("resources", f"Current events are of other VMs: {', '.join(sorted(named.values())[:5])}.")
     return ok("resources", "No current event, so no Resources to compare this VM's name with.")

@@ -1,0 +1,138 @@
+"""Asks IMDS who this VM is: until its name is known, until nothing is missing, and then now and then again.
+
+Must not know what follows from the identity: ``learn`` hands it on.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+from azure_scheduled_events_exporter.core.document import comparable_name
+from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
+from azure_scheduled_events_exporter.errors import ExporterError, Stopped
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.logs import facts
+
+from .endpoint import NOT_ON_AZURE
+
+_NAME_PAUSES = (1.0, 2.0)
+"""Seconds between attempts while the name is unknown; the last one repeats. Until then no event counts as this VM's,
+and an eviction leaves only 30 s."""
+
+_LABEL_PAUSES = (1.0, 2.0, 5.0, 10.0, 20.0)
+"""The same while only labels are missing: IMDS may answer with a part while one of its own providers fails."""
+
+_AGAIN_SECONDS = 600.0
+"""A running VM can be moved to another resource group or subscription, or be attached to a scale set."""
+
+_RETRY_SECONDS = 60.0
+"""How soon to ask again if that fails."""
+
+_PART_SECONDS = 30.0
+"""For so long after the first answer, an incomplete one does not decide which labels alerts and spans have."""
+
+
+class Identification:
+    """Asks for the instance metadata, and hands each new answer to ``learn``.
+
+    Args:
+        client: sends requests to IMDS; nobody else uses it.
+        timeout: of a request, seconds.
+        given: the value of ``--instance.name``, which overrides the name in IMDS.
+        learn: is called with this VM's identity when it is known and whenever it changes, and whether it is final, so
+            that labels may be decided by it.
+        wait: waits so many seconds, or until the process is to end; returns whether it is.
+        log: where it is logged.
+    """
+
+    def __init__(
+        self,
+        client: ImdsClient,
+        timeout: float,
+        given: str | None,
+        learn: Callable[[Instance, bool], None],
+        wait: Callable[[float], bool],
+        log: logging.Logger,
+    ) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._given = given
+        self._learn = learn
+        self._wait = wait
+        self._log = log
+        self._identity: Instance | None = None
+        self._known_since = 0.0
+        self.asked = threading.Event()
+        """Set when IMDS was asked for the first time."""
+        self.final = threading.Event()
+        """Set when nothing is missing, or what is missing has not come for some time."""
+
+    def run(self) -> None:
+        """Ask until the process is to end."""
+        failed = 0  # attempts since something new was learnt
+        while True:
+            before = self._identity
+            try:
+                failure = self.ask()
+            except Stopped:
+                return
+            self.asked.set()
+            if failure and before is None and not failed:
+                self._warn(failure)
+            failed = 0 if self._identity is not before else failed + 1
+            if self._wait(self._pause(failed, failure)):
+                return
+
+    def ask(self) -> str:
+        """Ask once. Return why that failed, or ``""``.
+
+        Raises:
+            Stopped: the process is to end.
+        """
+        try:
+            identity = parse_instance(self._client.instance(self._timeout))
+        except ExporterError as error:
+            return str(error)
+        before = self._identity
+        if before is None:
+            self._known_since = time.monotonic()
+        elif not identity.is_complete:  # what is missing now has not changed
+            identity = replace(before, **{name: value for name, value in asdict(identity).items() if value})
+        is_final = identity.is_complete or time.monotonic() - self._known_since > _PART_SECONDS
+        if identity != before or is_final != self.final.is_set():
+            self._identity = identity
+            self._learn(identity, is_final)
+            if is_final:
+                self.final.set()
+        if identity != before:
+            self._report(before, identity)
+        return ""
+
+    def _pause(self, failed: int, failure: str) -> float:
+        if self._identity is not None and self._identity.is_complete:
+            return _RETRY_SECONDS if failure else _AGAIN_SECONDS
+        pauses = _LABEL_PAUSES if self._given or self._identity else _NAME_PAUSES
+        return pauses[min(max(0, failed - 1), len(pauses) - 1)]
+
+    def _warn(self, failure: str) -> None:
+        message = "VM name unknown; event scope is 'unknown' until it is found"
+        if self._given:
+            message = "VM identity unknown; labels such as location are missing until it is found"
+        hint = {} if self._client.reached else {"hint": NOT_ON_AZURE}
+        self._log.warning(message, extra=facts(error=failure, **hint))
+
+    def _report(self, before: Instance | None, now: Instance) -> None:
+        if before is not None:
+            changed = {name: value for name, value in asdict(now).items() if value != getattr(before, name)}
+            self._log.info("this VM's instance metadata has changed", extra=facts(**changed))
+            return
+        self._log.info("this VM's name is known", extra=facts(vm_name=now.vm_name, vm_id=now.vm_id))
+        if not now.is_complete:
+            self._log.warning("IMDS sent only a part of this VM's instance metadata; asking again")
+        if self._given and comparable_name(self._given) != comparable_name(now.vm_name):
+            self._log.warning(
+                "--instance.name differs from this VM's name in IMDS: events of this VM count as another VM's",
+                extra=facts(instance_name=self._given, name_in_imds=now.vm_name, computer_name=now.host_name),
+            )

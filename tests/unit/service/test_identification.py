@@ -1,0 +1,56 @@
+"""How often IMDS is asked who this VM is, and what an answer changes."""
+
+import logging
+
+from azure_scheduled_events_exporter.core.instance import Instance
+from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
+from azure_scheduled_events_exporter.imds.client import ImdsClient
+from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
+from azure_scheduled_events_exporter.service.identification import Identification
+from support.servers.imds_peer import CASES, LONG, Peer, answer
+
+MINUTE = 60.0
+
+
+def case(name: str) -> bytes:
+    """Return an answer about a VM."""
+    return answer((CASES / f"{name}.instance.json").read_bytes())
+
+
+def learnt(*answers: bytes) -> tuple[list[tuple[Instance, bool]], list[float]]:
+    """Return what is learnt from these answers, one after the other, and the pauses between the requests."""
+    waiting = iter(answers)
+    found: list[tuple[Instance, bool]] = []
+    pauses: list[float] = []
+
+    def wait(seconds: float) -> bool:
+        pauses.append(seconds)
+        return len(pauses) >= len(answers)
+
+    peer = Peer(lambda connection, _: connection.sendall(next(waiting)))
+    try:
+        client = ImdsClient(peer.url, ApiVersions("2020-07-01"), RateLimiter(100), lambda _: False, LONG)
+        Identification(
+            client, LONG, None, lambda *each: found.append(each), wait, logging.getLogger("identification")
+        ).run()
+    finally:
+        peer.end()
+    return found, pauses
+
+
+def test_moved_vm() -> None:
+    """A VM that moves to another resource group or scale set while it runs is noticed within 15 minutes."""
+    found, pauses = learnt(case("full"), case("full"), answer(b"", "503 Moving"), case("moved"))
+    assert [(each.resource_group, each.scale_set) for each, _ in found] == [("rg1", "vmss1"), ("rg-moved", "flex2")]
+    assert pauses[0] + pauses[2] <= 15 * MINUTE
+    assert pauses[0] >= 5 * MINUTE
+
+
+def test_part_of_an_answer_decides_nothing() -> None:
+    """A partial answer gives the name at once; what is missing in a later one has not changed."""
+    found, pauses = learnt(case("partial"), case("partial"), case("full"), case("partial"))
+    assert [(each.vm_name, each.vm_id != "", is_final) for each, is_final in found] == [
+        ("vm_0", False, False),
+        ("vm_0", True, True),
+    ]
+    assert max(pauses[:2]) <= 30

@@ -1,0 +1,112 @@
+"""Which api-version IMDS is asked with, and what is said if it does not know it."""
+
+import json
+import socket
+
+import pytest
+
+from azure_scheduled_events_exporter.errors import ImdsError
+from support.servers.imds_peer import BODY, LONG, Peer, Serve, always, answer, client_of, failure, http_case
+
+NOT_FOUND = http_case("version-unknown-404")
+FLAG = "--imds.api-version"
+
+
+def bad_request(*offered: str) -> bytes:
+    """Return the refusal that names the versions that there are."""
+    body = json.dumps({"error": "Bad request. api-version is invalid", "newest-versions": [*offered]}).encode()
+    return answer(body, "400 Bad Request")
+
+
+def knows(serve: Serve, *versions: str, refusal: bytes = NOT_FOUND) -> Peer:
+    """Start an IMDS that answers these versions only."""
+
+    def talk(connection: socket.socket, request: bytes) -> None:
+        asked = request.split()[1].decode().partition("?api-version=")[2]
+        connection.sendall(answer() if asked in versions else refusal)
+
+    return serve(talk)
+
+
+def asked(peer: Peer) -> list[str]:
+    """Return the versions that were asked for."""
+    return [request.split()[1].decode().partition("?api-version=")[2] for request in peer.requests]
+
+
+@pytest.mark.parametrize(
+    ("versions", "refusal", "found"),
+    [
+        (("2020-07-01",), NOT_FOUND, "2020-07-01"),
+        (("2020-07-01",), bad_request("2021-02-01", "2020-09-01", "2019-01-01"), "2020-07-01"),
+        (("2020-07-01", "2024-07-09"), NOT_FOUND, "2024-07-09"),
+        (("2020-07-01", "2024-07-09", "2027-01-15"), bad_request("2024-07-09", "2027-01-15"), "2027-01-15"),
+        (("2020-07-01",), bad_request("latest", "../x"), "2020-07-01"),
+    ],
+)
+def test_auto(versions: tuple[str, ...], refusal: bytes, found: str, serve: Serve) -> None:
+    """``auto`` finds the newest version that this IMDS answers, once."""
+    peer = knows(serve, *versions, refusal=refusal)
+    client = client_of(peer.url, "auto")
+    assert client.scheduled_events(LONG) == BODY
+    assert asked(peer)[-1] == found
+    tries = len(peer.requests)
+    client.approve(["an-id"], LONG)
+    assert client.scheduled_events(LONG) == BODY
+    assert asked(peer)[tries:] == [found, found]
+
+
+def test_auto_where_no_version_matters(serve: Serve) -> None:
+    """A stand-in that answers everything is asked with the newest version that is documented."""
+    peer = serve(always(answer()))
+    assert client_of(peer.url, "auto").scheduled_events(LONG) == BODY
+    assert asked(peer)[-1] == "2024-07-09"
+
+
+def test_auto_while_the_service_moves(serve: Serve) -> None:
+    """An IMDS that refuses every version is asked again from the newest one on."""
+    versions: list[str] = []
+    peer = serve(lambda connection, _: connection.sendall(answer() if versions else NOT_FOUND))
+    client = client_of(peer.url, "auto")
+    assert "answered 404" in str(failure(client))
+    versions.append("all")
+    assert client.scheduled_events(LONG) == BODY
+    assert asked(peer)[-1] == "2024-07-09"
+
+
+@pytest.mark.parametrize("version", ["2024-07-09", "2017-12-01"])
+def test_any_date(version: str, serve: Serve) -> None:
+    """Any version may be set, and only this one is asked."""
+    peer = knows(serve, version)
+    assert client_of(peer.url, version).scheduled_events(LONG) == BODY
+    assert asked(peer) == [version]
+
+
+@pytest.mark.parametrize("status", ["400", "404"])
+def test_unknown_version(status: str, serve: Serve) -> None:
+    """A refused version is named with the flag, and with the versions that this IMDS offers."""
+    message = str(failure(client_of(serve(always(http_case(f"version-unknown-{status}"))).url, "2024-07-09")))
+    assert f"answered {status}: " in message
+    assert FLAG in message
+    assert "2024-07-09" in message
+    assert ("offers 2017-12-01, 2017-08-01, 2017-04-02" in message) == (status == "400")
+
+
+def test_reason_phrase_off_azure(serve: Serve) -> None:
+    """The reason phrase of an answer is shown; an empty 403 is not blamed on the guest proxy agent."""
+
+    def talk(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(http_case("http10-403"))
+        connection.shutdown(socket.SHUT_RDWR)
+
+    message = str(failure(client_of(serve(talk).url)))
+    assert "answered 403: connecting to 169.254.169.254:80: dial tcp" in message
+    assert "this is not an Azure VM, or it has no route to IMDS" in message
+    assert "guest proxy agent" not in message
+
+
+@pytest.mark.parametrize(("status", "is_refusal"), [(202, False), (400, True), (429, True), (500, False), (504, False)])
+def test_certainty_of_a_refusal(status: int, is_refusal: bool, serve: Serve) -> None:  # noqa: FBT001 - a case
+    """Only a redirect or an error of the client says for certain that an approval was not accepted."""
+    with pytest.raises(ImdsError) as caught:
+        client_of(serve(always(answer(b"", f"{status} Odd"))).url).approve(["an-id"], LONG)
+    assert caught.value.is_refusal is is_refusal
