@@ -138,11 +138,8 @@ class Poller:
             pushes=Pushes() if alerts is None else alerts.pushes,
         ).showing(self._known, self._unshown, self._began.wall)
 
-    def learn(self, identity: Instance, is_final: bool = True) -> None:  # noqa: FBT001, FBT002 - as it is handed on
-        """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call.
-
-        One that is not ``is_final`` decides no label of an alert.
-        """
+    def learn(self, identity: Instance) -> None:
+        """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
         self._identity = identity
         if self._delivery is not None:
             self._delivery.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)

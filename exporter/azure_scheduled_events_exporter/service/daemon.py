@@ -79,7 +79,7 @@ class Exporter:
         self.failed: Callable[[], None] = lambda: None
         versions, limiter = event_versions(config.imds_api_version), rate_limiter or RateLimiter()
         # One for each thread that sends requests.
-        polling, approving, asking = self._clients = [
+        self._polling_client, approving, asking = self._clients = [
             ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout) for _ in range(3)
         ]
         path = None if config.journal_path == MEMORY else Path(config.journal_path)
@@ -92,7 +92,7 @@ class Exporter:
         now = self._clock.now
         self.poller = Poller(
             settings,
-            polling,
+            self._polling_client,
             ApprovalSender(config.approval_policy, approving, self.journal, config.imds_timeout, now, log),
             self.journal,
             self._delivery,
@@ -117,7 +117,7 @@ class Exporter:
     def stop(self) -> None:
         """End all threads in less than 2 s, including those that wait."""
         self._ending.set()
-        self.identification.final.set()  # nobody waits for them any more
+        self.identification.complete.set()  # nobody waits for them any more
         self.identification.asked.set()
         for client in self._clients:
             client.stop()
@@ -173,7 +173,7 @@ class Exporter:
 
     def _trace(self) -> None:
         """Deliver spans; they wait in the journal, so a failure here is no reason to stop polling."""
-        named = self.identification.asked if self._knows_name else self.identification.final
+        named = self.identification.asked if self._knows_name else self.identification.complete
         named.wait(_NAMED_SPANS_SECONDS)  # spans from before a restart belong to this VM too
         while self._delivery is not None:
             try:

@@ -5,7 +5,6 @@ Must not know what follows from the identity: ``learn`` hands it on.
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
@@ -30,9 +29,6 @@ _AGAIN_SECONDS = 600.0
 _RETRY_SECONDS = 60.0
 """How soon to ask again if that fails."""
 
-_PART_SECONDS = 30.0
-"""For so long after the first answer, an incomplete one does not decide which labels alerts and spans have."""
-
 
 class Identification:
     """Asks for the instance metadata, and hands each new answer to ``learn``.
@@ -41,8 +37,7 @@ class Identification:
         client: sends requests to IMDS; nobody else uses it.
         timeout: of a request, seconds.
         given: the value of ``--instance.name``, which overrides the name in IMDS.
-        learn: is called with this VM's identity when it is known and whenever it changes, and whether it is final, so
-            that labels may be decided by it.
+        learn: is called with this VM's identity when it is known and whenever it changes.
         wait: waits so many seconds, or until the process is to end; returns whether it is.
         log: where it is logged.
     """
@@ -52,7 +47,7 @@ class Identification:
         client: ImdsClient,
         timeout: float,
         given: str | None,
-        learn: Callable[[Instance, bool], None],
+        learn: Callable[[Instance], None],
         wait: Callable[[float], bool],
         log: logging.Logger,
     ) -> None:
@@ -63,11 +58,10 @@ class Identification:
         self._wait = wait
         self._log = log
         self._identity: Instance | None = None
-        self._known_since = 0.0
         self.asked = threading.Event()
         """Set when IMDS was asked for the first time."""
-        self.final = threading.Event()
-        """Set when nothing is missing, or what is missing has not come for some time."""
+        self.complete = threading.Event()
+        """Set when nothing is missing."""
 
     def run(self) -> None:
         """Ask until the process is to end."""
@@ -96,22 +90,19 @@ class Identification:
         except ExporterError as error:
             return str(error)
         before = self._identity
-        if before is None:
-            self._known_since = time.monotonic()
-        elif not identity.is_complete:  # what is missing now has not changed
+        if before is not None and not identity.is_complete:  # what is missing now has not changed
             identity = replace(before, **{name: value for name, value in asdict(identity).items() if value})
-        is_final = identity.is_complete or time.monotonic() - self._known_since > _PART_SECONDS
-        if identity != before or is_final != self.final.is_set():
-            self._identity = identity
-            self._learn(identity, is_final)
-            if is_final:
-                self.final.set()
-        if identity != before:
-            self._report(before, identity)
+        if identity == before:
+            return ""
+        self._identity = identity
+        self._learn(identity)
+        if identity.is_complete:
+            self.complete.set()
+        self._report(before, identity)
         return ""
 
     def _pause(self, failed: int, failure: str) -> float:
-        if self._identity is not None and self._identity.is_complete:
+        if self.complete.is_set():
             return _RETRY_SECONDS if failure else _AGAIN_SECONDS
         pauses = _LABEL_PAUSES if self._given or self._identity else _NAME_PAUSES
         return pauses[min(max(0, failed - 1), len(pauses) - 1)]

@@ -17,10 +17,10 @@ def case(name: str) -> bytes:
     return answer((CASES / f"{name}.instance.json").read_bytes())
 
 
-def learnt(*answers: bytes) -> tuple[list[tuple[Instance, bool]], list[float]]:
+def learnt(*answers: bytes) -> tuple[list[Instance], list[float]]:
     """Return what is learnt from these answers, one after the other, and the pauses between the requests."""
     waiting = iter(answers)
-    found: list[tuple[Instance, bool]] = []
+    found: list[Instance] = []
     pauses: list[float] = []
 
     def wait(seconds: float) -> bool:
@@ -30,9 +30,7 @@ def learnt(*answers: bytes) -> tuple[list[tuple[Instance, bool]], list[float]]:
     peer = Peer(lambda connection, _: connection.sendall(next(waiting)))
     try:
         client = ImdsClient(peer.url, ApiVersions("2020-07-01"), RateLimiter(100), lambda _: False, LONG)
-        Identification(
-            client, LONG, None, lambda *each: found.append(each), wait, logging.getLogger("identification")
-        ).run()
+        Identification(client, LONG, None, found.append, wait, logging.getLogger("identification")).run()
     finally:
         peer.end()
     return found, pauses
@@ -41,7 +39,7 @@ def learnt(*answers: bytes) -> tuple[list[tuple[Instance, bool]], list[float]]:
 def test_moved_vm() -> None:
     """A VM that moves to another resource group or scale set while it runs is noticed within 15 minutes."""
     found, pauses = learnt(case("full"), case("full"), answer(b"", "503 Moving"), case("moved"))
-    assert [(each.resource_group, each.scale_set) for each, _ in found] == [("rg1", "vmss1"), ("rg-moved", "flex2")]
+    assert [(each.resource_group, each.scale_set) for each in found] == [("rg1", "vmss1"), ("rg-moved", "flex2")]
     assert pauses[0] + pauses[2] <= 15 * MINUTE
     assert pauses[0] >= 5 * MINUTE
 
@@ -49,8 +47,5 @@ def test_moved_vm() -> None:
 def test_part_of_an_answer_decides_nothing() -> None:
     """A partial answer gives the name at once; what is missing in a later one has not changed."""
     found, pauses = learnt(case("partial"), case("partial"), case("full"), case("partial"))
-    assert [(each.vm_name, each.vm_id != "", is_final) for each, is_final in found] == [
-        ("vm_0", False, False),
-        ("vm_0", True, True),
-    ]
+    assert [(each.vm_name, each.vm_id != "") for each in found] == [("vm_0", False), ("vm_0", True)]
     assert max(pauses[:2]) <= 30
