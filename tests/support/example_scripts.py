@@ -200,10 +200,6 @@ class Stage:
         if for_an_event:
             Path(f"{self.file}.annotated").touch()
 
-    def take_out(self) -> None:
-        """Make ``az`` say that the VM is not in the pool, and systemctl that the worker does not run."""
-        Path(f"{self.file}.out").touch()
-
     def slow(self, *, on: bool) -> None:
         """Make the substitutes wait, or end."""
         marker = Path(f"{self.file}.slow")

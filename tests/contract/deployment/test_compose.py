@@ -21,8 +21,9 @@ from deploy.stack import compose
 from deploy.stack.compose import Service
 from deploy.stack.part import OURS, pages_of, program_of
 from deploy.stack.wiring import Wiring
+from support.commands import command
 from support.paths import ROOT
-from support.programs import COMMAND, debian, environment
+from support.programs import debian
 
 FOLDER = ROOT / "deploy" / "compose"
 FILE = FOLDER / "compose.yaml"
@@ -175,19 +176,14 @@ def test_every_vm_is_watched() -> None:
     assert status <= {url for url, _ in ADDRESSES}
 
 
-@pytest.mark.parametrize("name", EXPORTERS)
-def test_exporters_settings(name: str) -> None:
+def test_exporters_settings() -> None:
     """The exporter knows every variable that it is given, and can read the files that they name."""
-    here = {mount.target: str(mount.file) for mount in SERVICES[name].mounts if mount.file}
-    done = subprocess.run(
-        [COMMAND, "check-config"],
-        env=environment(**{variable: here.get(text, text) for variable, text in SERVICES[name].environment.items()}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("[environment variable") == len(SERVICES[name].environment)
+    for name in EXPORTERS:
+        here = {mount.target: str(mount.file) for mount in SERVICES[name].mounts if mount.file}
+        given = {variable: here.get(text, text) for variable, text in SERVICES[name].environment.items()}
+        done = command("check-config", **given)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.count("[environment variable") == len(given)
 
 
 def test_story_and_thresholds() -> None:

@@ -132,19 +132,6 @@ def test_a_journal_of_root_is_handed_over(start: Start, folder: Path) -> None:
     assert exporter.scrape().total("transitions_total", transition="detected") == 1
 
 
-def test_a_new_folder_can_be_reached(start: Start, folder: Path) -> None:
-    """Folders above a new journal are open to its user, also under a umask that opens nothing to others."""
-    before = os.umask(0o077)
-    try:
-        exporter = start("--journal.path", str(folder / "a" / "b"), "--process.user", "nobody")
-    finally:
-        os.umask(before)
-    eventually(lambda: exporter.scrape().value("up"), "IMDS is asked")
-    assert exporter.scrape().value("journal_up") == 1
-    modes = {name: stat.S_IMODE((folder / name).stat().st_mode) for name in ("a", "a/b")}
-    assert modes == {"a": 0o755, "a/b": 0o700}
-
-
 def test_files_of_others_stay_theirs(start: Start, folder: Path) -> None:
     """Only the journal's files change their owner, not other files in the folder or targets of links."""
     state = folder / "state"
@@ -199,15 +186,3 @@ def test_only_root_becomes_somebody_else(site: Path) -> None:
     done = refusal(site, "daemon", f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})")
     assert done.returncode == 2
     assert "process.user: only root can become 'daemon': start it as root, or as that user" in done.stderr
-
-
-def test_a_program_that_the_user_cannot_read_is_refused(site: Path) -> None:
-    """A program that only root can read is reported at the start, not when a part of it is loaded."""
-    package = site / "azure_scheduled_events_exporter"
-    package.chmod(0o700)
-    try:
-        done = refusal(site, "nobody")
-    finally:
-        package.chmod(0o755)
-    assert done.returncode == 1
-    assert f"'nobody' cannot read the program in {package}: install it where every user can" in done.stderr

@@ -3,14 +3,13 @@
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from support.events.follower import event
-from support.example_scripts import EXAMPLES, Stage, placed, reads_journal, scenario, verbs
+from support.example_scripts import EXAMPLES, Stage, placed, scenario, verbs
 from support.programs import COMMAND, PATIENCE, eventually
 
 
@@ -30,18 +29,6 @@ def test_killed_while_it_drains(stage: Stage) -> None:
     eventually(lambda: verbs(stage)[-1:] == ["uncordon"], "recovery")
     assert verbs(stage) == ["drain", "drain", "uncordon"]
     assert stage.approved == ["Reboot"]
-
-
-def test_killed_while_the_event_goes_on(stage: Stage) -> None:
-    """A script that is killed after its drain does not drain again, and recovers at the end."""
-    stage.exporter()
-    script = stage.unit("kubectl-drain", NODE="node")
-    stage.simulator.play(scenario("Reboot", started_for=5))
-    eventually(lambda: stage.is_idle, "the drain is noted as done")
-    script.kill()
-    stage.unit("kubectl-drain", NODE="node")
-    eventually(lambda: verbs(stage)[-1:] == ["uncordon"], "recovery")
-    assert [call.split()[1] for call in stage.calls] == ["drain", "uncordon"]
 
 
 def test_away_at_the_end(stage: Stage) -> None:
@@ -119,37 +106,10 @@ def test_drain_that_fails(stage: Stage) -> None:
     assert stage.approved == ["Reboot"]
 
 
-def test_lost_journal(stage: Stage) -> None:
-    """An event that was open when the journal was lost is recovered from at the start, and later events are, too."""
-    state = stage.file.parent / "state.json"
-    state.write_text('{"cursor": "0", "open": ["OLD"]}')
-    stage.cordon(for_an_event=True)
-    stage.exporter()
-    stage.unit("kubectl-drain", NODE="node")
-    eventually(lambda: verbs(stage) == ["uncordon"], "recovery from the old event")
-    stage.simulator.play(scenario("Reboot"))
-    eventually(lambda: verbs(stage) == ["uncordon", "drain", "uncordon"], "recovery from the new event")
-
-
-def test_types_narrowed_while_an_event_is_open(stage: Stage) -> None:
-    """An event that was prepared for is recovered from, also if its type is not among --types any more."""
-    exporter = stage.exporter()
-    script = stage.unit("kubectl-drain", NODE="node")
-    stage.simulator.play(scenario("Reboot", started_for=60))
-    exporter.shows("its start", lambda scrape: scrape.total("transitions_total", transition="started") == 1)
-    script.kill()
-    runner = (str(EXAMPLES / "prepare-and-recover"), "--types", "Redeploy", str(EXAMPLES / "kubectl-drain"))
-    script = stage.run(*runner, NODE="node")
-    eventually(lambda: reads_journal(script), "the follower")
-    stage.simulator.set_document([])
-    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "recovery")
-
-
-@pytest.mark.parametrize("content", ["", "[1]", "\0" * 40], ids=["empty", "list", "zeros"])
-def test_unreadable_state(content: str, stage: Stage) -> None:
+def test_unreadable_state(stage: Stage) -> None:
     """A state file that a power cut left empty is reported, replaced, and recovered from once."""
     state = stage.file.parent / "state.json"
-    state.write_text(content)
+    state.write_text("\0" * 40)
     stage.cordon(for_an_event=True)
     stage.exporter()
     script = stage.unit("kubectl-drain", NODE="node")
@@ -196,40 +156,6 @@ def test_hook_knows_the_event(stage: Stage, tmp_path: Path) -> None:
     assert told["EVENT_OUTCOME"] == ""
 
 
-def test_stopped_runner_leaves_nothing_behind(stage: Stage) -> None:
-    """SIGTERM to the runner alone ends its follower too, quietly."""
-    stage.exporter()
-    script = stage.unit("kubectl-drain", NODE="node")
-    eventually(lambda: reads_journal(script), "the follower")
-    script.process.terminate()
-    assert script.process.wait(PATIENCE) == 0
-    assert not reads_journal(script)
-    assert script.output.read_text() == ""
-
-
-def test_resources_shrink(stage: Stage) -> None:
-    """A VM that was prepared recovers at the end of its event, also if Resources have left it out meanwhile."""
-    exporter = stage.exporter()
-    runner = (str(EXAMPLES / "prepare-and-recover"), "--lead", "1e12", str(EXAMPLES / "kubectl-drain"))
-    stage.run(*runner, NODE="node")
-    stage.simulator.set_document(placed("Scheduled", "vmss_0", "vmss_1"))
-    eventually(lambda: verbs(stage) == ["drain"], "the drain")
-    stage.simulator.set_document(placed("Started", "vmss_0", "vmss_1"))
-    exporter.shows("its start", lambda scrape: scrape.total("started", scope="self") == 1)
-    stage.simulator.set_document(placed("Started", "vmss_1"))
-    exporter.shows("an event of a peer", lambda scrape: scrape.total("started", scope="peer") == 1)
-    stage.simulator.set_document([])
-    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "recovery")
-
-
-def test_status_that_nobody_knows(stage: Stage) -> None:
-    """An event whose status is not documented has not started: the VM is prepared for it."""
-    stage.exporter()
-    stage.unit("kubectl-drain", NODE="node")
-    stage.simulator.set_document(placed("Pending", "vmss_0"))
-    eventually(lambda: verbs(stage) == ["drain"], "the drain")
-
-
 def test_an_event_that_is_far_away(stage: Stage) -> None:
     """An event that is not approved here is prepared for shortly before NotBefore, not when it is announced."""
     stage.exporter()
@@ -239,37 +165,6 @@ def test_an_event_that_is_far_away(stage: Stage) -> None:
     eventually(lambda: script.output.read_text() == said, "it says when")
     stage.simulator.play(scenario("Preempt", notice=30))
     eventually(lambda: verbs(stage) == ["drain"], "the drain for an event that is near")
-
-
-def test_far_away_and_approved(stage: Stage) -> None:
-    """An event that somebody approves is prepared for at once, because it starts within seconds."""
-    stage.exporter()
-    script = stage.run(str(EXAMPLES / "prepare-and-recover"), str(EXAMPLES / "kubectl-drain"), NODE="node")
-    stage.simulator.set_document(placed("Scheduled", "vmss_0"))
-    eventually(lambda: "BOTH is prepared for 900 s before" in script.output.read_text(), "it waits")
-    subprocess.run([COMMAND, "approve", "BOTH", "--yes"], env=stage.environment, check=True, capture_output=True)
-    eventually(lambda: verbs(stage) == ["drain"], "the drain")
-
-
-def test_broken_policy(stage: Stage, tmp_path: Path) -> None:
-    """A policy file that is broken while the exporter runs stops neither drain nor approval nor recovery."""
-    policy = tmp_path / "policy.yaml"
-    policy.write_text("rules: [\n")
-    stage.exporter()
-    stage.unit("kubectl-drain", NODE="node", AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY=str(policy))
-    stage.simulator.play(scenario("Reboot"))
-    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "drain and recovery")
-    assert stage.approved == ["Reboot"]
-
-
-def test_full_disk(stage: Stage) -> None:
-    """A state file that cannot be written is reported, and keeps no hook from running."""
-    stage.exporter()
-    (stage.file.parent / "state.new").symlink_to("/dev/full")
-    script = stage.unit("kubectl-drain", NODE="node")
-    stage.simulator.play(scenario("Reboot"))
-    eventually(lambda: verbs(stage) == ["drain", "uncordon"], "drain and recovery")
-    assert "state.json cannot be written, so a restart may run a hook again: No space" in script.output.read_text()
 
 
 def test_one_event_does_not_block_another(stage: Stage, tmp_path: Path) -> None:
@@ -284,17 +179,3 @@ def test_one_event_does_not_block_another(stage: Stage, tmp_path: Path) -> None:
     eventually(lambda: "prepare did not end within 0.5 s; it is tried again" in script.output.read_text(), "the limit")
     stage.simulator.set_document([hanging, event("WORKS", "Scheduled")])
     eventually(lambda: "Reboot prepare" in stage.calls, "the other event")
-
-
-def test_line_from_before_a_reboot(stage: Stage) -> None:
-    """An event that the journal shows as Scheduled, and IMDS does not show any more, is not prepared for."""
-    exporter = stage.exporter()
-    stage.simulator.play(scenario("Reboot"))
-    exporter.shows("the event", lambda scrape: scrape.total("transitions_total", transition="detected") == 1)
-    exporter.kill()
-    stage.simulator.set_document([])
-    time.sleep(2)  # times in lines have no parts of a second
-    script = stage.unit("kubectl-drain", NODE="node")
-    eventually(lambda: stage.handled >= 1 and stage.is_idle, "the line is handled")
-    assert script.process.poll() is None
-    assert not stage.calls

@@ -1,12 +1,10 @@
 """What the runner ``prepare-and-recover`` approves: which events, together with which VMs, and how often it tries."""
 
-import subprocess
 from pathlib import Path
 
-from support.events.follower import event
 from support.events.gate import Gate, Way
 from support.example_scripts import EXAMPLES, Stage, placed, scenario, verbs
-from support.programs import COMMAND, eventually
+from support.programs import eventually
 
 
 def test_shared_event_is_not_approved(stage: Stage) -> None:
@@ -47,35 +45,6 @@ def test_shared_event_waits_for_all(stage: Stage, tmp_path: Path) -> None:
     eventually(lambda: not [mark for mark in marks.rglob("*") if mark.is_file()], "no mark is left")
 
 
-def test_mark_has_the_name_in_resources(stage: Stage, tmp_path: Path) -> None:
-    """A VM whose own name differs in case from the one in Resources writes the mark that the others look for."""
-    stage.exporter()
-    marks = tmp_path / "marks"
-    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve=all", "--marks", str(marks))
-    script = stage.run(
-        *runner, str(EXAMPLES / "kubectl-drain"), NODE="node", AZURE_SCHEDULED_EVENTS_INSTANCE_NAME="_VMSS_0"
-    )
-    stage.simulator.play(scenario("Reboot", resources=("vmss_0", "vmss_1")))
-    eventually(lambda: "not approved yet" in script.output.read_text(), "it waits")
-    assert [mark.name for mark in marks.rglob("*") if mark.is_file()] == ["vmss_0"]
-    assert script.output.read_text().rstrip().endswith("waits for vmss_1")
-
-
-def test_marks_without_imds(stage: Stage, tmp_path: Path) -> None:
-    """With marks, the VM recovers once, also if IMDS cannot be asked for the name of the mark that is to be removed."""
-    stage.exporter()
-    runner = (str(EXAMPLES / "prepare-and-recover"), "--approve=all", "--marks", str(tmp_path / "marks"))
-    script = stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="node")
-    stage.simulator.play(scenario("Reboot", resources=("vmss_0", "vmss_1")))
-    eventually(lambda: "waits for vmss_1" in script.output.read_text(), "it is prepared")
-    script.kill()
-    subprocess.run([COMMAND, "approve", "--all-mine", "--yes"], env=stage.environment, check=True, capture_output=True)
-    nowhere = {"AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT": "http://127.0.0.1:1"}
-    script = stage.run(*runner, str(EXAMPLES / "kubectl-drain"), NODE="node", **nowhere)
-    eventually(lambda: verbs(stage) == ["drain", "uncordon"] and stage.is_idle, "recovery")
-    assert script.process.poll() is None
-
-
 def test_deletion_is_not_approved(stage: Stage) -> None:
     """A Terminate is prepared for, and keeps its whole notice."""
     stage.exporter()
@@ -109,15 +78,3 @@ def test_approval_without_an_answer(stage: Stage) -> None:
         stage.unit("kubectl-drain", NODE="node")
         stage.simulator.play(scenario("Reboot"))
         eventually(lambda: stage.approved == ["Reboot"], "the second approval")
-
-
-def test_postponed_after_the_approval(stage: Stage) -> None:
-    """An event that gets another NotBefore after its approval is approved again."""
-    with Gate(stage.simulator.url) as gate:
-        stage.exporter(gate.url)
-        stage.unit("kubectl-drain", NODE="node")
-        stage.simulator.set_document([event("MOVED")])
-        eventually(lambda: len(gate.posts) == 1 and stage.is_idle, "the approval")
-        stage.simulator.set_document([event("MOVED", not_before="Tue, 12 Apr 2072 22:26:58 GMT")])
-        eventually(lambda: len(gate.posts) == 2, "the second approval")
-    assert verbs(stage) == ["drain"]
