@@ -17,6 +17,7 @@ from enum import StrEnum
 
 from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope, comparable_name
 from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.kinds import SHORT_FREEZE_SECONDS
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
@@ -83,7 +84,7 @@ class Match:
             and (self.event_source is None or event.source in self.event_source)
             and (bool(scopes & self.scope) if any_scope else scopes <= self.scope)
             and self.allows_duration(event.duration_seconds)
-            and self.allows_resources(max(life.most_resources, len(event.resources)))
+            and self.allows_resources(max(life.most_resources, event.resource_count))
             and (self.allows_notice(left) or (any_notice and left is not None))
         )
 
@@ -240,9 +241,14 @@ OFF = Policy("off")
 
 
 def _sample(name: str, scope: frozenset[Scope], *, turns: bool | None) -> Policy:
-    """Return Microsoft's sample for events of ``scope``: approve events by users, and each Freeze below 9 s."""
-    requested = Match(event_source=frozenset({EventSource.USER}), scope=scope)
-    short = Match(event_type=frozenset({EventType.FREEZE}), scope=scope, duration=Range(at_least=0, below=9))
+    """Return Microsoft's sample for events of ``scope``: approve events by users, and each Freeze below 9 s.
+
+    An event of a type that is in no table is not approved, because nobody knows what it does.
+    """
+    requested = Match(frozenset(EventType), frozenset({EventSource.USER}), scope)
+    short = Match(
+        event_type=frozenset({EventType.FREEZE}), scope=scope, duration=Range(at_least=0, below=SHORT_FREEZE_SECONDS)
+    )
     return Policy(
         name,
         (

@@ -34,7 +34,7 @@ UNKNOWN_RESULT = "sent, but no result came: it may have been approved"
 
 _STARTED = "it has started already"
 _APPROVED = "it is approved already, by "
-_NO_EVENT_ID = "IMDS sent no EventId, so the event cannot be approved"
+_ADVICE = "it is advice: nothing is scheduled, so there is nothing to approve"
 _FIRST_RETRY_SECONDS = 1.0
 _LAST_RETRY_SECONDS = 60.0
 _SETTLING_SECONDS = 2.0
@@ -157,7 +157,9 @@ class ApprovalScheduler:
             if self._may_send_for_operator(life, now):
                 due.setdefault(life.event_id, Due(life, Approver.OPERATOR, request.operator, request.number))
         for life in current.values():
-            if life.event_id not in self.statuses and life.is_open_to_approval:
+            if life.state is State.ADVISORY:
+                self.statuses[life.event_id] = ApprovalStatus(_ADVICE)
+            elif life.event_id not in self.statuses and life.is_open_to_approval:
                 rule = self._rule(life, vm_name, now, clock_error)
                 if rule is not None and now.monotonic >= self._settled_at:
                     due[life.event_id] = Due(life, Approver.EXPORTER, rule)
@@ -221,9 +223,8 @@ class ApprovalScheduler:
         decision = self._policy.decide(life, vm_name, now, clock_error)
         retry = self._retries.get(life.event_id)
         reason, kind = self._reason(life, decision, retry)
-        is_sent = decision.approve and not decision.dry_run and bool(life.event.sent_id)
-        is_meant = not decision.dry_run and bool(life.event.sent_id)
-        self.statuses[life.event_id] = ApprovalStatus(reason, decision.due if is_meant else None)
+        is_sent = decision.approve and not decision.dry_run
+        self.statuses[life.event_id] = ApprovalStatus(reason, None if decision.dry_run else decision.due)
         if is_sent and retry is None:
             return decision.rule
         is_new = self._log_once(life, decision, reason, kind)
@@ -238,8 +239,6 @@ class ApprovalScheduler:
             return self._without_rule(life, decision.obstacle)
         if decision.due is None and not decision.obstacle:
             return f"held by {rule}", f"held {rule}"
-        if not life.event.sent_id:
-            return _NO_EVENT_ID, _NO_EVENT_ID
         if decision.due is None:
             return decision.obstacle, decision.obstacle
         if decision.dry_run:
@@ -314,12 +313,12 @@ def _needs_no_request(life: Lifecycle | None, request: ApprovalRequest) -> str:
     if life.state is State.STARTED:
         return _STARTED
     if not life.is_open_to_approval:
-        return f"{_APPROVED}{life.approved_by}"
+        return f"not approved: {_ADVICE}" if life.state is State.ADVISORY else f"{_APPROVED}{life.approved_by}"
     for name, shown, now in _changed(life, request):
         return f"not approved: {name} was {shown} when you confirmed and is {now} now; look at it and approve again"
     if added := _added(life, request):
         return f"not approved: Resources also has {printable(', '.join(added))} now; look at it and approve again"
-    return "" if life.event.sent_id else _NO_EVENT_ID
+    return ""
 
 
 def _changed(life: Lifecycle, request: ApprovalRequest) -> Iterator[tuple[str, str, str]]:

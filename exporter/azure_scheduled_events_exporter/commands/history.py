@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import Config
@@ -44,7 +45,7 @@ def run(
         return documents_command.show(Path(config.journal_path), documents)
     lives = _lives(Path(config.journal_path))
     if as_json:
-        sys.stdout.write(json.dumps([life_record(life) for life in lives], indent=2) + "\n")
+        sys.stdout.write(json.dumps([life_record(life, time.time()) for life in lives], indent=2) + "\n")
     elif lives:
         sys.stdout.write(table([_COLUMNS, *map(_row, lives)]))
     else:

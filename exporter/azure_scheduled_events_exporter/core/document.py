@@ -34,6 +34,13 @@ RESOURCES_SHOWN = 10
 """Maximum number of VMs in a label or a text that names the VMs of an event."""
 
 
+MOST_NAMES = 100
+"""How many names of Resources are kept, logged and stored: a placement group has at most 100 VMs.
+
+https://learn.microsoft.com/azure/virtual-machine-scale-sets/virtual-machine-scale-sets-placement-groups
+"""
+
+
 class EventStatus(StrEnum):
     """The documented statuses. There is no Completed: a finished event leaves the document.
 
@@ -69,12 +76,13 @@ class ScheduledEvent:
     Attributes:
         event_id: upper case, since Azure compares without regard to case; never empty. Of one with more than 256
             characters, which no Azure has sent, a hash.
-        sent_id: as sent, for requests to Azure; ``""`` if the event came without one.
+        sent_id: as sent, for requests to Azure.
         event_type: one of ``event_types.EventType``, or whatever Azure sent, up to 128 characters of it, as of the
             next two; ``""`` when absent.
         status: one of :class:`EventStatus`, or whatever Azure sent; ``""`` when absent.
         source: one of :class:`EventSource`, or whatever Azure sent; ``""`` before api-version 2019-08-01.
         resources: VM names as sent, in order, each VM once; the first one is the documented leader for approvals.
+        unlisted: number of further VMs, whose names :meth:`bounded` has left out.
         not_before: seconds since the epoch (UTC); None when empty (Started), absent or unreadable.
         description: a hint for people, never a key; often ``""``; up to 4096 characters of it.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
@@ -93,6 +101,22 @@ class ScheduledEvent:
     resource_type: str = ""
     sent_id: str = field(default="", compare=False)
     is_contradictory: bool = False
+    unlisted: int = 0
+
+    @property
+    def resource_count(self) -> int:
+        """The number of VMs in Resources."""
+        return len(self.resources) + self.unlisted
+
+    def bounded(self, vm_name: str | None) -> "ScheduledEvent":
+        """Return the event with the first :data:`MOST_NAMES` names, or one less and that of the VM ``vm_name``."""
+        if len(self.resources) <= MOST_NAMES:
+            return self
+        names = self.resources[:MOST_NAMES]
+        own = comparable_name(vm_name or "")
+        if own not in map(comparable_name, names):
+            names = (*names[:-1], next((name for name in self.resources if comparable_name(name) == own), names[-1]))
+        return replace(self, resources=names, unlisted=self.resource_count - MOST_NAMES)
 
     def spelling(self, vm_name: str | None) -> str:
         """Return the name ``vm_name`` as Resources spell it, ``""`` if they do not name that VM."""
@@ -115,6 +139,7 @@ EVENT_FIELDS: tuple[tuple[str, str], ...] = (
     ("event_source", "source"),
     ("resource_type", "resource_type"),
     ("resources", "resources"),
+    ("resource_count", "resource_count"),
     ("description", "description"),
     ("duration_seconds", "duration_seconds"),
 )
@@ -200,14 +225,23 @@ def parse_document(body: bytes) -> Document:
     return _document(content, entries)
 
 
+_RFC_1123 = re.compile(
+    r"([a-z]+, )?\d{1,2} [a-z]{3} \d{4} \d{2}:\d{2}:\d{2}( (gmt|utc|[+-]\d{4}))?$", re.ASCII | re.IGNORECASE
+)
+_ISO_8601 = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
+
+
 def parse_not_before(text: str) -> float | None:
     """Return NotBefore as seconds since the epoch, or None when ``text`` is no readable time.
 
     RFC 1123 in every captured body (the weekday is sometimes wrong and not looked at), ISO 8601 in Microsoft's
-    mock server and on one documentation page; without a zone it is UTC.
+    mock server and on one documentation page; without a zone it is UTC. Any other form is unknown rather than wrong:
+    the e-mail reader ignores "PM" and most names of zones.
     """
     text = text.strip()
-    for read in (email.utils.parsedate_to_datetime, datetime.fromisoformat):
+    for form, read in ((_RFC_1123, email.utils.parsedate_to_datetime), (_ISO_8601, datetime.fromisoformat)):
+        if not form.match(text):
+            continue
         try:
             moment = read(text)
             # .NET's "no time" is of the year 0001, of which the e-mail reader makes 2001.
@@ -230,15 +264,14 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
     events: dict[str, list[ScheduledEvent]] = {}
     unreadable: list[str] = []
     remarks: list[str] = []
-    nameless: dict[str, int] = {}
     for position, entry in enumerate(entries):
         if not isinstance(entry, dict):
             unreadable.append(f"Events[{position}] is no object: {_excerpt(json.dumps(entry))}")
             continue
         event, oddities = _event(entry)
         if not event.event_id:
-            event = replace(event, event_id=_made_up_id(event, nameless))
-            remarks.append(f"Events[{position}] has no EventId, called {event.event_id} here")
+            unreadable.append(f"Events[{position}] has no EventId: {_excerpt(json.dumps(entry))}")
+            continue
         remarks.extend(f"event {event.event_id}: {oddity}" for oddity in oddities)
         events.setdefault(event.event_id, []).append(event)
     for event_id, same in events.items():
@@ -324,14 +357,6 @@ def _differences(same: Sequence[ScheduledEvent]) -> str:
     if len({event.not_before for event in same if event.not_before is not None}) > 1:
         found.append("different NotBefore")  # without the times: a remark that changes is logged again
     return f", with {', '.join(found)}: no policy approves it" if found else ""
-
-
-def _made_up_id(event: ScheduledEvent, seen: dict[str, int]) -> str:
-    """An id for an event that came without one: the same in every document, whatever its status."""
-    key = "\n".join([event.event_type, *map(comparable_name, event.resources)])
-    seen[key] = seen.get(key, 0) + 1
-    digest = hashlib.sha256(f"{key}\n{seen[key]}".encode()).hexdigest()
-    return f"NO-ID-{digest[:24].upper()}"
 
 
 def _word(entry: Mapping[str, Any], key: str, oddities: list[str]) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from .document import Document, EventStatus, ScheduledEvent, Scope, comparable_name
+from .document import Document, EventSource, EventStatus, ScheduledEvent, Scope, comparable_name
 from .event_types import is_reboot
 from .lifecycle import (
     REMEMBERED_ENDS,
@@ -204,6 +204,7 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
             life = replace(life, approved_by=None, approved_at=None)
     life = life.moved(Transition.RETURNED, context.now, life.not_before)
     vm_name = context.vm_name or life.vm_name
+    event = event.bounded(vm_name)
     shown = replace(life, event=_with_known(event, life.event), scope=event.scope(vm_name), vm_name=vm_name)
     return life, Change(Transition.RETURNED, shown, context.now)
 
@@ -214,6 +215,7 @@ def _seen(
     """Apply :data:`PRESENT` to an event that is in the document."""
     state, transitions = PRESENT[before.state if before else None, _state(event)]
     vm_name = context.vm_name or (before.vm_name if before else None)
+    event = event.bounded(vm_name)
     scope = event.scope(vm_name)
     if before is None:
         notice = _notice(event, context.now)
@@ -222,7 +224,7 @@ def _seen(
     else:
         event = _with_known(_spelled_as_before(event, before.event), before.event)
         life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
-    most = max(life.most_resources, len(event.resources))
+    most = max(life.most_resources, event.resource_count)
     life = replace(life, own_name=life.own_name or event.spelling(vm_name), most_resources=most)
     if event.not_before is not None and state is not State.STARTED:
         life = replace(life, not_before=event.not_before)
@@ -295,8 +297,8 @@ def _apply(
 
 def _notice(event: ScheduledEvent, now: Timestamp) -> float | None:
     state = _state(event)
-    if state is State.STARTED:
-        return 0.0
+    if state is State.STARTED:  # a user's request that Azure approved by itself never was Scheduled
+        return None if event.source == EventSource.USER else 0.0
     if state is State.ADVISORY or event.not_before is None:
         return None
     return max(0.0, event.not_before - now.wall)

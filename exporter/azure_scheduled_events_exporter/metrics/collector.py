@@ -153,7 +153,7 @@ METRICS = (
         _EVENT,
         "Number of VMs in the event's Resources.",
         ("shown",),
-        each(lambda life: len(life.event.resources)),
+        each(lambda life: life.event.resource_count),
     ),
     MetricSpec(
         "event_not_before_timestamp_seconds",

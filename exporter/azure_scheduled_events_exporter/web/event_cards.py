@@ -8,13 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope, comparable_name
+from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.times import iso_time
 
 from .html import Markup, joined, tag
 from .importance import in_order
-from .wording import APPROVERS, SOURCES, clipped, foreign, impact, kind, left, meaning, moment, since, standing
+from .wording import APPROVERS, KINDS, SOURCES, clipped, foreign, impact, left, meaning, moment, since, standing, title
 
 CARDS = 20
 """Maximum number of cards: a VM has a few events, and a document of thousands must not slow down the page."""
@@ -37,27 +38,29 @@ def cards(
 
 
 def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, now: float) -> Markup:
-    event = life.event
+    event, kind = life.event, kind_of(life, now)
     key = f"event-{trace_id(event.event_id)}"
     approved = life.approved_by is not None and life.state is State.SCHEDULED
     return tag(
         "article",
         tag(
             "header",
-            tag("h3", foreign(kind(life)), id=f"{key}-title"),
+            tag("h3", foreign(title(life)), id=f"{key}-title"),
             tag("span", foreign(standing(life)), class_="chip state"),
             tag("span", "approved", class_="chip approved") if approved else None,
             tag("span", _OWN[life.scope], class_=f"chip {life.scope}"),
         ),
-        _when(life, now),
+        _when(life, kind, now),
         tag("p", meaning(life), class_="meaning"),
         tag(
             "dl",
+            _entry("Kind", KINDS[kind]),
             _entry("Announced impact", impact(event.duration_seconds)),
-            _entry(f"Affected VMs ({len(event.resources)})", _names(event, vm_name)),
+            _entry(f"Affected VMs ({event.resource_count})", _names(event, vm_name)),
             _entry("Approval", _approval(life, status), class_="wide"),
             _entry("Description", foreign(event.description) if event.description else "none", class_="wide"),
             _entry("Source", foreign(SOURCES.get(event.source, event.source))),
+            _entry("Resource type", foreign(event.resource_type) if event.resource_type else "not given"),
             _entry("First seen", joined(moment(life.first_seen.wall), " (", since(life.first_seen.wall, now), ")")),
             _entry("EventId", tag("code", foreign(event.event_id))),
             _entry("Trace id", tag("code", trace_id(event.event_id))),
@@ -68,17 +71,24 @@ def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, n
     )
 
 
-def _when(life: Lifecycle, now: float) -> Markup:
+def _when(life: Lifecycle, kind: Kind, now: float) -> Markup:
     """Return when the event begins, in the largest type of the page, with a remark."""
     not_before = life.event.not_before
     if life.state is State.STARTED:
         began = life.started_at or life.first_seen
-        surprise = began == life.first_seen and not life.proven_by_boot
-        remark = "It had already started when it was first seen: no notice." if surprise else None
+        remark = None
+        if began == life.first_seen and not life.proven_by_boot:
+            remark = "It had already started when it was first seen: no notice."
+            if kind is Kind.REQUESTED:
+                remark = "A user requested it, and Azure approved it at once: it was never Scheduled."
         return tag(
             "div",
             tag("p", "started ", since(began.wall, now), class_="when"),
             tag("p", "It is happening now, or has just happened. ", remark, class_="remark"),
+        )
+    if kind is Kind.ADVISORY:
+        return tag(
+            "div", tag("p", "nothing scheduled", class_="when"), tag("p", "It may be withdrawn.", class_="remark")
         )
     if not_before is None:
         return tag(
@@ -108,7 +118,7 @@ def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:
     own = comparable_name(vm_name) if vm_name else None
     first = sorted(event.resources, key=lambda name: comparable_name(name) != own)[:_NAMES]
     shown = [tag("strong" if comparable_name(name) == own else "span", foreign(name)) for name in first]
-    beyond = len(event.resources) - len(shown)
+    beyond = event.resource_count - len(shown)
     return joined(*shown, f"and {beyond} more" if beyond else None, between=", ") if shown else Markup("none")
 
 
@@ -119,6 +129,8 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
         return joined(APPROVERS[life.approved_by], ", " if at else None, moment(at.wall) if at else None)
     if life.state is State.STARTED:
         return Markup("not needed: it has started")
+    if life.state is State.ADVISORY:
+        return Markup("not possible: nothing is scheduled")
     if life.requested_by is not None:
         # Of an operator's request, the status is what the policy says.
         said = f": {clipped(status.reason)}" if status and life.requested_by is Approver.EXPORTER else ""

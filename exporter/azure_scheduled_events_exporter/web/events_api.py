@@ -37,7 +37,7 @@ def events_json(snapshot: Snapshot, now: float) -> bytes:
             {**current_record(life, now), **_approval(snapshot.approval_statuses.get(life.event_id))}
             for life in snapshot.current.values()
         ],
-        "history": [life_record(life) for life in lives(snapshot)],
+        "history": [life_record(life, now) for life in lives(snapshot)],
     }
     return (json.dumps(content) + "\n").encode()
 

@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 
 from .html import Markup, joined, tag
 from .importance import in_order
-from .wording import APPROVERS, OUTCOMES, foreign, kind, length, moment, paused, standing
+from .wording import APPROVERS, OUTCOMES, foreign, length, moment, paused, standing, title
 
 _CURRENT = 20  # current events shown beside those that ended
 _NARROWEST = 0.5  # percent of a bar: a phase of seconds in a life of days stays visible
@@ -51,7 +51,7 @@ def _row(life: Lifecycle, now: float) -> Markup:
         "li",
         tag(
             "p",
-            tag("strong", foreign(kind(life))),
+            tag("strong", foreign(title(life))),
             tag("span", _WHOSE[life.scope], class_=f"chip {life.scope}"),
             moment(life.first_seen.wall),
             tag("span", foreign(outcome), class_=f"chip {life.outcome or 'now'}", title=why),

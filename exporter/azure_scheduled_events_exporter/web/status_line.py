@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.polling.snapshot import Snapshot
 from azure_scheduled_events_exporter.times import iso_time
 
 from .importance import in_order
-from .wording import kind, standing
+from .wording import standing, title
 
 
 def status_line(snapshot: Snapshot) -> str:
@@ -41,7 +41,7 @@ def _event(life: Lifecycle) -> str:
     names = life.event.resources
     hit = "this VM" if life.scope is Scope.SELF else names[0] if names else "no VM by name"
     if len(names) > 1:
-        hit = f"{hit} and {len(names) - 1} more VM{'s' if len(names) > 2 else ''}"  # noqa: PLR2004 - one is named
+        hit = f"{hit} and {life.event.resource_count - 1} more VM{'s' if len(names) > 2 else ''}"  # noqa: PLR2004 - one is named
     if life.state is State.SCHEDULED and life.event.not_before is not None:
-        return f"{kind(life)} of {hit} at {iso_time(life.event.not_before)}"
-    return f"{kind(life)} of {hit}, {standing(life)}"
+        return f"{title(life)} of {hit} at {iso_time(life.event.not_before)}"
+    return f"{title(life)} of {hit}, {standing(life)}"

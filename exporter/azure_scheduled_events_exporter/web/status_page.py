@@ -19,7 +19,7 @@ from .event_cards import cards
 from .history import lives, timeline
 from .html import Markup, joined, tag
 from .importance import in_order
-from .wording import kind, moment, since, standing
+from .wording import moment, since, standing, title
 
 NAME = "azure-scheduled-events-exporter"
 LATE_SECONDS = 15.0
@@ -206,12 +206,12 @@ def _vm(snapshot: Snapshot) -> Markup:
         unknown = "The name of this VM is not known yet, so the exporter cannot tell which events affect it."
         return tag("section", tag("h1", "This VM"), tag("p", unknown, class_="warning"), id="vm", aria_label="This VM")
     entries = [tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in place if value]
-    title = tag("h1", tag("bdi", snapshot.vm_name))
+    heading = tag("h1", tag("bdi", snapshot.vm_name))
     wrong = None
     if snapshot.is_misnamed and who:
         text = "--instance.name is not the name of this VM in IMDS, so its events count as those of another VM: "
         wrong = tag("p", text, tag("bdi", who.vm_name), ".", class_="warning")
-    return tag("section", title, wrong, tag("dl", *entries) if entries else None, id="vm", aria_label="This VM")
+    return tag("section", heading, wrong, tag("dl", *entries) if entries else None, id="vm", aria_label="This VM")
 
 
 def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
@@ -277,7 +277,7 @@ def _title(snapshot: Snapshot, *, seen: bool) -> str:
     if first is None:
         return f"No events - {vm}"
     whose = "" if first.scope is not Scope.PEER else " of other VMs"
-    return f"{kind(first)} {standing(first)}{whose} - {vm}"
+    return f"{title(first)} {standing(first)}{whose} - {vm}"
 
 
 def _announcement(snapshot: Snapshot, *, seen: bool) -> str:
@@ -290,4 +290,4 @@ def _announcement(snapshot: Snapshot, *, seen: bool) -> str:
     others = len(snapshot.current) - 1
     whose = {Scope.SELF: "this VM", Scope.PEER: "other VMs", Scope.UNKNOWN: "possibly this VM"}[first.scope]
     more = f" And {others} more." if others else ""
-    return f"{sight} {kind(first)} of {whose}, {standing(first)}.{more}"
+    return f"{sight} {title(first)} of {whose}, {standing(first)}.{more}"

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, NO_INTERRUPTION
+from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.statistics import PAUSE_BOUNDS
 from azure_scheduled_events_exporter.times import iso_time
@@ -34,6 +35,7 @@ OUTCOMES: Mapping[Transition, tuple[str, str]] = MappingProxyType(
         Transition.COMPLETED: ("completed", "The event started and ended."),
         Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure cancelled it."),
         Transition.LOST: ("lost", "The event disappeared, and it is unknown whether it happened."),
+        Transition.WITHDRAWN: ("withdrawn", "Azure no longer gives this advice."),
     }
 )
 
@@ -41,8 +43,22 @@ APPROVERS: Mapping[Approver, str] = MappingProxyType(
     {
         Approver.EXPORTER: "approved by this exporter's policy",
         Approver.OPERATOR: "approved by an operator on this VM",
-        Approver.EXTERNAL: "approved elsewhere: it started before NotBefore",
+        Approver.EXTERNAL: "approved by another VM, a program here, Azure's API or Azure's own policy: "
+        "it started before NotBefore",
         Approver.DEADLINE: "not approved: it started at NotBefore",
+    }
+)
+
+
+KINDS: Mapping[Kind, str] = MappingProxyType(
+    {
+        Kind.ANNOUNCED: "announced by Azure",
+        Kind.REQUESTED: "requested by a user",
+        Kind.WITHOUT_NOTICE: "without notice: the host has probably failed",
+        Kind.HARMLESS: "harmless: no interruption, or a short pause",
+        Kind.FAR_AHEAD: "more than a day ahead",
+        Kind.ADVISORY: "advice: nothing is scheduled",
+        Kind.UNKNOWN_TYPE: "of an unknown type",
     }
 )
 
@@ -50,15 +66,17 @@ APPROVERS: Mapping[Approver, str] = MappingProxyType(
 def meaning(life: Lifecycle) -> str:
     """Return what the event does to the affected VMs."""
     known = EVENT_FACTS.get(life.event.event_type)
+    if life.event.duration_seconds == 0:
+        return NO_INTERRUPTION
+    if life.state is State.ADVISORY:
+        return "Advice, such as that this Spot VM may be evicted soon. Azure has scheduled nothing."
     if known is None:
         what = "Azure documents no such type" if life.event.event_type else "Azure sent no type"
         return f"{what}, so its effect is unknown. Prepare for the loss of the VM, and read the description."
-    if life.event.duration_seconds == 0:
-        return NO_INTERRUPTION
     return known.meaning.format("this VM" if life.scope is Scope.SELF else "each affected VM")
 
 
-def kind(life: Lifecycle) -> str:
+def title(life: Lifecycle) -> str:
     """Return the type as a title."""
     return clipped(life.event.event_type) or "Event without a type"
 

@@ -287,6 +287,7 @@ class TestAttributes:
             PREFIX + "source": "Platform",
             PREFIX + "description": "Live Migration",
             PREFIX + "resources": ("vmss_0", "vmss_1"),
+            PREFIX + "resource_count": 2,
             PREFIX + "not_before": "2023-11-14T22:28:20Z",
             PREFIX + "duration_seconds": 5.0,
             PREFIX + "observed_pause_seconds": 2.5,
@@ -308,7 +309,9 @@ class TestAttributes:
         """An unknown duration, an empty description and an open outcome are no attributes; a duration of 0 is one."""
         vm = Watcher()
         bare = scheduled(duration_seconds=None, description="", source="", not_before=None)
-        assert vm.sees(bare, at=0)["detected"].attributes.keys() == {PREFIX + n for n in ("id", "type", "resources")}
+        assert vm.sees(bare, at=0)["detected"].attributes.keys() == {
+            PREFIX + name for name in ("id", "type", "resources", "resource_count")
+        }
         none_at_all = Watcher().sees(scheduled(duration_seconds=0.0), at=0)["detected"]
         assert none_at_all.attributes[PREFIX + "duration_seconds"] == 0.0
 

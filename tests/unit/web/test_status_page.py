@@ -256,7 +256,7 @@ def test_when_it_begins(life: Lifecycle, words: str) -> None:
         (
             freeze(state=State.STARTED, approved_by=Approver.EXTERNAL, approved_at=Timestamp(NOW)),
             "",
-            "approved elsewhere: it started before NotBefore",
+            "approved by another VM, a program here, Azure's API or Azure's own policy: it started before NotBefore",
         ),
         (
             freeze(state=State.STARTED, approved_by=Approver.DEADLINE, approved_at=Timestamp(NOW)),

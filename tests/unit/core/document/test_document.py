@@ -74,7 +74,6 @@ def test_sent_id() -> None:
     event = only(EventId=f" {SOME_ID.lower()} ")
     assert event.sent_id == SOME_ID.lower()
     assert event == only()
-    assert only(EventId=None).sent_id == ""
 
 
 def test_same_event_id_twice() -> None:
@@ -127,18 +126,22 @@ def test_same_event_id_twice_keeps_the_leader() -> None:
 
 @pytest.mark.parametrize("value", [..., None, "", "  ", [], {}, True])
 def test_event_without_an_id(value: object) -> None:
-    """An event without an EventId is not lost: it has a name of ours, the same in every document and status."""
-    first = parse_document(body(entry(EventId=value)))
-    later = parse_document(body(entry(), entry(EventId=value, EventStatus="Started", NotBefore="")))
-    assert first.events[0].event_id == later.events[1].event_id
-    assert first.events[0].event_id.startswith("NO-ID-")
-    assert len(first.remarks) == 1
+    """An entry without an EventId cannot be read, and the others are."""
+    document = parse_document(body(entry(EventId=value), entry()))
+    assert [event.event_id for event in document.events] == [SOME_ID]
+    assert len(document.unreadable) == 1
+    assert "Events[0] has no EventId" in document.unreadable[0]
 
 
-def test_events_without_an_id_are_kept_apart() -> None:
-    """Two events without an EventId are two events."""
-    document = parse_document(body(entry(EventId=None), entry(EventId=None), entry(EventId=None, EventType="Freeze")))
-    assert len({event.event_id for event in document.events}) == 3
+def test_of_many_names_a_hundred_are_kept() -> None:
+    """An event that names more VMs keeps the first names, that of this VM among them, and the number of all."""
+    event = only(Resources=[f"vm_{number}" for number in range(5000)])
+    for vm_name, last in (("VM_4321", "vm_4321"), ("vm_7", "vm_99"), ("other", "vm_99"), (None, "vm_99")):
+        kept = event.bounded(vm_name)
+        assert (len(kept.resources), kept.resources[0], kept.resources[-1]) == (100, "vm_0", last)
+        assert kept.resource_count == 5000
+        assert kept.scope(vm_name) is event.scope(vm_name)
+    assert only().bounded("vm_0") == only()
 
 
 @pytest.mark.parametrize(

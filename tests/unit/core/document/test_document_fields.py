@@ -33,6 +33,13 @@ from support.events.imds_bodies import SOME_ID, body, entry, only, utc
         ("0001-01-01T00:00:00Z", None),
         ("Mon, 11 Apr 2022 22:26:58 +99999999", None),
         ("9" * 100_000, None),
+        ("Mon, 11 Apr 2022 12:58:46 AM GMT", None),
+        ("Mon, 11 Apr 2022 12:58:46 PM", None),
+        ("Mon, 11 Apr 2022 12:58:46 CET", None),
+        ("Mon, 11 Apr 2022 12:58:46 GMT+1", None),
+        ("Mon, 11 Apr 2022 12:58:46 EST", None),
+        ("Mon, 11 Apr 2022 12:58:46 GMT (CET)", None),
+        ("2022-04-11", None),
     ],
 )
 def test_not_before(text: str, expected: float | None) -> None:

@@ -385,3 +385,38 @@ def test_a_document_without_a_type() -> None:
     watch.sees(at(2))
     assert watch.sees(at(3), bare) == ["returned"]
     assert watch.life.event == watch.known.current["A"].event == SCHEDULED
+
+
+ADVICE = replace(SCHEDULED, event_type="SpotRebalanceRecommendation", status="Advisory", not_before=None)
+
+
+@pytest.mark.parametrize(("seconds", "watched"), [(1, True), (5000, False)])
+def test_advice_is_withdrawn(seconds: float, watched: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
+    """Advice that leaves is withdrawn and never lost, whoever watched and whatever booted, and gave no notice."""
+    watch = Watch()
+    assert watch.sees(at(0), replace(ADVICE, event_type="Preempt", not_before=NOT_BEFORE)) == ["detected"]
+    assert watch.life.notice_seconds is watch.life.impact_at is None
+    assert watch.approves(at(0)) == []
+    assert watch.sees(at(seconds), watched=watched, booted_at=at(0.5, boot="boot-2")) == ["withdrawn"]
+
+
+def test_advice_that_becomes_an_event() -> None:
+    """Advice and an event may share an EventId: then the event goes on as any other."""
+    watch = Watch()
+    watch.sees(at(0), ADVICE)
+    assert watch.sees(at(1), SCHEDULED) == []
+    assert watch.sees(at(2), STARTED) == ["approved", "started"]
+    assert watch.sees(at(3), ADVICE) == []
+    assert watch.sees(at(4)) == ["completed"]
+    watch = Watch()
+    watch.sees(at(0), ADVICE)
+    assert watch.sees(at(1), STARTED) == ["started"]
+
+
+def test_a_start_that_a_user_requested_has_no_notice() -> None:
+    """Azure can approve a user's restart itself: it is never Scheduled, and that is no notice of 0 s."""
+    watch = Watch()
+    watch.sees(at(0), replace(STARTED, source="User"))
+    assert watch.life.notice_seconds is None
+    watch.sees(at(0), replace(STARTED, event_id="B"))
+    assert watch.known.current["B"].notice_seconds == 0

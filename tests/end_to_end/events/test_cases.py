@@ -1,0 +1,129 @@
+"""Documents on which an exporter is easily wrong, served to a running one: from metrics to page, JSON and approvals."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
+from support.commands import command
+from support.paths import ROOT
+from support.programs import Exporter, Scrape, fetch
+
+EMPTY = b'{"DocumentIncarnation": 99, "Events": []}'
+ADVICE = "9E0C5E56-2B51-4C6E-8A8B-5D0F3C1B7A10"
+RFC = re.compile(rb"\{\{RFC\+(\d+)\}\}")
+
+
+def case(name: str) -> bytes:
+    """Return a document of tests/data/cases, with its times from now on."""
+    text = (ROOT / "tests" / "data" / "cases" / f"{name}.events.json").read_bytes()
+    return RFC.sub(lambda found: formatdate(time.time() + int(found[1]), usegmt=True).encode(), text)
+
+
+@pytest.fixture
+def simulator() -> Iterator[Simulator]:
+    """Return a simulator of the VM vm_0 without events."""
+    scenario = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
+    with Simulator(scenario, requests_per_second=1000) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def exporter(start_exporter: Callable[..., Exporter], simulator: Simulator) -> Exporter:
+    """Return an exporter of vm_0 that approves what a user requested, with a first answer."""
+    exporter = start_exporter(simulator.url, "--poll.interval", "200ms", "--approval.policy", "documented")
+    exporter.shows("an answer", lambda scrape: scrape.value("up"))
+    return exporter
+
+
+def shown(exporter: Exporter, simulator: Simulator, document: bytes) -> tuple[Scrape, dict[str, object], str]:
+    """Serve ``document``; return metrics, the event as JSON, and the page once its event is shown."""
+    simulator.serve_body(document)
+    exporter.shows("the event", lambda scrape: scrape.series("event_info"))
+    [event] = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+    return exporter.scrape(), event, fetch(f"{exporter.url}/").body.decode()
+
+
+def kinds(scrape: Scrape) -> list[str]:
+    """Return the kinds of the current events."""
+    return [labels["kind"] for labels, _ in scrape.series("event_info")]
+
+
+def test_advice_is_neither_pending_nor_started(exporter: Exporter, simulator: Simulator, tmp_path: Path) -> None:
+    """Advice is shown, is withdrawn at its end, takes no approval, and adds nothing to notice or outcome of events."""
+    scrape, event, page = shown(exporter, simulator, case("advisory"))
+    assert kinds(scrape) == [event["kind"]] == ["advisory"]
+    assert scrape.total("pending") + scrape.total("started") == 0
+    for absent in ("vm_impact_timestamp_seconds", "event_not_before_timestamp_seconds", "notice_seconds_count"):
+        assert scrape.series(absent) == []
+    assert "nothing scheduled" in page
+    assert "nothing to approve" in str(event["approval"])
+    answer = command(
+        "approve", "--imds.endpoint", simulator.url, "--journal.path", str(tmp_path / "none"), "--yes", ADVICE
+    )
+    assert (answer.returncode, "it is advice" in answer.stdout + answer.stderr) == (1, True)
+    simulator.serve_body(EMPTY)
+    exporter.shows("its end", lambda now: now.series("event_ended_timestamp_seconds", outcome="withdrawn"))
+    counted = exporter.scrape().transitions(event_type="SpotRebalanceRecommendation", scope="self")
+    assert counted == {"detected": 1, "withdrawn": 1}
+
+
+def test_no_interruption_is_harmless(exporter: Exporter, simulator: Simulator) -> None:
+    """A Reboot with DurationInSeconds 0 is harmless in metrics, JSON and on the page, and has no impact."""
+    scrape, event, page = shown(exporter, simulator, case("reboot-duration-0"))
+    assert kinds(scrape) == [event["kind"]] == ["harmless"]
+    assert scrape.series("vm_impact_timestamp_seconds") == []
+    assert "Azure announces no interruption" in page
+    assert "Memory is lost" not in page
+
+
+def test_a_freeze_days_ahead(exporter: Exporter, simulator: Simulator) -> None:
+    """A Freeze three days ahead is far ahead, or harmless if it is short."""
+    document = case("freeze-three-days")
+    assert kinds(shown(exporter, simulator, document)[0]) == ["harmless"]
+    simulator.serve_body(document.replace(b'"DurationInSeconds": 5', b'"DurationInSeconds": 30'))
+    exporter.shows("the long one", lambda scrape: kinds(scrape) == ["far_ahead"])
+
+
+def test_an_entry_without_an_event_id_ends_nothing(exporter: Exporter, simulator: Simulator) -> None:
+    """A document with only an entry without EventId cannot be read whole, so the current event goes on."""
+    shown(exporter, simulator, case("reboot-duration-0"))
+    simulator.serve_body(case("no-event-id"))
+    exporter.shows("the failure", lambda scrape: scrape.value("up") == 0)
+    scrape = exporter.scrape()
+    assert (kinds(scrape), scrape.series("event_ended_timestamp_seconds")) == (["harmless"], [])
+    assert "Events[0] has no EventId" in exporter.log
+
+
+def test_a_restart_by_a_user_that_was_never_scheduled(exporter: Exporter, simulator: Simulator) -> None:
+    """A user's Reboot that Azure's own policy approved is requested, and no notice of 0 s beside host failures."""
+    document = case("reboot-duration-0").replace(b'"Scheduled"', b'"Started"').replace(b'"Platform"', b'"User"')
+    document = document.replace(b'"DurationInSeconds": 0', b'"DurationInSeconds": -1')
+    scrape, event, page = shown(exporter, simulator, document)
+    assert kinds(scrape) == [event["kind"]] == ["requested"]
+    assert scrape.series("notice_seconds_count") == []
+    assert "A user requested it" in page
+
+
+def test_a_type_in_no_table_is_not_approved(exporter: Exporter, simulator: Simulator) -> None:
+    """The documented policy approves nothing of which nobody knows what it does, whoever requested it."""
+    document = case("reboot-duration-0").replace(b'"Reboot"', b'"OfTomorrow"').replace(b'"Platform"', b'"User"')
+    event = shown(exporter, simulator, document)[1]
+    assert "no rule matches it" in str(event["approval"])
+
+
+def test_many_names_reschedule_at_every_poll(exporter: Exporter, simulator: Simulator) -> None:
+    """Of an event with 60,000 names, log and journal get a hundred, this VM's among them, and all are counted."""
+    names = json.dumps([*(f"vm_{number}" for number in range(1, 60_000)), "vm_0"]).encode()
+    document = case("freeze-three-days").replace(b'["vm_0"]', names).replace(b'"DurationInSeconds": 5', b'"D": 1')
+    scrape, event, _ = shown(exporter, simulator, document)
+    assert scrape.total("event_resources", scope="self") == 60_000
+    resources = event["resources"]
+    assert isinstance(resources, list)
+    assert (len(resources), resources[-1], event["resource_count"]) == (100, "vm_0", 60_000)
+    assert max(map(len, exporter.log.splitlines())) < 5_000
