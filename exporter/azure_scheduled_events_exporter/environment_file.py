@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import UsageError
+from .text_file import read_text
 
 UNIT_FILE = Path("/etc/azure-scheduled-events-exporter/environment")
 """The environment file of the systemd unit."""
@@ -39,13 +40,10 @@ def load(path: Path) -> Mapping[str, tuple[str, int]]:
     Raises:
         UsageError: the file cannot be read, a line is not ``NAME=VALUE``, or systemd would ignore what looks right.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    text = read_text(path)
     if text.startswith("\ufeff"):
         raise UsageError(
-            f"{path}:1: begins with a byte order mark, so systemd ignores its first setting; remove the mark"
+            f"{path}:1: begins with a byte order mark, so systemd ignores its first setting: save as UTF-8 without it"
         )
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1

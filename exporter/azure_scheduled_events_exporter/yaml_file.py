@@ -11,11 +11,11 @@ from typing import Any
 
 import yaml
 
-from .errors import UnreadableFileError, UsageError
+from .errors import UsageError
+from .text_file import read_text
 from .times import parse_duration
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
-_LARGEST = 1 << 20
 _DEEPEST = 30  # levels; far below the limit of Python, which would end other code in its middle too
 _NAMED = re.compile(r"\b(alias|anchor|tag handle) .*")  # and its name, which may be a password without quotes
 _MOST_KEYS = 10_000  # limit of keys in a file: aliases of aliases can turn a few lines into millions
@@ -213,19 +213,7 @@ def load(path: Path) -> Section:
         UsageError: the file cannot be read, is not UTF-8 or not valid YAML, is larger than 1 MiB, or does not contain a
             mapping.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-        raise UnreadableFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > _LARGEST:
-        raise UsageError(f"{path}: larger than 1 MiB: this is not a configuration file")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise UsageError(f"{path}:{line}: is not UTF-8 text: save the file as UTF-8") from None
-    return parse(text, str(path))
+    return parse(read_text(path), str(path))
 
 
 def parse(text: str, source: str) -> Section:

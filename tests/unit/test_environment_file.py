@@ -6,6 +6,7 @@ import pytest
 
 from azure_scheduled_events_exporter.environment_file import load
 from azure_scheduled_events_exporter.errors import UsageError
+from support.servers.imds_peer import CASES
 
 
 @pytest.mark.parametrize(
@@ -93,8 +94,12 @@ def test_harmless_backslash(text: str, tmp_path: Path) -> None:
 
 
 def test_not_text(tmp_path: Path) -> None:
-    """A file that is not text is refused in one line."""
+    """A file that is not UTF-8 text is refused in the words of the other files, also one that Notepad has written."""
     file = tmp_path / "environment"
     file.write_bytes(b"A=\xff\n")
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match=r":1: is not UTF-8 text: save the file as UTF-8$"):
         load(file)
+    with pytest.raises(UsageError, match=r":1: is not UTF-8 text: save the file as UTF-8$"):
+        load(CASES / "env.utf16")
+    with pytest.raises(UsageError, match=r":1: begins with a byte order mark, so systemd ignores its first setting"):
+        load(CASES / "env.bom")

@@ -23,7 +23,7 @@ LABELS = {
         "location": "SwedenCentral",
         "zone": "",
         "fault_domain": "0",
-        "resource_group": "MC_rg_aks_swedencentral",
+        "resource_group": "mc_rg_aks_swedencentral",
         "subscription_id": "redacts-1111-1111-1111-111111111111",
         "vm_size": "Standard_B2ms",
         "priority": "",

@@ -75,10 +75,23 @@ def _status(arguments: Sequence[str]) -> int:
     except (sqlite3.Error, DamagedTextError) as error:
         _complain(f"cannot read the journal: {error}")
         return 1
+    except FileNotFoundError:
+        if _has_current_directory():
+            raise
+        _complain("the current directory has been deleted, so relative paths have no meaning: change to another one")
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         return _UNREAD
+
+
+def _has_current_directory() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd does no more
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _flushed(status: int) -> int:

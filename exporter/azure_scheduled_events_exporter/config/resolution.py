@@ -84,17 +84,25 @@ def parse_assignments(flag: str, texts: Iterable[str]) -> dict[str, str]:
     return chosen
 
 
-def state_folder(environment: Mapping[str, str], platform: str = sys.platform) -> str:
-    """Return where a service keeps its state: ``$STATE_DIRECTORY`` if systemd sets it, else the platform's default."""
+def state_folder(environment: Mapping[str, str], platform: str = sys.platform, user: int | None = None) -> str:
+    """Return where a service keeps its state: ``$STATE_DIRECTORY`` if systemd sets it, else the platform's default.
+
+    Raises:
+        UsageError: this user has no home directory.
+    """
     name = "azure-scheduled-events-exporter"
     if environment.get("STATE_DIRECTORY"):
         return environment["STATE_DIRECTORY"].split(":")[0]
-    home = environment.get("HOME", "")
     if platform == "win32":
         return str(Path(environment.get("PROGRAMDATA", r"C:\ProgramData")) / name)
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+    if hasattr(os, "geteuid") and (os.geteuid() if user is None else user) == 0:
         return f"/var/lib/{name}"
-    return str(Path(environment.get("XDG_STATE_HOME") or Path(home) / ".local" / "state") / name)
+    state = Path(environment.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():  # unset, or to be ignored by the XDG Base Directory Specification
+        state = Path(environment.get("HOME") or os.path.expanduser("~")) / ".local" / "state"  # noqa: PTH111 - Path.expanduser raises where there is none
+    if not state.is_absolute():
+        raise UsageError("--journal.path: HOME is not set, so there is no default folder: name one, or 'memory'")
+    return str(state / name)
 
 
 def unknown_variables(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,8 @@ from typing import Any
 from unicodedata import category
 
 from azure_scheduled_events_exporter import yaml_file
+from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.text_file import read, read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .lean_requests import requests
@@ -112,10 +114,9 @@ def _secret(section: Section, key: str, folder: Path) -> str:
     if key in section:
         raise section.error(f"{key} and {key}_file exclude each other: keep one", key)
     try:
-        text = Path(_file(name, folder)).read_text("utf-8").strip()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise section.error(f"{name}: cannot be read: {reason}", f"{key}_file") from None
+        text = read_text(Path(_file(name, folder))).strip()
+    except UsageError as error:
+        raise section.error(str(error), f"{key}_file") from None
     return _one_line(section, f"{key}_file", text, f"{name}: ")
 
 
@@ -132,10 +133,9 @@ def _one_line(section: Section, key: str, text: str, where: str = "") -> str:
 
 def _check_readable(section: Section, key: str, file: str) -> None:
     try:
-        with Path(file).open("rb"):
-            pass
-    except (OSError, ValueError) as error:
-        raise section.error(f"{file}: cannot be read: {getattr(error, 'strerror', None) or error}", key) from None
+        read(Path(file))
+    except UsageError as error:
+        raise section.error(str(error), key) from None
 
 
 def _file(name: str, folder: Path) -> str:

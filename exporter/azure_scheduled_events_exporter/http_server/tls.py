@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.text_file import read
 
 from .web_config import CURVES, ClientAuth, Pem, TlsSettings
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
-_LARGEST = 1 << 20  # bytes of a PEM file: four times a bundle of all public CAs
 _BUFFER = 16 * 1024  # bytes of one TLS record
 _KINDS = ("DNS", "email", "IP Address", "URI")  # of names, those that the toolkit compares
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
@@ -197,12 +197,9 @@ def _read(pem: Pem) -> str:
     if pem.path is None:
         return pem.text.encode("ascii", "ignore").decode()
     try:
-        with pem.path.open("rb") as file:
-            data = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise UsageError(f"{_name(pem)} cannot be read: {error.strerror or error}") from None
-    if len(data) > _LARGEST:
-        raise UsageError(f"{_name(pem)} is larger than 1 MiB: this is no PEM file")
+        data = read(pem.path, what="PEM file")
+    except UsageError as error:
+        raise UsageError(f"{pem.place}: {error}") from None
     return data.decode("ascii", "ignore")  # people write comments between certificates
 
 

@@ -12,9 +12,12 @@ from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventT
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.recording.file import Recording
 from azure_scheduled_events_exporter.recording.file import parse as parse_recording
+from azure_scheduled_events_exporter.text_file import read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .faults import Fault, FaultPlan
+
+_LARGEST_RECORDING: Final = 64 << 20
 
 SHIPPED: Final = (
     "live-migration",
@@ -150,25 +153,14 @@ def find(name: str) -> tuple[Scenario, ...]:
 
 def load(path: Path) -> Scenario:
     """Read the scenario or the recording at ``path``; UsageError has file, line and what to do."""
-    if path.suffix == ".json" or _is_recording(path):
-        return _recorded(path)
+    text = read_text(path, _LARGEST_RECORDING, "recording")
+    if path.suffix == ".json" or (text.lstrip().startswith("{") and '"recording"' in text):
+        return _recorded(path, text)
     return _scenario(yaml_file.load(path), path.stem)
 
 
-def _is_recording(path: Path) -> bool:
-    """Return whether the content is that of a recording, whatever the name of the file; False if it is unreadable."""
-    try:
-        content = path.read_bytes()
-    except (OSError, ValueError):
-        return False
-    return content.lstrip().startswith(b"{") and b'"recording"' in content
-
-
-def _recorded(path: Path) -> Scenario:
-    try:
-        recording = parse_recording(path.read_text("utf-8"), str(path))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from None
+def _recorded(path: Path, text: str) -> Scenario:
+    recording = parse_recording(text, str(path))
     name = recording.vm_name or PLACEMENT_GROUP[0].name
     return Scenario(path.stem, "a recording", (VirtualMachine(name),), (), recording=recording)
 

@@ -12,6 +12,7 @@ from azure_scheduled_events_exporter.config import (
     environment_name,
     parse_assignments,
     resolve,
+    state_folder,
     unknown_variables,
     written,
 )
@@ -164,3 +165,11 @@ def test_assignments() -> None:
     assert parse_assignments("--set", ["a=1", "b=", "a=x=y"]) == {"a": "x=y", "b": ""}
     with pytest.raises(UsageError, match="--maintenance: 'foo' has no '=': write NAME=VALUE"):
         parse_assignments("--maintenance", ["alertname=InstanceDown", "foo"])
+
+
+def test_state_without_a_home() -> None:
+    """Without HOME, no journal is written below the current directory, and a relative one is refused."""
+    for environment in ({}, {"HOME": ""}, {"XDG_STATE_HOME": "state", "HOME": "/home/me"}):
+        assert Path(state_folder(environment, "linux", user=1000)).is_absolute()
+    with pytest.raises(UsageError, match="HOME is not set"):
+        state_folder({"HOME": "here"}, "linux", user=1000)

@@ -57,7 +57,7 @@ NO_PAIR = " does not belong to the certificate: they must be a pair"
 OTHER_KEY = ": none fits the certificate's key: ECDSA suites go with EC keys, RSA with RSA"
 SLOW = ": a cost of 15 makes one check take seconds: 14 at most, 10 is usual"
 TLS = "tls_server_config"
-ABSENT = " cannot be read: No such file or directory"
+ABSENT = ": cannot be read: No such file or directory"
 NO_SUITE = ": names no cipher suite of TLS 1.2: name one, or write min_version: TLS13"
 SUITE = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
 
@@ -70,10 +70,10 @@ COMPLAINTS = {
     "ca_without_client_auth": f":4: {TLS}.client_ca_file{ASKS_NOBODY}",
     "certificate_absent": f":2: {TLS}.cert_file: {{folder}}/nowhere.pem{ABSENT}",
     "certificate_broken": f":2: {TLS}.cert_file: {{folder}}/broken.pem holds a certificate that cannot be decoded",
-    "certificate_huge": f":2: {TLS}.cert_file: {{folder}}/huge.pem is larger than 1 MiB: this is no PEM file",
+    "certificate_huge": f":2: {TLS}.cert_file: {{folder}}/huge.pem: larger than 1 MiB: this is not a PEM file",
     "certificate_in_two_places": f":2: {TLS}.cert: is set together with cert_file: keep one",
     "certificate_inline_broken": f":2: {TLS}.cert: the text holds a certificate that cannot be decoded",
-    "certificate_is_a_folder": f":2: {TLS}.cert_file: {{folder}} cannot be read: Is a directory",
+    "certificate_is_a_folder": f":2: {TLS}.cert_file: {{folder}}: cannot be read: Is a directory",
     "certificate_is_a_key": f":2: {TLS}.cert_file: {{folder}}/server.key holds no certificate in PEM form",
     "certificate_not_named": f":2: {TLS}: has no certificate: write cert_file, or cert with the PEM text",
     "certificate_name_with_nul": f":2: {TLS}.cert_file: 'a\\x00b' is not a file name",

@@ -1,0 +1,40 @@
+"""Reads the files that people hand to a command, in the same way and with the same errors for all of them.
+
+Must not know what a file is for, or in which format it is.
+"""
+
+import stat
+from pathlib import Path
+
+from .errors import UnreadableFileError, UsageError
+
+LARGEST = 1 << 20
+"""The size of a configuration file at most, in bytes."""
+
+
+def read(path: Path, largest: int = LARGEST, what: str = "configuration file") -> bytes:
+    """Return the content of the file at ``path``.
+
+    Raises:
+        UsageError: it cannot be read, is no regular file (reading a pipe or a device may never end), or is too large.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():
+            raise UnreadableFileError(f"{path}: is a pipe or a device: name a regular file")
+        with path.open("rb") as file:
+            data = file.read(largest + 1)
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise UnreadableFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(data) > largest:
+        raise UsageError(f"{path}: larger than {largest >> 20} MiB: this is not a {what}")
+    return data
+
+
+def read_text(path: Path, largest: int = LARGEST, what: str = "configuration file") -> str:
+    """Return the text of the file at ``path``, which must be UTF-8. Raises as :func:`read` does."""
+    data = read(path, largest, what)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path}:{line}: is not UTF-8 text: save the file as UTF-8") from None
