@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from fuzz import campaign, registry
-from fuzz.child import BLIND, GUIDED
 from support.paths import ROOT
 
 
@@ -15,7 +14,6 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(registry.NAMES)} (default: all)")
     parser.add_argument("--seconds", type=float, default=300, help="all targets together (default 300)")
     parser.add_argument("--seed", type=int, default=1, help="of all chance (default 1)")
-    parser.add_argument("--engine", choices=(GUIDED, BLIND), default=campaign.engine())
     parser.add_argument("--folder", type=Path, default=ROOT / ".fuzz", help="for inputs found (default .fuzz)")
     parser.add_argument(
         "--repeat", type=Path, metavar="FILE", help="try this one input on one TARGET, and nothing else"
@@ -33,7 +31,7 @@ def main() -> int:
         return 0
     ok = True
     for name in names:
-        result = campaign.fuzz(name, arguments.seconds / len(names), arguments.seed, arguments.folder, arguments.engine)
+        result = campaign.fuzz(name, arguments.seconds / len(names), arguments.seed, arguments.folder)
         print(result, flush=True)  # noqa: T201 - the same
         ok = ok and result.ok
     return 0 if ok else 1

@@ -1,6 +1,5 @@
 """A campaign: one target after another, each in a process of its own, with what became of it."""
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -10,7 +9,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.child import BLIND, GUIDED
 from support.paths import GUARD, TESTS
 
 _GRACE_SECONDS = 120.0  # to start, on a busy machine, and to try all seeds
@@ -34,17 +32,11 @@ class Result:
     """
 
     target: str
-    engine: str
     seconds: float
     executed: int
     covered: int | None
     findings: dict[Path, bytes]
     said: str
-
-    @property
-    def hung(self) -> bool:
-        """Whether the process had to be ended, with nothing found."""
-        return not self.findings and self.said.endswith(_HUNG)
 
     @property
     def ok(self) -> bool:
@@ -55,7 +47,7 @@ class Result:
         """Return a line for the table, and under it what is needed to repeat a finding."""
         rate = self.executed / self.seconds if self.seconds else 0
         covered = "" if self.covered is None else f"{self.covered:>7} branches"
-        line = f"{self.target:<14} {self.engine:<9} {self.executed:>9} inputs {rate:>8.0f}/s {covered}"
+        line = f"{self.target:<14} {self.executed:>9} inputs {rate:>8.0f}/s {covered}"
         if self.ok:
             return line
         shown = "".join(
@@ -64,16 +56,8 @@ class Result:
         return f"{line}\nFAILED {self.target}\n{self.said}\n{shown}"
 
 
-def engine() -> str:
-    """Return the better engine that this machine has."""
-    return GUIDED if importlib.util.find_spec("atheris") else BLIND
-
-
-def fuzz(
-    name: str, seconds: float, seed: int, folder: Path, engine_name: str | None = None, kept: Path | None = None
-) -> Result:
+def fuzz(name: str, seconds: float, seed: int, folder: Path, kept: Path | None = None) -> Result:
     """Fuzz the target ``name``; what it learns for the next time stays in ``folder``, what it finds in ``kept``."""
-    engine_name = engine_name or engine()
     corpus, findings = folder / "corpus" / name, (kept or folder / "findings") / name
     corpus.mkdir(parents=True, exist_ok=True)
     clean = {key: value for key, value in os.environ.items() if not key.startswith(("AZURE_", "OTEL_"))}
@@ -84,7 +68,7 @@ def fuzz(
         environment = {**clean, "PYTHONPATH": paths, "PYTHONHASHSEED": "0", "TMPDIR": scratch}
         fresh = Path(scratch) / "findings"
         fresh.mkdir()
-        arguments = [name, engine_name, str(corpus), str(fresh), str(seconds), str(seed)]
+        arguments = [name, str(corpus), str(fresh), str(seconds), str(seed)]
         output, status = _run([sys.executable, "-m", "fuzz.child", *arguments], environment, seconds + _GRACE_SECONDS)
         for path in sorted(fresh.iterdir()):
             findings.mkdir(parents=True, exist_ok=True)
@@ -95,7 +79,6 @@ def fuzz(
     failed = status != 0 or found or not executed
     return Result(
         name,
-        engine_name,
         float(timed[-1]) if timed else took,
         int(executed[-1]) if executed else 0,
         int(covered[-1]) if covered else None,

@@ -1,26 +1,20 @@
 """One target in a process of its own: ``python -m fuzz.child``, started by :mod:`fuzz.campaign`.
 
-With atheris, which lets the coverage of this project and h11 guide it; where it cannot be had, by mutation
-of the seeds alone. Prints the number of inputs tried as its last line on standard output.
+Atheris lets the coverage of this project and h11 guide it. Prints the number of inputs tried as its last line on
+standard output.
 """
 
 import argparse
 import hashlib
 import importlib
-import resource
-import signal
 import sys
-import time
-import traceback
 from pathlib import Path
 from random import Random
-from types import FrameType
 from typing import Any
 
 from fuzz.mutation import mutated
 from fuzz.target import Target
 
-GUIDED, BLIND = "atheris", "mutation"
 SLOW_SECONDS = 10
 """An input that takes longer is a finding: no body, file or request may hold a daemon."""
 
@@ -32,16 +26,12 @@ _INSTRUMENTED = ["azure_scheduled_events_exporter", "h11", "email._parseaddr", "
 def main() -> None:
     """Run the target that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("target", "engine", "corpus", "findings"):
+    for name in ("target", "corpus", "findings"):
         parser.add_argument(name)
     parser.add_argument("seconds", type=float)
     parser.add_argument("seed", type=int)
     arguments = parser.parse_args()
     corpus, findings = Path(arguments.corpus), Path(arguments.findings)
-    if arguments.engine == BLIND:
-        target = _load(arguments.target)
-        _write_seeds(target, corpus)
-        sys.exit(_blind(target, corpus, findings, arguments.seconds, arguments.seed))
     atheris = importlib.import_module("atheris")
     with atheris.instrument_imports(include=_INSTRUMENTED):
         target = _load(arguments.target)
@@ -85,36 +75,6 @@ def _guided(atheris: Any, target: Target, corpus: Path, findings: Path, seconds:
     flags = [f"-{name}={value}" for name, value in options.items()]
     atheris.Setup([sys.argv[0], *flags, str(corpus)], target.check, custom_mutator=mutator)
     atheris.Fuzz()
-
-
-def _blind(target: Target, corpus: Path, findings: Path, seconds: float, seed: int) -> int:
-    """Try the seeds, then mutations of them, until time is up or one breaks the promise."""
-    resource.setrlimit(resource.RLIMIT_AS, (2 * MEMORY_MIB << 20, resource.RLIM_INFINITY))
-    signal.signal(signal.SIGALRM, _too_slow)
-    chance = Random(seed)
-    known = [path.read_bytes() for path in sorted(corpus.iterdir())]
-    deadline = time.monotonic() + seconds
-    tried, fresh = 0, list(known)
-    while tried < len(known) or time.monotonic() < deadline:
-        data = fresh.pop() if fresh else mutated(chance.choice(known), target.form, target.words, chance)
-        data = data[: target.longest]
-        try:
-            signal.alarm(SLOW_SECONDS)
-            target.check(data)
-        except Exception:  # noqa: BLE001 - whatever it is, it is a finding
-            traceback.print_exc()
-            sys.stderr.write(f"stat::number_of_executed_units: {tried + 1}\n")
-            (findings / f"crash-{hashlib.sha1(data, usedforsecurity=False).hexdigest()}").write_bytes(data)
-            return 1
-        finally:
-            signal.alarm(0)
-        tried += 1
-    sys.stderr.write(f"stat::number_of_executed_units: {tried}\n")
-    return 0
-
-
-def _too_slow(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - signal's signature
-    raise TimeoutError(f"an input took longer than {SLOW_SECONDS} s")
 
 
 if __name__ == "__main__":
