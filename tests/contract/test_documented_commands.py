@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from azure_scheduled_events_exporter.commands.cli import PROGRAM, _parser
+from azure_scheduled_events_exporter.commands.cli import PROGRAM, _parser, main
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.metrics.collector import SPECS
@@ -72,14 +72,9 @@ PATHS = re.compile(r"(/|/metrics|/api/v1/events|/-/healthy|/-/ready)?")
 LOCAL = re.compile(r"(?:localhost|127\.0\.0\.1|\[::1\]|\bVM):(\d{2,5})(/[^\s`'\"<>)|,;]*)?")
 
 
-def places(found: list[Block]) -> list[object]:
-    """The blocks as parameters of a test, by their place."""
-    return [pytest.param(block, id=block.place) for block in found]
-
-
-def of(*languages: str) -> list[object]:
-    """The blocks in ``languages``, as parameters."""
-    return places([block for block in BLOCKS if block.language in languages])
+def of(*languages: str) -> list[Block]:
+    """The blocks in ``languages``."""
+    return [block for block in BLOCKS if block.language in languages]
 
 
 def by(*programs: str) -> Iterator[Command]:
@@ -111,15 +106,14 @@ CHECKED_BELOW = {"sh", "bash", "console", "promql"}
 class TestBlocks:
     """Each block is what it calls itself."""
 
-    @pytest.mark.parametrize("block", places(BLOCKS))
-    def test_language(self, block: Block) -> None:
-        """A block in a language that nothing here can read is not let in; output of programs is `text`."""
-        assert block.language in READERS.keys() | CHECKED_BELOW, f"{block.place}: '{block.language}'"
-
-    @pytest.mark.parametrize("block", of(*READERS))
-    def test_readable(self, block: Block) -> None:
-        """Its own parser reads it."""
-        READERS[block.language](block.text)
+    def test_readable(self) -> None:
+        """Its own parser reads it; no block is in a language that nothing here can read. Output is `text`."""
+        for block in BLOCKS:
+            assert block.language in READERS.keys() | CHECKED_BELOW, block.place
+            try:
+                READERS.get(block.language, parse_as_is)(block.text)
+            except (ValueError, SyntaxError, yaml.YAMLError) as error:
+                pytest.fail(f"{block.place}: {error}")
 
     def test_expressions(self, tmp_path: Path) -> None:
         """Prometheus can read every expression, one a line unless indented, and each metric in it exists."""
@@ -146,58 +140,65 @@ class TestBlocks:
             for name in re.findall(r"azure_scheduled_events[:_][\w:]+", str(rule["expr"])):
                 assert name in ours | set(recorded), f"{rule['labels']}: {name}"
 
-    @pytest.mark.parametrize("block", [each for each in of("yaml") if "scrape_configs:" in str(each)])
-    def test_prometheus_configuration(self, block: Block, tmp_path: Path) -> None:
-        """Prometheus takes the documented scrape configuration."""
-        (tmp_path / "prometheus.yml").write_text(block.text)
-        done = run([debian("promtool"), "check", "config", "--syntax-only", "prometheus.yml"], tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
+    @pytest.mark.parametrize(
+        ("part", "check"),
+        [
+            ("scrape_configs:", ("check", "config", "--syntax-only")),
+            ("- alert:", ("check", "rules", "--lint-fatal")),
+        ],
+    )
+    def test_files_of_prometheus(
+        self, part: str, check: tuple[str, ...], subtests: pytest.Subtests, tmp_path: Path
+    ) -> None:
+        """Prometheus takes the documented scrape configurations and alert rules."""
+        for block in of("yaml"):
+            if part in block.text:
+                with subtests.test(block.place):
+                    (tmp_path / "file.yml").write_text(block.text)
+                    done = run([debian("promtool"), *check, "file.yml"], tmp_path)
+                    assert done.returncode == 0, done.stdout + done.stderr
 
-    @pytest.mark.parametrize("block", [each for each in of("yaml") if "- alert:" in str(each)])
-    def test_rules(self, block: Block, tmp_path: Path) -> None:
-        """Prometheus takes the documented alert rules."""
-        (tmp_path / "rules.yml").write_text(block.text)
-        done = run([debian("promtool"), "check", "rules", "--lint-fatal", "rules.yml"], tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    @pytest.mark.parametrize("block", of("yaml"))
-    def test_our_own_files(self, block: Block, tmp_path: Path) -> None:
+    def test_our_own_files(self, subtests: pytest.Subtests, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """A documented configuration or approval policy is one that the exporter takes."""
-        content = next(yaml.safe_load_all(block.text))
-        keys = set(content) if isinstance(content, dict) else set()
         flags = {setting.flag for setting in SETTINGS}
-        file = tmp_path / "file.yaml"
-        file.write_text(block.text)
-        if keys and keys <= flags | {flag.split(".")[0] for flag in flags}:
-            option = "--config.file"
-        elif keys == {"rules"} and "action:" in block.text:
-            option = "--approval.policy"
-        else:
-            return
-        done = run([Path(sys.executable).parent / PROGRAM, "check-config", option, file], tmp_path)
-        assert done.returncode == 0, done.stderr
+        checked = 0
+        for block in of("yaml"):
+            content = next(yaml.safe_load_all(block.text))
+            keys = set(content) if isinstance(content, dict) else set()
+            file = tmp_path / "file.yaml"
+            file.write_text(block.text)
+            if keys and keys <= flags | {flag.split(".")[0] for flag in flags}:
+                option = "--config.file"
+            elif keys == {"rules"} and "action:" in block.text:
+                option = "--approval.policy"
+            else:
+                continue
+            with subtests.test(block.place):
+                assert main(["check-config", option, str(file)]) == 0, capsys.readouterr()
+                checked += 1
+        assert checked > 3
 
 
 class TestShell:
     """What is typed can be typed."""
 
-    @pytest.mark.parametrize("block", places(SHELL))
-    def test_syntax(self, block: Block) -> None:
+    def test_syntax(self) -> None:
         """A shell reads it, and a console block has something behind a prompt."""
-        assert typed(block).strip(), "a console block shows what is typed behind '$ ' or '# '"
-        done = subprocess.run(["bash", "-n"], input=typed(block), text=True, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
+        for block in SHELL:
+            assert typed(block).strip(), f"{block.place}: a console block shows what is typed behind '$ ' or '# '"
+            done = subprocess.run(["bash", "-n"], input=typed(block), text=True, capture_output=True, check=False)
+            assert done.returncode == 0, f"{block.place}: {done.stderr}"
 
-    @pytest.mark.parametrize("block", places(SHELL))
-    def test_programs_are_known(self, block: Block) -> None:
+    def test_programs_are_known(self) -> None:
         """No program is misspelled: each is of this project, or in the tables above."""
-        for command in commands(block):
-            program = command.program
-            if program.startswith((".venv/bin/", "scripts/", "./")):
-                assert (ROOT / program).exists(), f"{command.place}: {program}"
-            elif program not in {PROGRAM, "make"} | OF_OTHERS.keys() and not OF_THE_SYSTEM.fullmatch(program):
-                defined = re.findall(r"(?m)^\s*(\w+) ?\(\)", block.text)
-                assert program in {"drain", "undrain", *defined}, f"{command.place}: unknown program {program!r}"
+        for block in SHELL:
+            defined = {"drain", "undrain", *re.findall(r"(?m)^\s*(\w+) ?\(\)", block.text)}
+            for command in commands(block):
+                program = command.program
+                if program.startswith((".venv/bin/", "scripts/", "./")):
+                    assert (ROOT / program).exists(), f"{command.place}: {program}"
+                elif program not in {PROGRAM, "make"} | OF_OTHERS.keys() and not OF_THE_SYSTEM.fullmatch(program):
+                    assert program in defined, f"{command.place}: unknown program {program!r}"
 
     def test_our_own_commands(self) -> None:
         """Every documented command line of ours is one that the program takes: command, flags and values."""
@@ -244,13 +245,13 @@ class TestShell:
 class TestAddresses:
     """Local addresses lead to what they are said to lead to."""
 
-    @pytest.mark.parametrize("page", [pytest.param(page, id=str(page.relative_to(ROOT))) for page in PAGES])
-    def test_ports_and_paths(self, page: Path) -> None:
+    def test_ports_and_paths(self) -> None:
         """A port on a local address is that of a program of the page, and ours serves the path behind it."""
-        for port, path in LOCAL.findall(page.read_text()):
-            assert port in PORTS.keys() | OF_THE_STACK, f"{page.relative_to(ROOT)}: port {port}"
-            if PORTS.get(port) == "the exporter":
-                assert PATHS.fullmatch(path.rstrip(".")), f"{page.name}: nothing is served at {path}"
+        for page in PAGES:
+            for port, path in LOCAL.findall(page.read_text()):
+                assert port in PORTS.keys() | OF_THE_STACK, f"{page.relative_to(ROOT)}: port {port}"
+                if PORTS.get(port) == "the exporter":
+                    assert PATHS.fullmatch(path.rstrip(".")), f"{page.name}: nothing is served at {path}"
 
     def test_ports_are_the_defaults(self) -> None:
         """The exporter's port is its default."""
@@ -270,26 +271,24 @@ def runnable(block: Block) -> bool:
     return all(SAFE.fullmatch(line) and "/etc/" not in line for line in lines)
 
 
-class TestRun:
-    """What can be run here is run, in a folder of its own."""
-
-    @pytest.mark.parametrize("block", places([block for block in SHELL if runnable(block)]))
-    def test_block(self, block: Block, tmp_path: Path) -> None:
-        """The commands succeed, one after the other, with the files that the page gives for them."""
-        for other in blocks(block.page):
-            if other.file_name:
-                (tmp_path / other.file_name).write_text(other.text)
-        script = typed(block).replace("/tmp/", f"{tmp_path}/")  # noqa: S108 - what pages name, made ours
-        path = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / ".tools/usr/bin"), os.environ["PATH"]])
-        env = environment(PATH=path, PYTHONPATH=os.pathsep.join(map(str, (GUARD, ROOT))))
-        done = subprocess.run(
-            ["bash", "-e"], input=script, cwd=tmp_path, env=env, text=True, capture_output=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    def test_some_are(self) -> None:
-        """The rule above still finds blocks to run."""
-        assert len([block for block in SHELL if runnable(block)]) > 2
+def test_what_can_be_run_here_is_run(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """The commands of a block succeed, one after the other, with the files that the page gives for them."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(ROOT / ".tools/usr/bin"), os.environ["PATH"]])
+    env = environment(PATH=path, PYTHONPATH=os.pathsep.join(map(str, (GUARD, ROOT))))
+    found = {typed(block): block for block in SHELL if runnable(block)}
+    assert len(found) > 2, "the rule above still finds blocks to run"
+    for number, (lines, block) in enumerate(found.items()):
+        with subtests.test(block.place):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            for other in blocks(block.page):
+                if other.file_name:
+                    (folder / other.file_name).write_text(other.text)
+            script = lines.replace("/tmp/", f"{folder}/")  # noqa: S108 - what pages name, made ours
+            done = subprocess.run(
+                ["bash", "-e"], input=script, cwd=folder, env=env, text=True, capture_output=True, check=False
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
 
 
 def run(arguments: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:

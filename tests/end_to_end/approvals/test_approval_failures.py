@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.events.gate import Gate, Rule, Treatment, Way
-from support.programs import PATIENCE, Exporter, Scrape, eventually, fetch
+from support.programs import Exporter, Scrape, eventually, fetch
 
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 FLAGS = ("--poll.interval", "250ms", "--approval.policy", "documented")
@@ -188,20 +187,6 @@ def test_one_request_for_all(stack: ExitStack, start_exporter: Callable[..., Exp
     assert len([h for h in simulator.record if h.what is What.APPROVED]) == 3
 
 
-def test_one_request_for_all_accepted(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """Three events that are due cost one request, once."""
-    simulator = stack.enter_context(Simulator(reboot(approval_delay=3600, count=3)))
-    gate = stack.enter_context(Gate(simulator.url))
-    exporter = start_exporter(gate.url, *FLAGS, "--poll.interval", "50ms")
-    exporter.shows("all", lambda scrape: scrape.total("event_approved") == 3)
-    exporter.shows("polls", lambda s: (s.value("polls_total", outcome="ok") or 0) > 12)
-    (post,) = gate.posts
-    assert len(post.event_ids) == 3
-    assert approvals(exporter.scrape()) == {"accepted": 1}
-    assert exporter.scrape().value("polls_total", outcome="throttled") == 0
-    assert gate.most_in_a_second() <= 5
-
-
 @pytest.mark.parametrize("way", [Way.HANG, Way.LATE])
 def test_killed_before_the_answer(
     way: Way, stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path
@@ -242,26 +227,6 @@ def test_polls_go_on_without_an_answer(stack: ExitStack, start_exporter: Callabl
     assert not approvals(exporter.scrape())
     gate.ending.set()
     exporter.shows("its answer is lost", lambda scrape: approvals(scrape) == {"error": 1})
-
-
-def test_an_answer_is_not_left_for_a_rare_poll(stack: ExitStack, start_exporter: Callable[..., Exporter]) -> None:
-    """The answer to an approval that comes after its poll is reported in a second or so, at any poll interval."""
-    answer = threading.Event()
-
-    def later(_: Sequence[str]) -> Treatment:
-        answer.wait(PATIENCE)
-        return Way.PASS
-
-    simulator = stack.enter_context(Simulator(reboot(), requests_per_second=20))
-    gate = stack.enter_context(Gate(simulator.url, later))
-    # Without the name, a first poll that comes before it approves nothing, and the next one is in an hour.
-    flags = (*FLAGS, "--poll.interval", "1h", "--imds.timeout", "50s", "--instance.name", "vmss_0")
-    exporter = start_exporter(gate.url, *flags)
-    exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
-    assert exporter.scrape().total("event_approved") == 0
-    answer.set()
-    exporter.shows("the start", lambda scrape: scrape.total("started", event_type="Reboot", scope="self") == 1)
-    assert exporter.scrape().transitions() == {"detected": 1, "approved": 1, "started": 1}
 
 
 def test_killed_after_the_answer(stack: ExitStack, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:

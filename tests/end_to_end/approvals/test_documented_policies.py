@@ -2,15 +2,12 @@
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from support.events.booting_vm import BootingVm
+from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from support.programs import COMMAND, Exporter, environment, fetch
 from trials.trial import polls_on
 
@@ -33,40 +30,6 @@ HELD_EVENTS = (
 def posts(simulator: Simulator) -> list[str]:
     """Return which VMs sent approvals."""
     return [seen.vm for seen in simulator.requests if seen.method == "POST"]
-
-
-def test_another_vm_approves_after_its_turn(tmp_path: Path) -> None:
-    """With documented-all a VM approves its own User event; if its exporter has ended, another VM does, in its turn."""
-    with ExitStack() as stack:
-        simulator = stack.enter_context(Simulator(QUIET, requests_per_second=1000))
-        first, second = (BootingVm(tmp_path / name, stack) for name in ("first", "second"))
-        second.hides_its_boot()
-        flags = ("--approval.policy", "documented-all")
-        primary = first.starts(simulator.vm_url("vmss_0"), *flags)
-        secondary = second.starts(simulator.vm_url("vmss_1"), *flags)
-
-        simulator.play(USER_EVENT)
-        primary.shows("approved", lambda scrape: scrape.total("event_approved", scope="self") == 1)
-        secondary.shows("the event", lambda scrape: scrape.total("pending", scope="peer") == 1)
-        polls_on(secondary, 3)
-        assert posts(simulator) == ["vmss_0"]
-
-        primary.kill()
-        simulator.play(USER_EVENT)
-        secondary.shows("the next event", lambda scrape: scrape.transitions().get("detected") == 2)
-        polls_on(secondary, 3)
-        scrape = secondary.scrape()
-        due = scrape.value(DUE) or 0.0
-        assert 60 <= due - (scrape.value("event_first_seen_timestamp_seconds") or 0.0) < 120
-        assert posts(simulator) == ["vmss_0"]
-        second.clock.set(int(due - time.time()) - 10)
-        polls_on(secondary, 3)
-        assert posts(simulator) == ["vmss_0"], "not yet its turn"
-        second.clock.set(int(due - time.time()) + 1)
-        secondary.shows("approved", lambda now: now.total("event_approved", scope="peer") == 1)
-        polls_on(secondary, 3)
-        assert posts(simulator) == ["vmss_0", "vmss_1"]
-        assert [each.vm for each in simulator.record if each.what is What.APPROVED] == ["vmss_0", "vmss_1"]
 
 
 def test_what_a_policy_does_not_approve_yet(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:

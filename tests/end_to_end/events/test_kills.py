@@ -36,13 +36,6 @@ class TestLock:
             assert "--journal.path" in line
             assert first.scrape().value("journal_up") == 1
 
-    def test_a_kill_frees_the_journal(self, start_exporter: Start, tmp_path: Path) -> None:
-        """After a SIGKILL the next exporter takes the journal at once."""
-        with Simulator() as simulator:
-            flags = [simulator.url, "--journal.path", str(tmp_path / "state")]
-            start_exporter(*flags).kill()
-            start_exporter(*flags).shows("the journal", lambda scrape: scrape.value("journal_up") == 1)
-
 
 def test_a_disk_that_comes_late(start_exporter: Start, tmp_path: Path) -> None:
     """An exporter whose journal cannot be written runs, reports this, and returns to the disk when it works."""

@@ -17,11 +17,10 @@ from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.files import read_only
 from azure_scheduled_events_exporter.polling.clock import SystemClock, system_clock
 from azure_scheduled_events_exporter.service.daemon import Exporter as Daemon
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.events.guest import LOG, START, Guest
+from support.events.machine import LOG, START, Machine
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
@@ -64,18 +63,6 @@ def seen(exporter: Exporter, transition: str, times: int = 1) -> Scrape:
     scrape = exporter.shows(f"{times} {transition}", look)
     assert scrape
     return scrape
-
-
-def stop_between_polls(imds: Simulator, exporter: Exporter) -> None:
-    """Stop the process right behind a poll; one that has begun the next poll meanwhile goes on until behind that."""
-    while True:
-        polls = exporter.scrape().total("polls_total")
-        ended = exporter.shows("the end of a poll", lambda now: max(now.total("polls_total") - polls, 0)) + polls  # noqa: B023 - at once
-        os.kill(exporter.process.pid, signal.SIGSTOP)
-        eventually(lambda: is_stopped(exporter), "the stop")
-        if sum(request.path.endswith("scheduledevents") for request in imds.requests) == ended:
-            return
-        os.kill(exporter.process.pid, signal.SIGCONT)
 
 
 def is_stopped(exporter: Exporter) -> bool:
@@ -139,34 +126,6 @@ def test_a_stopped_process(imds: Simulator, start_exporter: Start, tmp_path: Pat
         assert again.series("observed_pause_seconds_count") == [({"event_type": "Freeze"}, 1)]
 
 
-def test_before_the_start_was_seen(imds: Simulator, start_exporter: Start) -> None:
-    """A pause that begins before a poll has seen the event Started is its own too."""
-    exporter = start_exporter(imds.url, "--poll.interval", "2s")
-    exporter.shows("a poll", lambda now: now.value("up") == 1)
-    imds.set_document([event("Freeze", "Scheduled")])
-    seen(exporter, "detected")
-    # The next poll, up to two seconds later, finds it Started after the pause.
-    stop_between_polls(imds, exporter)
-    imds.set_document([event("Freeze", "Started")])
-    record_pause = stop_for_a_while(exporter)
-    seen(exporter, "started")
-    imds.set_document([])
-    pause = seen(exporter, "completed").total("observed_pause_seconds_sum")
-    assert record_pause - 1.0 <= pause <= record_pause + BUSY
-
-
-def test_an_event_without_a_pause(imds: Simulator, start_exporter: Start) -> None:
-    """An event that did not stop this VM is observed as well, with the little by which ticks are always late."""
-    exporter = start_exporter(imds.url, *POLL)
-    exporter.shows("a poll", lambda now: now.value("up") == 1)
-    imds.set_document([event("Freeze", "Started")])
-    seen(exporter, "started")
-    imds.set_document([])
-    scrape = seen(exporter, "completed")
-    assert scrape.value("observed_pause_seconds_count", event_type="Freeze") == 1
-    assert scrape.total("observed_pause_seconds_sum") < STOPPED, "some milliseconds on a machine that is not busy"
-
-
 @dataclass
 class GuestClock:
     """The machine's clocks, but for a wall clock that was late and is set right."""
@@ -227,151 +186,51 @@ def test_a_frozen_vm(vm: str, set_by: float, pauses: dict[str, float], imds: Sim
 
 
 @pytest.fixture
-def guest(imds: Simulator, tmp_path: Path) -> Iterator[Guest]:
+def machine(imds: Simulator, tmp_path: Path) -> Iterator[Machine]:
     """A VM that has not started its exporter yet."""
     with ExitStack() as stack:
-        yield Guest(imds, tmp_path / "state", stack)
+        yield Machine(imds, tmp_path / "state", stack, name="vm_0")
 
 
-def test_two_impacts(guest: Guest) -> None:
+def test_two_impacts(machine: Machine) -> None:
     """Two impacts of one event are two pauses, and the event's own is the longer one."""
-    guest.polls(event("Freeze", "Scheduled"))
-    guest.polls(event("Freeze", "Started"))
-    for seconds in (4, 2):
-        guest.wall += seconds
-        guest.polls(event("Freeze", "Started"))
-    guest.polls()
-    ((count, pause),) = guest.pauses.values()
+    machine.polls(0, None, event("Freeze", "Scheduled"))
+    for at in (0, 4, 6):
+        machine.polls(at, None, event("Freeze", "Started"))
+    machine.polls(6)
+    ((count, pause),) = machine.pauses.values()
     assert count == 1
     assert pause == pytest.approx(4, abs=0.06)
-    assert guest.running().poller.snapshot.statistics.pause_counts == {("Freeze",): 2}
+    assert machine.exporter
+    assert machine.exporter.poller.snapshot.statistics.pause_counts == {("Freeze",): 2}
 
 
-class TestReboot:
-    """The VM goes down with the exporter."""
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_reboot(machine: Machine, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A reboot's pause lasts from the last sign of life before it to the start of the exporter after it, once.
 
-    def test_while_started(self, guest: Guest) -> None:
-        """The pause of a reboot lasts from the last poll before it to the start of the exporter after it."""
-        guest.polls(event("Reboot", "Scheduled"))
-        guest.polls(event("Reboot", "Started"))
-        guest.dies()
-        guest.reboots(85.5)
-        guest.polls()
-        assert guest.pauses == {"Reboot": (1, 85.5)}
-        guest.dies()
-        guest.polls()
-        assert guest.pauses == {"Reboot": (1, 85.5)}
-
-    def test_in_order_before_the_start_was_seen(self, guest: Guest) -> None:
-        """A guest that is shut down in order at NotBefore ends the exporter first, which remembers when."""
-        guest.polls(event("Reboot", "Scheduled") | {"NotBefore": formatdate(START, usegmt=True)})
-        guest.dies(in_order=True)
-        guest.reboots(120)
-        guest.polls()
-        assert guest.pauses == {"Reboot": (1, 120)}
-
-    def test_the_start_is_seen_afterwards(self, guest: Guest) -> None:
-        """An event that is Started when the VM is back has had its reboot; what follows is measured on."""
-        guest.polls(event("Redeploy", "Scheduled"))
-        guest.dies(in_order=True)
-        guest.reboots(300)
-        guest.polls(event("Redeploy", "Started"))
-        assert guest.pauses == {}
-        guest.polls()
-        assert guest.pauses == {"Redeploy": (1, 300)}
-
-    def test_all_at_once(self, guest: Guest) -> None:
-        """A VM that goes down while the event is Scheduled leaves no heartbeat, so no pause is observed."""
-        guest.polls(event("Reboot", "Scheduled"))
-        guest.dies()
-        guest.reboots(85)
-        guest.polls()
-        assert guest.pauses == {}
-
-    def test_imds_is_away_afterwards(self, guest: Guest) -> None:
-        """A second crash before IMDS can be asked again does not lose the first sign of life."""
-        guest.polls(event("Reboot", "Started"), event("Freeze", "Scheduled", event_id="F"))
-        guest.polls(event("Reboot", "Started"), event("Freeze", "Started", event_id="F"))
-        guest.dies()
-        guest.reboots(60)
-        guest.fails_to_poll()
-        guest.dies(in_order=True)
-        guest.reboots(40)
-        guest.polls()
-        assert guest.pauses == {"Freeze": (1, 100)} | {"Reboot": (1, 100)}
-
-    def test_an_old_sign_is_no_sign(self, guest: Guest) -> None:
-        """What an event before has left behind does not count for the next one."""
-        guest.polls(event("Freeze", "Scheduled"))
-        guest.polls(event("Freeze", "Started"))
-        guest.polls()
-        guest.polls(event("Reboot", "Scheduled", event_id="R"))
-        guest.dies()
-        guest.reboots(3600)
-        guest.polls()
-        assert guest.pauses == {"Freeze": (1, 0)}
-
-    def test_a_sign_counts_once(self, guest: Guest) -> None:
-        """A sign of life that a restart has found is gone: a sudden reboot later does not measure from there."""
-        guest.polls(event("Reboot", "Scheduled"))
-        guest.dies(in_order=True)
-        guest.passes(45)
-        guest.polls(event("Reboot", "Scheduled"))
-        guest.dies()
-        guest.reboots(3600)
-        guest.polls()
-        assert guest.pauses == {}
-
-    def test_a_reboot_of_ones_own_before_the_start(self, guest: Guest) -> None:
-        """A reboot by the owner while an event was merely announced is not its pause."""
-        guest.polls(event("Freeze", "Scheduled"))
-        guest.dies(in_order=True)
-        guest.reboots(90)
-        guest.polls(event("Freeze", "Scheduled"))
-        guest.polls(event("Freeze", "Started"))
-        guest.polls()
-        assert guest.pauses == {"Freeze": (1, 0)}
+    That is the exporter's own end in order, at NotBefore, or the last poll while the event was Started.
+    """
+    if in_order:
+        machine.polls(0, None, event("Reboot", "Scheduled") | {"NotBefore": formatdate(START, usegmt=True)})
+    else:
+        machine.polls(0, None, event("Reboot", "Started"))
+    machine.restarts(boots_at=75.5, in_order=in_order)
+    for at in (85.5, 90):
+        machine.polls(at)
+        assert machine.pauses == {"Reboot": (1, 85.5)}
+        machine.restarts()
 
 
-class TestRestart:
-    """The exporter alone was down, while the VM went on."""
-
-    @pytest.mark.parametrize("in_order", [True, False])
-    def test_while_started(self, guest: Guest, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
-        """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
-        guest.polls(event("Freeze", "Scheduled"))
-        guest.polls(event("Freeze", "Started"))
-        guest.wall += 3  # nobody polls meanwhile, as in a pause
-        guest.polls(event("Freeze", "Started"))
-        guest.dies(in_order=in_order)
-        guest.passes(45)
-        guest.polls(event("Freeze", "Started"))
-        guest.polls()
-        ((count, pause),) = guest.pauses.values()
-        assert count == 1
-        assert pause == pytest.approx(3, abs=0.06)
-
-    def test_started_meanwhile(self, guest: Guest) -> None:
-        """An event that started while no exporter ran is not measured: its pause may have been then."""
-        guest.polls(event("Freeze", "Scheduled"))
-        guest.dies(in_order=True)
-        guest.passes(45)
-        guest.polls(event("Freeze", "Started"))
-        guest.polls()
-        assert guest.pauses == {}
-
-    def test_the_sign_goes_with_the_event(self, guest: Guest) -> None:
-        """Signs of life are written while an event is Started, and nothing of them stays behind."""
-        guest.polls(event("Freeze", "Scheduled"))
-        assert self.sign(guest) is None
-        guest.polls(event("Freeze", "Started"))
-        assert self.sign(guest) == guest.reading()
-        guest.wall += 1
-        guest.polls(event("Freeze", "Started"))
-        assert self.sign(guest) == guest.reading()
-        guest.polls()
-        assert self.sign(guest) is None
-
-    def sign(self, guest: Guest) -> ClockSample | None:
-        """Return what the journal holds."""
-        return read_only(guest.folder).last_heartbeat()
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_restart_of_the_exporter(machine: Machine, in_order: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """The time without an exporter is not a pause of the VM, and earlier measurements stay."""
+    machine.polls(0, None, event("Freeze", "Scheduled"))
+    for at in (0, 3):  # nobody polls meanwhile, as in a pause
+        machine.polls(at, None, event("Freeze", "Started"))
+    machine.restarts(in_order=in_order)
+    machine.polls(48, None, event("Freeze", "Started"))
+    machine.polls(48)
+    ((count, pause),) = machine.pauses.values()
+    assert count == 1
+    assert pause == pytest.approx(3, abs=0.06)

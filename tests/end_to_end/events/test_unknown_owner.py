@@ -79,24 +79,7 @@ def test_events_of_this_run_end_at_once(unnamed: Machine) -> None:
     assert unnamed.transitions == {"detected": 2, "cancelled": 1, "lost": 1}
 
 
-def test_an_event_of_the_journal_that_was_shown_ends_at_once(unnamed: Machine) -> None:
-    """An event of an earlier run that this run's documents have shown is watched like any other."""
-    unnamed.polls(10, None, USER_EVENT)
-    unnamed.polls(11, None)
-    assert unnamed.transitions == {"detected": 1, "cancelled": 1}
-
-
-def test_six_hundred_events_return(machine: Machine) -> None:
-    """However many events are missing from one document, each that is back in the next one has returned."""
-    many = [event(EventId=f"E{number}") for number in range(600)]
-    machine.polls(0, None, *many)
-    machine.polls(1, None)
-    machine.polls(2, None, *many)
-    assert machine.transitions == {"detected": 600, "cancelled": 600, "returned": 600}
-
-
-@pytest.mark.parametrize("restarts", [False, True])
-def test_notice_of_an_event_that_came_before_the_name(machine: Machine, *, restarts: bool) -> None:
+def test_notice_of_an_event_that_came_before_the_name(machine: Machine) -> None:
     """The notice of an event that IMDS showed before it named this VM is counted once, also over restarts."""
     machine.name = ""
     announced = event(NotBefore=formatdate(START + 400, usegmt=True))
@@ -107,19 +90,16 @@ def test_notice_of_an_event_that_came_before_the_name(machine: Machine, *, resta
         return [(sum(each.counts), each.total) for each in found]
 
     machine.polls(0, None, announced)
-    if restarts:
-        machine.restarts()
+    machine.restarts()
     machine.begins()
     assert machine.exporter
     assert not machine.exporter.identification.ask()
     machine.polls(1, None, announced)
     machine.polls(2, None, event(status="Started"))
     assert notices() == [(1, 400.0)]
-    if restarts:
-        machine.restarts()
+    machine.restarts()
     machine.polls(3)
     assert notices() == [(1, 400.0)]
-    if restarts:
-        machine.restarts()
-        machine.polls(4)
+    machine.restarts()
+    machine.polls(4)
     assert notices() == [(1, 400.0)]

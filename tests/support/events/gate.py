@@ -190,18 +190,3 @@ class HeldPolls(Gate):
             yield
         finally:
             self._go_on.set()
-
-
-class HeldApprovals(Gate):
-    """An IMDS that answers no approval until ``answer`` is set."""
-
-    def __init__(self, target: str, *rules: Rule) -> None:
-        super().__init__(target, *rules)
-        self.asked, self.answer = threading.Event(), threading.Event()
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Hold an approval back."""
-        if method == "POST":
-            self.asked.set()
-            self.answer.wait(PATIENCE)
-        return super().take(method, path, body)

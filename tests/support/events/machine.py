@@ -9,6 +9,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
@@ -61,10 +62,13 @@ class Machine:
     timeout: str = "10s"
     clock: MachineClock = field(default_factory=MachineClock)
     exporter: Exporter | None = None
+    collector: str = ""
 
-    def restarts(self, *, boots_at: float | None = None) -> None:
-        """End the exporter as SIGKILL does; boot the machine too, so many seconds after START."""
+    def restarts(self, *, boots_at: float | None = None, in_order: bool = False) -> None:
+        """End the exporter as SIGKILL does, or ``in_order``; boot the machine too, so many seconds after START."""
         if self.exporter:
+            if in_order:
+                self.exporter.stop()
             self.exporter.journal.close()
             self.exporter = None
         if boots_at is not None:
@@ -92,6 +96,7 @@ class Machine:
                 "instance.name": self.name,
                 "journal.path": str(self.folder),
                 "approval.policy": self.policy,
+                **({"otlp.endpoint": self.collector} if self.collector else {}),
             }
             self.exporter = Exporter(resolve(flags, {}), LOG, self.clock, RateLimiter(1000))
             self.stack.callback(self.exporter.journal.close)
@@ -104,7 +109,38 @@ class Machine:
     @property
     def transitions(self) -> dict[str, int]:
         """Every transition counted so far, without those that are 0."""
-        return counted_transitions(self.exporter)
+        assert self.exporter
+        counted: dict[str, int] = {}
+        for (*_, transition), count in self.exporter.poller.snapshot.statistics.transitions.items():
+            if count:
+                counted[transition] = counted.get(transition, 0) + count
+        return counted
+
+    @property
+    def phases(self) -> dict[tuple[str, str], float]:
+        """The sum of the phase durations by type and phase."""
+        assert self.exporter
+        found = self.exporter.poller.snapshot.statistics.phases.items()
+        return {(kind, phase): histogram.total for (kind, phase), histogram in found}
+
+    @property
+    def pauses(self) -> dict[str, tuple[int, float]]:
+        """How many pauses were observed, and their sum, by type."""
+        assert self.exporter
+        found = self.exporter.poller.snapshot.statistics.pauses.items()
+        return {kind: (sum(histogram.counts), histogram.total) for (kind,), histogram in found}
+
+    @property
+    def spans(self) -> dict[str, SpanFacts]:
+        """The journalled spans by name, none of them delivered yet."""
+        assert self.exporter
+        spans = [queued.span for queued in self.exporter.journal.queued_spans(-1)]
+        assert len(spans) == len({span.name for span in spans})
+        return {span.name: span for span in spans}
+
+    def times(self) -> dict[str, tuple[float, float]]:
+        """Start and end of each span, in seconds after START."""
+        return {name: (span.start - START, span.end - START) for name, span in self.spans.items()}
 
     @property
     def account(self) -> Counter[tuple[str, str]]:
@@ -112,16 +148,6 @@ class Machine:
         assert self.exporter
         records = [record for _, record in self.exporter.journal.transitions(0, 10_000)]
         return Counter((str(record["event_id"]), str(record["transition"])) for record in records)
-
-
-def counted_transitions(exporter: Exporter | None) -> dict[str, int]:
-    """Return every transition that the exporter has counted so far, without those that are 0."""
-    assert exporter
-    counted: dict[str, int] = {}
-    for (*_, transition), count in exporter.poller.snapshot.statistics.transitions.items():
-        if count:
-            counted[transition] = counted.get(transition, 0) + count
-    return counted
 
 
 def event(kind: str = "Reboot", status: str = "Scheduled", **more: object) -> dict[str, object]:

@@ -1,0 +1,203 @@
+"""The command ``approve`` beside a running exporter and without one: what it asks, sends and prints."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.commands.cli import main
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.commands import assert_one_line
+from support.events.approve_command import (
+    FINAL,
+    PROGRAM,
+    SHOWN,
+    a_second_later,
+    approve,
+    approved,
+    event_ids,
+    group,
+    on_terminal,
+    sends_itself,
+    start,
+)
+from support.events.follower import event
+from support.programs import PATIENCE, Exporter, environment, fetch
+
+NOBODY = 65534
+
+
+def test_beside_a_running_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """The request is shown, sent by the running exporter, counted as the operator's, and its result printed."""
+    exporter = start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Freeze"]
+    done = approve(simulator.url, state, event_id.lower(), "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    head, row, shown, told = done.stdout.splitlines()
+    assert head.split()[:2] == ["EventId", "Type"]
+    assert row.split()[:3] == [event_id, "Freeze", "Scheduled"]
+    assert shown == f"{SHOWN}vmss_0, vmss_1"
+    assert told == f"{event_id}: accepted"
+    assert approved(simulator) == [("Freeze", "vmss_0")]
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 1)
+    scrape = exporter.scrape()
+    assert scrape.value("approval_latency_seconds_count", event_type="Freeze", approved_by="operator") == 1
+    assert scrape.value("approval_requests_total", outcome="accepted") == 1
+    assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
+    (line,) = exporter.lines('msg="approval accepted"')
+    assert f"event_ids={event_id} event_types=Freeze approved_by=operator who=ada resources=vmss_0,vmss_1" in line
+    events = json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]
+    assert {event["event_id"]: event["approved_by"] for event in events}[event_id] == "operator"
+    # It is the exporter that sent it: over the poller's own connection, within its budget.
+    assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
+
+
+def test_all_mine(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """``--all-mine`` approves what waits on this VM, in one request, once; another VM's event has to be named."""
+    exporter = start(start_exporter, simulator.url, state)
+    done = approve(simulator.url, state, "--all-mine", "--yes")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
+    assert sorted(approved(simulator)) == [("Freeze", "vmss_0"), ("Reboot", "vmss_0")]
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved") == 2)
+    assert exporter.scrape().value("approval_requests_total", outcome="accepted") == 1
+    again = approve(simulator.url, state, "--all-mine", "--yes")
+    assert (again.returncode, again.stderr) == (0, "")
+    ids = event_ids(simulator)
+    already = {f"{ids[kind]}: it is approved already, by operator" for kind in ("Freeze", "Reboot")}
+    assert set(again.stdout.splitlines()[-2:]) == already
+    assert SHOWN not in again.stdout
+    done = approve(simulator.url, state, event_ids(simulator)["Redeploy"], "--yes")
+    assert done.returncode == 0
+    assert f"{SHOWN}vmss_2\n" in done.stdout
+    exporter.shows("approved", lambda scrape: scrape.total("event_approved", scope="peer") == 1)
+
+
+def test_a_file_that_is_no_journal(simulator: Simulator, tmp_path: Path) -> None:
+    """``approve`` with the name of another file is refused in one line, and the file stays where it is."""
+    file = tmp_path / "hosts.txt"
+    file.write_text("127.0.0.1 localhost\n" * 100)
+    done = approve(simulator.url, file, "--all-mine", "--yes")
+    assert_one_line(done, 1, f"{file} cannot be used as --journal.path: file is not a database")
+    assert [path.name for path in tmp_path.iterdir()] == ["hosts.txt"]
+    assert approved(simulator) == []
+
+
+def test_without_an_exporter(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """The command says that no exporter runs and asks IMDS for what was named; the next exporter knows of it."""
+    ids = event_ids(simulator)
+    done = approve(simulator.url, state, ids["Reboot"], "--yes", "--approval.policy", "documented")
+    assert (done.returncode, done.stderr) == (0, sends_itself(state))
+    assert done.stdout.splitlines()[-1] == f"{ids['Reboot']}: accepted"
+    assert approved(simulator) == [("Reboot", "vmss_0")], "nothing that the policy would add"
+    exporter = start(start_exporter, simulator.url, state)
+    scrape = exporter.scrape()
+    assert scrape.value("event_approved", event_id=ids["Reboot"]) == 1
+    assert scrape.value("approval_latency_seconds_count", event_type="Reboot", approved_by="operator") == 1
+    assert scrape.transitions(scope="self") == {"detected": 2, "approved": 1}
+    assert len([seen for seen in simulator.requests if seen.method == "POST"]) == 1
+    status, said = on_terminal(simulator.url, state / "other", b"n\n")
+    assert status == 1
+    line = sends_itself(state / "other", yes=False).strip()
+    assert line in said.decode().partition("Approve? [y/N]")[0].splitlines(), "an exporter with another journal runs"
+
+
+def test_question(simulator: Simulator, state: Path) -> None:
+    """On a terminal, ``--all-mine`` asks, and takes only a yes for a yes; the end of input is a no."""
+    for typed, status in ((b"\x04", 1), (b"n\n", 1), (b"YES\n", 0)):
+        returned, said = on_terminal(simulator.url, state, typed)
+        assert (returned, bool(approved(simulator))) == (status, status == 0), said
+        assert b"Traceback" not in said
+        a_second_later(simulator)
+
+
+def test_deletions_are_named(simulator: Simulator, state: Path) -> None:
+    """What is shown before the question names the VMs that are gone afterwards; no name forges a line of it."""
+    simulator.set_document(
+        [
+            event("A") | {"EventType": "Preempt", "Resources": ["vmss_0"]},
+            event("B") | {"EventType": "Terminate", "Resources": ["vmss_0", "vmss_1\n"]},
+            event("C") | {"EventType": "Freeze", "Resources": ["vmss_2"]},
+        ]
+    )
+    done = approve(simulator.url, state, "A", "B", "C")
+    assert done.returncode == 2, done
+    assert done.stdout.splitlines()[-2:] == [
+        f"{SHOWN}vmss_0, vmss_1\\n, vmss_2",
+        f"{FINAL}vmss_0 (Preempt), vmss_0 (Terminate), vmss_1\\n (Terminate)",
+    ]
+
+
+def test_nothing_is_sent(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """With an id that is no current event, or with nobody to ask and no ``--yes``, nothing at all is approved."""
+    start(start_exporter, simulator.url, state)
+    event_id = event_ids(simulator)["Freeze"]
+    done = approve(simulator.url, state, event_id, "no-such-event", "--yes")
+    assert done.returncode == 1
+    assert done.stderr == f"{PROGRAM}: no current event has the id no-such-event: see {PROGRAM} events\n"
+    done = approve(simulator.url, state, event_id)
+    assert done.returncode == 2
+    assert done.stderr == f"{PROGRAM}: approve: standard input is not a terminal: add --yes\n"
+    assert f"{SHOWN}vmss_0, vmss_1\n" in done.stdout
+    assert not approved(simulator)
+
+
+def test_usage(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that makes no sense is refused before IMDS is asked."""
+    both = "approve: give EventIds, or --all-mine"
+    shared = "--journal.path: 'memory' cannot be shared: name the journal of the running exporter"
+    for arguments, complaint in (
+        (("--journal.path", str(state)), both),
+        (("id", "--all-mine", "--journal.path", str(state)), both),
+        (("id", "--journal.path", "memory"), shared),
+    ):
+        assert main(("approve", "--imds.endpoint", "http://127.0.0.1:9", *arguments)) == 2
+        assert capsys.readouterr().err == f"{PROGRAM}: {complaint}\n"
+
+
+def test_already_begun(state: Path, start_exporter: Callable[..., Exporter]) -> None:
+    """An event that has started needs no request: success, and the result says so."""
+    with Simulator(group(approval_delay=0)) as simulator:
+        exporter = start(start_exporter, simulator.url, state)
+        ids = event_ids(simulator)
+        assert approve(simulator.url, state, ids["Reboot"], "--yes").returncode == 0
+        exporter.shows("started", lambda scrape: scrape.total("started", scope="self") == 1)
+        a_second_later(simulator)
+        done = approve(simulator.url, state, ids["Reboot"], ids["Freeze"], "--yes")
+        assert done.returncode == 0
+        assert done.stdout.splitlines()[-2:] == [
+            f"{ids['Reboot']}: it has started already",
+            f"{ids['Freeze']}: accepted",
+        ]
+
+
+def test_needs_write_access(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A user who cannot write the journal approves nothing, and gets the reason."""
+    if os.geteuid() != 0:
+        pytest.fail("this test needs root, to be somebody else for a moment")
+    state = tmp_path_factory.mktemp("owned") / "state"
+    state.mkdir(mode=0o700)
+    # An interpreter that has become somebody else, since not every folder on the way to the command is open to all.
+    code = (
+        "import encodings.ascii, encodings.idna, encodings.latin_1, os, sys; "
+        "from azure_scheduled_events_exporter.commands import approve, cli, events; "
+        "from azure_scheduled_events_exporter.tracing import otlp; "
+        f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY}); sys.exit(cli.main(sys.argv[1:]))"
+    )
+    arguments = ("approve", "--imds.endpoint", simulator.url, "--journal.path", str(state), "--all-mine", "--yes")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment(),
+        timeout=2 * PATIENCE,
+    )
+    assert done.returncode == 1, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert last == f"{PROGRAM}: the journal {state} cannot be written, so nothing is sent: try as root"
+    assert not [seen for seen in simulator.requests if seen.method == "POST"]

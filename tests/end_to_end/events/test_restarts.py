@@ -1,0 +1,114 @@
+"""What a restart makes of the time before: an exporter that is polled by hand, killed and started on one journal."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.core.spans import span_id, trace_id
+from azure_scheduled_events_exporter.errors import Outcome
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.events.machine import ID, Machine, event
+from support.monitoring.collector import Collector
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    """A VM that has not started its exporter yet, and whose collector gets nothing: spans stay in the journal."""
+    with ExitStack() as stack:
+        collector = stack.enter_context(Collector())
+        imds = stack.enter_context(Simulator(requests_per_second=1000))
+        yield Machine(imds, tmp_path / "state", stack, collector=collector.url)
+
+
+def test_a_reboot_in_mid_event(machine: Machine) -> None:
+    """An event whose start was not seen is completed because of the boot, with one trace without gaps."""
+    machine.polls(0, None, event())
+    machine.polls(899, None, event())
+    machine.restarts(boots_at=910)
+    machine.name = ""  # IMDS does not name the VM in time after the reboot
+    machine.polls(960)
+    assert machine.transitions == {"detected": 1, "completed": 1}
+    assert machine.times() == {
+        "detected": (0, 0),
+        "scheduled": (0, 900),
+        "approval": (0, 900),
+        "started": (900, 960),
+        "scheduled_event": (0, 960),
+    }
+    root = machine.spans["scheduled_event"]
+    assert root.attributes["azure.scheduled_event.outcome"] == "completed"
+    assert {span.trace_id for span in machine.spans.values()} == {trace_id(ID)}
+    assert {span.parent_id for span in machine.spans.values()} == {"", root.span_id}
+    assert machine.phases == {("Reboot", "scheduled"): 900, ("Reboot", "started"): 60}
+
+
+def test_an_event_that_returned(machine: Machine) -> None:
+    """An event that is in the document again after its end and a restart keeps its history."""
+    machine.polls(0, None, event())
+    machine.polls(50)
+    machine.restarts()
+    machine.polls(300, None, event())
+    machine.restarts()
+    machine.polls(310, None, event())
+    assert machine.transitions == {"detected": 1, "cancelled": 1, "returned": 1}
+    machine.polls(900, None, event(status="Started"))
+    machine.restarts()
+    machine.polls(1500)
+    life = ["detected", "cancelled", "returned", "started", "completed"]
+    assert [transition for _, transition in machine.account] == life
+    assert machine.transitions == dict.fromkeys(life, 1)
+    root = machine.spans["scheduled_event"]
+    assert root.attributes["azure.scheduled_event.outcome"] == "completed"
+    assert [moved.name for moved in root.events] == ["returned"]
+
+
+def test_counters_neither_fall_nor_double(machine: Machine) -> None:
+    """Over many restarts at every stage each transition is counted once, and no counter is ever less."""
+    story = [
+        [event()],
+        [event(), event(EventId="B")],
+        [event(status="Started"), event(EventId="B")],
+        [event(EventId="B", status="Started")],
+        [event(EventId="C", status="Started")],
+        [],
+    ]
+    before: dict[str, int] = {}
+    for step, document in enumerate(story):
+        for _ in range(2):
+            machine.polls(1000.0 + step, None, *document)
+            now = machine.transitions
+            assert all(now[name] >= count for name, count in before.items())
+            before = now
+            machine.restarts()
+            machine.begins()
+            assert machine.transitions == before, "before the first poll"
+    assert before == {"detected": 3, "started": 3, "completed": 3}
+    assert set(machine.account.values()) == {1}
+    assert len(machine.account) == 9
+
+
+def test_what_was_known_is_shown_before_the_first_answer(machine: Machine) -> None:
+    """While IMDS does not answer after a restart, the earlier events stay current."""
+    machine.polls(0, None, event())
+    machine.restarts()
+    machine.begins()
+    assert machine.exporter
+    assert list(machine.exporter.poller.snapshot.current) == [ID]
+    machine.imds.inject("503")
+    assert machine.outcome() is not Outcome.OK
+    assert list(machine.exporter.poller.snapshot.current) == [ID]
+    assert machine.transitions == {"detected": 1}
+
+
+def test_a_restart_keeps_the_id_and_times_of_a_span(machine: Machine) -> None:
+    """After a restart during an event, the span `detected` has the same id, start, end and name as before."""
+    machine.polls(0, None, event())
+    first = machine.spans["detected"]
+    machine.restarts()
+    machine.polls(300, None, event())
+    again = machine.spans["detected"]
+    assert again.span_id == first.span_id == span_id(ID, "vmss_0", "detected")
+    assert replace(again, attributes={}) == replace(first, attributes={})
