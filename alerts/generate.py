@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from .alertmanager import alertmanager_config
+from .alertmanager import alertmanager_config, fragment, kube_prometheus_stack_values
 from .grafana import grafana_rules
-from .prometheus import prometheus_rule_resource, prometheus_rules, vmalert_rules
+from .prometheus import prometheus_rule_resource, prometheus_rules
 from .pushed import pushed_alerts
 from .reference import exporter_values_file, reference, values_file
 from .scrape import scrape_examples
@@ -15,10 +15,11 @@ from .templates import TEMPLATES
 GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
     {
         "prometheus/prometheus-rules.yml": prometheus_rules,
-        "vmalert/vmalert-rules.yml": vmalert_rules,
         "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
         "grafana/alert-rules.yaml": grafana_rules,
         "alertmanager/alertmanager.yml": alertmanager_config,
+        "alertmanager/fragment.yml": fragment,
+        "alertmanager/kube-prometheus-stack-values.yaml": kube_prometheus_stack_values,
         "exporter/pushed-alerts.json": pushed_alerts,
         "exporter/values.yaml": exporter_values_file,
         "alertmanager/templates/azure-scheduled-events.tmpl": lambda _: TEMPLATES,

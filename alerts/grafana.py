@@ -1,20 +1,20 @@
-"""The alerts as Grafana-managed rules, in the form of its file provisioning (Grafana 10.4.1 and newer).
+"""The alerts as Grafana-managed rules, for teams that have no Alertmanager.
 
-The recorded series still come from Prometheus: load the Prometheus rules too, or at least their recordings.
-grafanalib has only the form of an old HTTP API for rules, so they are built here.
+The PromQL stays as it is; Grafana's templates cannot query, so that its texts name events instead of VMs.
 """
 
-import re
 from typing import Any
 
-from .prometheus import annotations, dashboard_url
-from .rules import groups
-from .rules.descriptions import plain
-from .rules.rule import VMS, Alert, Group
+from azure_scheduled_events_exporter.times import format_duration, parse_duration
+
+from .groups import groups
+from .prometheus import annotations
+from .rule import Alert, Group
 from .settings import Settings
+from .texts import for_grafana
 from .yaml_text import to_yaml
 
-_LEAST_SECONDS = 10  # Grafana's default min_interval: it evaluates no group more often
+_LEAST_SECONDS = 10  # Grafana's default min_interval: it evaluates no group more often, and in steps of it
 _WINDOW = 600  # seconds
 _ANY_VALUE = -1e15  # the PromQL has decided already: any value, 0 and negative ones too, is an alert
 _LONGEST_UID = 40
@@ -23,39 +23,28 @@ _EXPRESSION = "__expr__"
 
 def grafana_rules(settings: Settings) -> str:
     """Return the provisioning file."""
-    found = [_group(group, settings) for group in groups(settings) if any(group.alerts())]
     return to_yaml(
-        {"apiVersion": 1, "groups": found},
+        {"apiVersion": 1, "groups": [_group(group, settings) for group in groups(settings)]},
         "Grafana-managed alerts; put it into /etc/grafana/provisioning/alerting/.",
         "Their expressions read series that the recording rules of Prometheus make: load those too.",
     )
 
 
 def _group(group: Group, settings: Settings) -> dict[str, Any]:
-    interval = max(_LEAST_SECONDS, _in_steps(group, settings))
+    steps = -(-round(parse_duration(group.interval)) // _LEAST_SECONDS)
     return {
         "orgId": 1,
         "name": group.name,
         "folder": "Azure Scheduled Events",
-        "interval": f"{interval}s",
+        "interval": format_duration(steps * _LEAST_SECONDS),
         "rules": [_rule(alert, settings) for alert in group.alerts()],
     }
 
 
-def _in_steps(group: Group, settings: Settings) -> int:
-    """Return the group's interval, rounded up to Grafana's steps of 10 s."""
-    watcher = group.interval == settings.duration("evaluation.watcher-interval")
-    name = "evaluation.watcher-interval" if watcher else "evaluation.interval"
-    return -(-round(settings.seconds(name)) // _LEAST_SECONDS) * _LEAST_SECONDS
-
-
 def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
-    texts = {**annotations(alert, settings), "description": plain(alert.description)}
-    if VMS in alert.description:  # the VM has to be looked up, which Grafana's templates cannot do
-        texts["dashboard_url"] = dashboard_url(alert, settings)
-        texts.pop("status_url", None)
+    texts = annotations(alert, settings)
     return {
-        "uid": _uid(alert),
+        "uid": alert.name.replace("AzureScheduledEvent", "azure-scheduled-event-")[:_LONGEST_UID],
         "title": alert.name,
         "condition": "C",
         "data": _queries(alert, settings),
@@ -63,8 +52,8 @@ def _rule(alert: Alert, settings: Settings) -> dict[str, Any]:
         # With Error, a Prometheus that does not answer pages for each critical rule; with OK, it resolves pages.
         "execErrState": "KeepLast",
         "for": alert.holds or "0s",
-        "annotations": {name: _template(text) for name, text in texts.items() if name != "vms"},
-        "labels": {name: _template(text) for name, text in alert.all_labels().items()},
+        "annotations": {name: for_grafana(text) for name, text in texts.items()},
+        "labels": {"severity": alert.severity, **alert.labels},
         "isPaused": False,
     }
 
@@ -74,11 +63,10 @@ def _queries(alert: Alert, settings: Settings) -> list[dict[str, Any]]:
     source = settings.text("grafana.datasource")
     asked = {"datasource": {"type": "prometheus", "uid": source}, "instant": True, "range": False}
     decided = {"type": "gt", "params": [_ANY_VALUE]}
+    reduced = {"expression": "A", "type": "reduce", "reducer": "last", "settings": {"mode": "dropNN"}}
     return [
         _query("A", source, {"expr": alert.expression, **asked}),
-        _query(
-            "B", _EXPRESSION, {"expression": "A", "type": "reduce", "reducer": "last", "settings": {"mode": "dropNN"}}
-        ),
+        _query("B", _EXPRESSION, reduced),
         _query("C", _EXPRESSION, {"expression": "B", "type": "threshold", "conditions": [{"evaluator": decided}]}),
     ]
 
@@ -92,13 +80,3 @@ def _query(name: str, source: str, model: dict[str, Any]) -> dict[str, Any]:
         "datasourceUid": source,
         "model": {"refId": name, **kind, **model},
     }
-
-
-def _template(text: str) -> str:
-    """Prometheus' variables as Grafana has them, without the dollar that provisioning takes for its own."""
-    text = text.replace("$labels.", ".Labels.")
-    return re.sub(r"\$value", '(index .Values "B").Value', text)
-
-
-def _uid(alert: Alert) -> str:
-    return alert.name.replace("AzureScheduledEvent", "azure-scheduled-event-")[:_LONGEST_UID]

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from azure_scheduled_events_exporter import DOCUMENTATION
 
-from .rules import alerts, groups
-from .setting import Setting
+from .groups import alerts, groups
+from .setting import Form, Setting
 from .settings import PLACEHOLDERS, SETTINGS, Settings
 
 _RECEIVERS = ("pager.", "chat.", "tickets.")
@@ -20,7 +20,7 @@ How to use them: [docs/alerts.md]({DOCUMENTATION}alerts.md).
 
 def reference(settings: Settings) -> str:
     """Return the page, in Markdown."""
-    parts = [_HEAD, "## Alerts\n", _table(("alert", "severity", "for", "summary"), _alert_rows(settings))]
+    parts = [_HEAD, "## Alerts\n", _table(("alert", "severity", "for", "when"), _alert_rows(settings))]
     parts += ["## Recorded series\n", _table(("series", "meaning"), _recording_rows(settings))]
     parts += ["## Settings\n", _table(("setting", "default", "range", "meaning"), _setting_rows())]
     return "\n".join(parts)
@@ -45,8 +45,11 @@ def _values(command: str, chosen: Iterable[Setting], settings: Settings) -> str:
 
 
 def _value(setting: Setting, settings: Settings) -> str:
-    if setting.is_list:
+    if setting.form is Form.LIST:
         return f"[{', '.join(_quoted(item) for item in settings.items(setting.name))}]"
+    if setting.form is Form.MAP:
+        pairs = settings.pairs(setting.name).items()
+        return f"{{{', '.join(f'{name}: {_quoted(value)}' for name, value in pairs)}}}"
     return _quoted(settings.text(setting.name))
 
 
@@ -58,13 +61,12 @@ def _alert_rows(settings: Settings) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for each in alerts(settings):
         page = f"[{each.name}]({settings.text('runbooks.url')}/{each.name}.md)"
-        rows.append((page, each.severity, each.holds or "at once", each.summary))
+        rows.append((page, each.severity, each.holds or "at once", each.meaning))
     return rows
 
 
 def _recording_rows(settings: Settings) -> list[tuple[str, ...]]:
-    whys = {each.record: each.why for group in groups(settings) for each in group.recordings()}
-    return [(f"`{record}`", why) for record, why in whys.items()]
+    return [(f"`{each.record}`", each.meaning) for group in groups(settings) for each in group.recordings()]
 
 
 def _setting_rows() -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ TEMPLATES = """\
 
 {{/* "DRILL " while a team tries its own paging. */}}
 {{ define "azure_scheduled_events.drill" -}}
-{{ if or (eq .CommonLabels.drill "true") (match "^DRILL-" .CommonAnnotations.vms) }}DRILL {{ end }}
+{{ if and (eq .CommonLabels.drill "true") (not (match "^DRILL" .CommonAnnotations.summary)) }}DRILL {{ end }}
 {{- end }}
 
 {{/* What happens: the alerts' names without their prefix. */}}
@@ -17,13 +17,10 @@ TEMPLATES = """\
 {{- else }}{{ len .Alerts }} alerts{{ end }}
 {{- end }}
 
-{{/* To whom: the first VM, and a sign that there are more. */}}
+{{/* To whom, or what else the alerts have in common. */}}
 {{ define "azure_scheduled_events.whom" -}}
-{{ if .CommonAnnotations.vms }}{{ .CommonAnnotations.vms | reReplaceAll " [(].*" "" | reReplaceAll ",.*" " and more" }}
-{{- else if .CommonLabels.resources }}{{ reReplaceAll ",.*" " and more" .CommonLabels.resources }}
-{{- else if .CommonLabels.event_id }}event {{ .CommonLabels.event_id }}
+{{ if .CommonLabels.event_id }}event {{ .CommonLabels.event_id }}
 {{- else if .CommonLabels.scale_set }}{{ .CommonLabels.scale_set }}
-{{- else if .CommonLabels.zone }}{{ .CommonLabels.location }} zone {{ .CommonLabels.zone }}
 {{- else if .CommonLabels.instance }}{{ .CommonLabels.instance }}
 {{- else }}{{ len .Alerts }} of them{{ end }}
 {{- end }}
@@ -32,17 +29,17 @@ TEMPLATES = """\
 {{ define "azure_scheduled_events.subject" -}}
 {{ template "azure_scheduled_events.drill" . }}
 {{- if eq .Status "resolved" }}Resolved: {{ end }}
-{{- template "azure_scheduled_events.what" . }}: {{ template "azure_scheduled_events.whom" . }}
+{{- if .CommonAnnotations.summary }}{{ .CommonAnnotations.summary }}
+{{- else }}{{ template "azure_scheduled_events.what" . }}: {{ template "azure_scheduled_events.whom" . }}{{ end }}
 {{- end }}
 
 {{/* The same with the sentences and the links, for pagers and chats. */}}
 {{ define "azure_scheduled_events.text" -}}
 {{ range .Alerts -}}
-{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}{{ .Annotations.summary }}
+{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ .Annotations.summary }}
 {{ .Annotations.description }}
 {{ with .Annotations.runbook_url }}Runbook: {{ . }}
 {{ end }}{{ with .Annotations.dashboard_url }}Dashboard: {{ . }}
-{{ end }}{{ with .Annotations.status_url }}Status page: {{ . }}
 {{ end }}
 {{ end }}
 {{- end }}
@@ -50,12 +47,12 @@ TEMPLATES = """\
 {{ define "azure_scheduled_events.html" -}}
 <p><strong>{{ template "azure_scheduled_events.subject" . }}</strong></p>
 {{ range .Alerts -}}
-<p>{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ with .Annotations.vms }}{{ . }}: {{ end }}
+<p>{{ if eq .Status "resolved" }}Resolved: {{ end }}
 {{- .Annotations.summary }}
 <br>{{ .Annotations.description }}<br>
 {{ with .Annotations.runbook_url }}<a href="{{ . }}">Runbook</a> {{ end }}
 {{- with .Annotations.dashboard_url }}<a href="{{ . }}">Dashboard</a> {{ end }}
-{{- with .Annotations.status_url }}<a href="{{ . }}">Status page</a>{{ end }}</p>
+</p>
 {{ end }}
 {{- end }}
 """

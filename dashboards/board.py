@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
 from alerts import resolve
-from alerts.rules.boards.exporters import EXPORTER_INFO
-from alerts.rules.rule import Dashboard
+from alerts.rule import Dashboard
 
 from . import fleet_queries
 from .grafana import (
@@ -18,6 +17,7 @@ from .grafana import (
     plain,
     web_link,
 )
+from .recorded import EXPORTER_INFO
 from .style import BLIND, FINE, IMPACT, NEUTRAL, STATES, WAITING, Json, by_name, hidden, pattern, steps, values
 
 FLEET, VM, EXPORTER = (str(uid) for uid in (Dashboard.FLEET, Dashboard.VM, Dashboard.EXPORTER))

@@ -1,6 +1,7 @@
 """The queries about the exporters themselves by name: whether they are well."""
 
-from alerts.rules.boards.exporters import (
+from .queries import MOST, RANGE, TARGET, of, series, trust
+from .recorded import (
     ANSWER_AGE,
     APPROVAL_REQUESTS,
     BLIND,
@@ -19,8 +20,6 @@ from alerts.rules.boards.exporters import (
     SPANS_QUEUED,
     THROTTLED_POLLS,
 )
-
-from .queries import MOST, RANGE, TARGET, of, series, trust
 from .style import UNKNOWN
 
 JOB = 'job=~"$job"'

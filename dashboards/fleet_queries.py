@@ -1,25 +1,5 @@
 """The queries of the fleet's dashboard by name: what is about to happen to which VMs, and what happened."""
 
-from alerts.rules.boards.events import (
-    APPROVED_BY,
-    EARLY_SECONDS,
-    FIRST_SEEN,
-    IMPACT_AT,
-    LAST_STATE,
-    PHASE,
-    SECONDS_LEFT,
-    STARTED_FOR,
-    STATE,
-    URGENCY,
-    VM_LAST_STATE,
-    VMS,
-)
-from alerts.rules.boards.exporters import BLIND, BLIND_SECONDS, BLIND_SHARE, EXPORTER_INFO
-from alerts.rules.series import EVENT
-from alerts.rules.series import LENGTH as DURATION
-from alerts.rules.series import PLANNED as NOT_BEFORE
-from alerts.rules.series import STARTED as HAS_STARTED
-
 from .queries import (
     IN_START,
     IN_WAIT,
@@ -37,6 +17,28 @@ from .queries import (
     with_names,
     with_trace,
 )
+from .recorded import (
+    APPROVED_BY,
+    BLIND,
+    BLIND_SECONDS,
+    BLIND_SHARE,
+    EARLY_SECONDS,
+    EVENT,
+    EXPORTER_INFO,
+    FIRST_SEEN,
+    IMPACT_AT,
+    LAST_STATE,
+    PHASE,
+    SECONDS_LEFT,
+    STARTED_FOR,
+    STATE,
+    URGENCY,
+    VM_LAST_STATE,
+    VMS,
+)
+from .recorded import LENGTH as DURATION
+from .recorded import PLANNED as NOT_BEFORE
+from .recorded import STARTED as HAS_STARTED
 from .style import QUIET
 
 TRUST = trust(known_here(BLIND), placed(BLIND_SHARE))

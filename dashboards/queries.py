@@ -4,17 +4,15 @@
 - A selection hides an event, a VM or an exporter only if its place is known and differs. Unknown ones stay visible.
 - An empty answer is not shown as quiet: :func:`or_quiet` checks whether any exporter reached IMDS.
 
-Queries use the shipped recordings (``alerts/rules/boards/``), so that they take milliseconds with
+Queries use recordings, so that they take milliseconds with
 thousands of VMs. Scraped series are read only for one moment, never over time. This module writes PromQL and must not
 depend on
 panels.
 """
 
-from alerts.rules.boards.events import HELD, VM_STATE
-from alerts.rules.boards.exporters import BLIND_SHARE, EXPORTER_INFO
-from alerts.rules.series import EVENT
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
+from .recorded import BLIND_SHARE, EVENT, EXPORTER_INFO, HELD, VM_STATE
 from .style import MISSING, UNKNOWN
 
 RANGE = "$__range"

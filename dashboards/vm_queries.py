@@ -1,8 +1,12 @@
 """The queries of the dashboard of one VM by name. Its neighbors report its events too, even if it cannot."""
 
-from alerts.rules.boards.events import (
+from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, latest, of, series, with_trace
+from .recorded import (
     APPROVED_BY,
+    BLIND,
     EARLY_SECONDS,
+    EVENT,
+    EXPORTER_INFO,
     FIRST_SEEN,
     IMPACT_AT,
     LAST_STATE,
@@ -12,14 +16,11 @@ from alerts.rules.boards.events import (
     STATE,
     URGENCY,
     VM_LAST_STATE,
+    VM_MAINTENANCE,
     VMS,
 )
-from alerts.rules.boards.exporters import BLIND, EXPORTER_INFO
-from alerts.rules.series import EVENT, VM_MAINTENANCE
-from alerts.rules.series import LENGTH as DURATION
-from alerts.rules.series import PLANNED as NOT_BEFORE
-
-from .queries import IN_START, IN_WAIT, RANGE, RULES_MISSING, SELF, latest, of, series, with_trace
+from .recorded import LENGTH as DURATION
+from .recorded import PLANNED as NOT_BEFORE
 from .style import QUIET, UNKNOWN
 
 _NAMED = 'vm_name="$vm"'

@@ -27,7 +27,6 @@ _DEBIAN = {
 _OLDER_FLAGS = {
     "docker.io/victoriametrics/vmalert": {
         "--rule.evalDelay=0s": "--datasource.queryTimeAlignment=false",
-        "vmalert/vmalert-rules.yml": "prometheus/prometheus-rules.yml",
     }
 }
 # Debian's builds have no web pages for people, or older ones: the same data comes from their APIs.

@@ -6,7 +6,6 @@ import re
 import shlex
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,8 @@ import pytest
 import yaml
 
 from alerts import Settings
-from alerts.rules import alerts, groups
 from azure_scheduled_events_exporter import __version__
-from azure_scheduled_events_exporter.metrics.collector import SPECS
-from support.monitoring.alert_scenarios import Exporter, Seen, Story
 from support.monitoring.cardinality import BEGIN, END, kept_by_alerts, measure_all, tables
-from support.monitoring.promtool import promtool
-from support.monitoring.stories.event_lives import FIRING_LIVES
-from support.monitoring.stories.expected_alerts import ZONE_HIT
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, debian
 
@@ -79,47 +72,6 @@ def test_prometheus_takes_the_configurations(number: int, tmp_path: Path) -> Non
     (tmp_path / "prometheus.yml").write_text(text.replace("/etc/prometheus/", f"{tmp_path}/"))
     (tmp_path / "mimir-password").write_text("secret")
     assert "SUCCESS" in tool("promtool", "check", "config", *agent, str(tmp_path / "prometheus.yml"))
-
-
-def _sends(configuration: str) -> set[str]:
-    """The alerts that a Prometheus with this configuration sends, by their names."""
-    sent = {alert.name for alert in alerts(Settings())}
-    for rule in yaml.safe_load(configuration)["alerting"]["alert_relabel_configs"]:
-        assert rule["action"] in {"keep", "drop", "labeldrop"}
-        assert "source_labels" not in rule or rule["source_labels"] == ["alertname"]
-        if rule["action"] != "labeldrop":
-            matching = {name for name in sent if re.fullmatch(rule["regex"], name)}
-            sent = matching if rule["action"] == "keep" else sent - matching
-    return sent
-
-
-def test_each_alert_of_shards_is_sent_where_it_is_right() -> None:
-    """A shard has a part of a zone, so only what has all shards sends ZoneHit. It gets scraped series only."""
-    shown = blocks(FLEET, "yaml")
-    shard = next(text for text in shown if "hashmod" in text)
-    every = {alert.name for alert in alerts(Settings())}
-    assert _sends(shard) == every - {ZONE_HIT}
-    above = next(text for text in shown if text.startswith("# above the shards\n"))
-    assert _sends(above) == {ZONE_HIT}
-    (written,) = yaml.safe_load(shard)["remote_write"]
-    (kept,) = written["write_relabel_configs"]
-    assert (kept["action"], kept["source_labels"]) == ("keep", ["__name__"])
-    read = {"up", *(spec.full_name for spec in SPECS.values())}
-    recorded = {rule.record for group in groups(Settings()) for rule in group.recordings()}
-    assert {name for name in read | recorded if re.fullmatch(kept["regex"], name)} == read
-
-
-def test_a_part_of_a_zone_is_no_zone(tmp_path: Path) -> None:
-    """With the series of all shards, an eighth of a zone is hit. It is half of what one shard scrapes of the zone."""
-    hit = Seen("Redeploy", resources="vmss_0,vmss_1")
-    fleet = tuple(
-        Exporter(f"vmss_{number}", (hit,) * (number < 2), target={"shard": f"{number // 4}"}) for number in range(16)
-    )
-    one = Story("one shard", fleet[:4], steady={ZONE_HIT: (60, 300)})
-    every = Story("all shards", fleet, quiet={ZONE_HIT: (30, 60, 300)})
-    for story in (one, every):
-        done = promtool(tmp_path, story)
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_values_of_the_page_are_good(tmp_path: Path) -> None:
@@ -359,43 +311,3 @@ def test_the_unit_runs_what_is_installed() -> None:
     unit = (ROOT / "deploy" / "systemd" / "azure-scheduled-events-exporter.service").read_text()
     (home,) = re.findall(r"^home=(.*)$", (ROLLOUT / "install").read_text(), re.MULTILINE)
     assert f"ExecStart={home}/bin/azure-scheduled-events-exporter run\n" in unit
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A story in which Prometheus keeps only the series that alerts need."""
-
-    story: Story
-    metrics: re.Pattern[str]
-
-    @property
-    def evaluation(self) -> int:
-        """The seconds between evaluations."""
-        return self.story.evaluation
-
-    @property
-    def checked(self) -> frozenset[str]:
-        """The names of the alerts that are checked."""
-        return self.story.checked
-
-    @property
-    def read(self) -> frozenset[str]:
-        """The names of the alerts whose texts are checked."""
-        return self.story.read
-
-    def to_test(self) -> dict[str, object]:
-        """Return the test as promtool reads it."""
-        test: dict[str, Any] = self.story.to_test()
-        series = [each for each in test["input_series"] if self._keeps(each["series"].partition("{")[0])]
-        return {**test, "input_series": series}
-
-    def _keeps(self, name: str) -> bool:
-        return name == "up" or bool(self.metrics.fullmatch(name))
-
-
-@pytest.mark.parametrize("name", ["a reboot is announced 5 minutes ahead", "a policy means to approve, and does not"])
-def test_alerts_fire_with_what_they_need_alone(name: str, tmp_path: Path) -> None:
-    """An alert whose rule reads unusual series fires with the filter for those who want alerts only."""
-    (story,) = [story for story in FIRING_LIVES if story.name == name]
-    done = promtool(tmp_path, Kept(story, re.compile(kept_by_alerts(FLEET))))
-    assert done.returncode == 0, done.stdout + done.stderr

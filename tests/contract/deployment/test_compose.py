@@ -150,7 +150,7 @@ def test_victoria_evaluates_the_present() -> None:
     """Store and vmalert are told not to look 30 s back, which is their default and the whole notice of a Preempt."""
     assert "--search.latencyOffset=0s" in OVER_VICTORIA["prometheus"].command
     assert "--rule.evalDelay=0s" in OVER_VICTORIA["vmalert"].command
-    assert "--rule=/assets/alerts/vmalert/vmalert-rules.yml" in OVER_VICTORIA["vmalert"].command
+    assert "--rule=/assets/alerts/prometheus/prometheus-rules.yml" in OVER_VICTORIA["vmalert"].command
 
 
 def test_vmagents_scrape_what_prometheus_scrapes() -> None:

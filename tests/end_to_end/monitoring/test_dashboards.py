@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from alerts import resolve
-from alerts.rules.boards.events import FIRST_SEEN, STATE
-from alerts.rules.boards.exporters import BLIND
-from alerts.rules.series import EVENT
+from dashboards.recorded import BLIND, EVENT, FIRST_SEEN, STATE
 from support.monitoring.engines import PRECISION, VictoriaMetrics, answer, difference
 from support.monitoring.fleet import Fleet, Group
 from support.monitoring.paging import write

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from alerts import resolve
+from alerts.groups import alerts
 from alerts.pushed import pushed_alerts
-from alerts.rules import alerts
 from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient
 from azure_scheduled_events_exporter.commands import drill

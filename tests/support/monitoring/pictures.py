@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from alerts import resolve
-from alerts.rules.boards.exporters import BLIND
+from dashboards.recorded import BLIND
 from support.monitoring.fleet import Fleet, Group
 from support.monitoring.paging import write
 from support.paths import ROOT

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from alerts import Settings, resolve
-from alerts.rules import alerts, groups
+from alerts.groups import alerts, groups
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.paths import ROOT

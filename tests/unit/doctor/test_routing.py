@@ -18,28 +18,11 @@ from azure_scheduled_events_exporter.doctor.monitoring.routing import (
     routes,
     silenced_by,
 )
-from azure_scheduled_events_exporter.doctor.monitoring.shipped import ShippedRule, rules, shape
+from azure_scheduled_events_exporter.doctor.monitoring.shipped import rules, shape
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from support.monitoring.stories.event_lives import FIRING_LIVES, LIVES
-from support.monitoring.stories.events import FIRING_EVENTS
-from support.monitoring.stories.exporters import EXPORTERS, FIRING_EXPORTERS
-from support.monitoring.stories.maintenance import MAINTAINED
-from support.monitoring.stories.not_back import NOT_BACK_STORIES
-from support.monitoring.stories.places import FIRING_PLACES
 from support.paths import ROOT
 from support.programs import debian
 
-STORIES = (
-    *FIRING_EVENTS,
-    *FIRING_LIVES,
-    *LIVES,
-    *FIRING_PLACES,
-    *FIRING_EXPORTERS,
-    *EXPORTERS,
-    *MAINTAINED,
-    *NOT_BACK_STORIES,
-)
-OF_EVENT = {"event_id": "E1", "event_type": "Reboot"}
 SHIPPED = yaml.safe_load((ROOT / "alerts/generated/alertmanager/alertmanager.yml").read_text())
 FOREIGN = yaml.safe_load("""
 route:
@@ -67,41 +50,6 @@ def vm(target: Mapping[str, str] | None = None, priority: str = "") -> Subject:
     subject.instance = Instance("vmss_0", "//vmss_0", "vmss", "westeurope", "1", priority=priority)
     subject.target = target or {}
     return subject
-
-
-@pytest.mark.parametrize("rule", rules().alerts, ids=lambda rule: rule.name)
-def test_labels_of_alerts(rule: ShippedRule) -> None:
-    """Doctor routes an alert by exactly the labels that it has in the stories of the rules."""
-    labels = labels_of(rule, vm())
-    assert labels.pop("alertname") == rule.name
-    masked = {"event_id"} if labels.get("event_type", "") in rule.name else {"event_id", "event_type"}
-    fired = [
-        alert for story in STORIES for (name, _), some in story.fires.items() for alert in some if name == rule.name
-    ]
-    assert _masked(labels, masked) in [_masked(alert.labels, masked) for alert in fired]
-
-
-def _masked(labels: Mapping[str, str], names: set[str]) -> dict[str, str]:
-    return {name: "any" if name in names else value for name, value in labels.items()}
-
-
-def test_labels_of_targets(tmp_path: Path) -> None:
-    """Alerts about exporters have the labels of their target; alerts about events those of ``labels.keep``."""
-    values = tmp_path / "values.yaml"
-    values.write_text("labels.keep: [team, location]\nspot.severity: info\n")
-    target = {"job": "azure", "instance": "10.0.0.4:10169", "team": "search"}
-    shipped = rules(str(values))
-    alerts = {rule.name: labels_of(rule, vm(target, "Spot"), shipped.kept) for rule in shipped.alerts}
-    assert alerts["AzureScheduledEventExporterDown"].items() >= target.items()
-    reboot = alerts["AzureScheduledEventReboot"]
-    kept = {"team": "search", "location": "westeurope", "priority": "Spot"}
-    assert reboot == {
-        **OF_EVENT,
-        **kept,
-        "severity": "info",
-        "event_id": reboot["event_id"],
-        "alertname": "AzureScheduledEventReboot",
-    }
 
 
 @pytest.mark.parametrize("config", [SHIPPED, FOREIGN], ids=["shipped", "foreign"])

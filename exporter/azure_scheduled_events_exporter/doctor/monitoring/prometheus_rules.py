@@ -94,7 +94,7 @@ def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], v
 
 def _rules_interval(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
     """Check the evaluation interval of the alerts about events, and of the other groups that must have the same one."""
-    of_events = shipped.intervals.get(f"{GROUPS}-blind")
+    of_events = shipped.intervals.get(GROUPS)
     names = {name for name, seconds in shipped.intervals.items() if seconds == of_events}
     loaded = [float(group["interval"]) for group in groups if group["name"] in names]
     if not loaded:

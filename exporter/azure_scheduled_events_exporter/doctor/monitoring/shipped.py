@@ -79,7 +79,7 @@ def _text(values: str | None) -> tuple[str, tuple[str, ...]]:
     if values is None:
         return (assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8"), ()
     settings = assets.generator("settings").load(Path(values))
-    return assets.generator("prometheus").prometheus_rules(settings), assets.generator("rules.fragments").kept(settings)
+    return assets.generator("prometheus").prometheus_rules(settings), settings.items("labels.keep")
 
 
 def _rule(group: str, rule: Mapping[str, Any]) -> ShippedRule:

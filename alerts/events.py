@@ -1,0 +1,259 @@
+"""The alerts of events: one row for each kind of event, and type where types differ.
+
+The exporter decides of which kind an event is (``core.kinds``). An event has one kind, so it has one alert. The rules
+are made from this table, and so is the catalog of the alerts that exporters push.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from azure_scheduled_events_exporter.core.event_types import EventFacts, EventType
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.times import format_duration
+
+from .rule import PREFIX, Alert, Dashboard, Recording, promql
+from .series import ENDED, EVENT, EVENT_ENDED, EVENT_SEEN, INFO, UP
+from .settings import Settings
+from .texts import TIME, VMS, for_rules
+
+MINUTE = 60
+HOLDS: Mapping[str, int] = MappingProxyType(
+    {
+        EventType.FREEZE: 15 * MINUTE,
+        EventType.REBOOT: 30 * MINUTE,
+        EventType.REDEPLOY: 60 * MINUTE,
+        EventType.PREEMPT: 10 * MINUTE,
+        EventType.TERMINATE: 10 * MINUTE,
+    }
+)
+"""How long an alert is held after its event was last shown, by type: the VMs that show it may be away with it."""
+OTHER_HOLD = 30 * MINUTE
+"""The hold of other types."""
+_TYPES_OF_REQUESTS = tuple(str(each) for each in reversed(EventType) if each.facts.reboots)
+"""The types with holds of their own when a user requests them. Nobody requests a Freeze."""
+NO_IMPACT_HOLD = 5 * MINUTE
+"""The hold of kinds during which no VM goes away: as long as an exporter takes to restart."""
+
+_OWN, _PEERS = 'scope="self"', 'scope!="self"'
+_SCOPE_DELAY = "15s"
+"""How long peers wait for the event's own VMs, whose labels take precedence: three scrapes."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventAlert:
+    """One row of the table.
+
+    Attributes:
+        name: without prefix.
+        kind: of ``core.kinds``; types: the event types, () for all.
+        severity: the default.
+        summary, description: texts with :data:`VMS` and :data:`TIME`, and ``{event_type}``.
+        meaning: when it fires, for people.
+        has_impact: whether VMs may go away while the event has this kind.
+    """
+
+    name: str
+    kind: Kind
+    types: tuple[str, ...]
+    severity: str
+    summary: str
+    description: str
+    meaning: str
+    has_impact: bool = True
+
+    def hold_seconds(self, event_type: str) -> int:
+        """Return how long the alert of an event is held after the event was last shown."""
+        if not self.has_impact:
+            return NO_IMPACT_HOLD
+        return HOLDS.get(event_type, OTHER_HOLD) if event_type in (self.types or _TYPES_OF_REQUESTS) else OTHER_HOLD
+
+    def holds(self) -> tuple[tuple[tuple[str, ...], int], ...]:
+        """Return event types with the hold that they share; () stands for all others."""
+        types = self.types or (_TYPES_OF_REQUESTS if self.kind is Kind.REQUESTED else ())
+        found = {each: self.hold_seconds(each) for each in types}
+        of_others = () if self.types and self.has_impact else (((), self.hold_seconds("")),)
+        lengths = (length for length in dict.fromkeys(found.values()) if self.types or length != OTHER_HOLD)
+        if not self.has_impact:
+            return of_others
+        return (*((tuple(each for each in types if found[each] == length), length) for length in lengths), *of_others)
+
+
+_SUMMARIES: Mapping[str, str] = MappingProxyType(
+    {
+        EventType.TERMINATE: f"{VMS} will be deleted.",
+        EventType.PREEMPT: f"Azure evicts {VMS}.",
+        EventType.REDEPLOY: f"Azure moves {VMS} to another host.",
+        EventType.REBOOT: f"Azure reboots {VMS}.",
+        EventType.FREEZE: f"Azure pauses {VMS}.",
+    }
+)
+
+
+def _announced(event_type: EventType) -> EventAlert:
+    facts: EventFacts = event_type.facts
+    return EventAlert(
+        str(event_type),
+        Kind.ANNOUNCED,
+        (event_type,),
+        facts.severity,
+        _SUMMARIES.get(event_type, f"{VMS} will be {facts.participle}."),
+        f"{TIME} {facts.loss}",
+        f"A VM will be {facts.participle}, announced by Azure.",
+    )
+
+
+_RESTARTS = tuple(str(each) for each in EventType if each.facts.restarts)
+
+EVENT_ALERTS: tuple[EventAlert, ...] = (
+    *(_announced(each) for each in reversed(EventType)),
+    EventAlert(
+        "WithoutNotice",
+        Kind.WITHOUT_NOTICE,
+        _RESTARTS,
+        "critical",
+        f"{VMS} went down without notice.",
+        "A {event_type} had already started when it was first seen, as when a host fails. Memory is lost; "
+        "after a Redeploy, ephemeral disks too.",
+        "A Reboot or Redeploy had already started when it was first seen.",
+    ),
+    EventAlert(
+        "Requested",
+        Kind.REQUESTED,
+        (),
+        "warning",
+        f"A user requested a {{event_type}} of {VMS}.",
+        f"{TIME} Nothing to do if you know of the request.",
+        "A user requested an event, such as a restart in the portal or a scale-in.",
+    ),
+    EventAlert(
+        "UnknownType",
+        Kind.UNKNOWN_TYPE,
+        (),
+        "warning",
+        f"Azure announces a {{event_type}}: {VMS}.",
+        f"{TIME} This version does not know what such an event does.",
+        "An event within 24 h has a type that this version does not know.",
+    ),
+    EventAlert(
+        "DegradedHost",
+        Kind.FAR_AHEAD,
+        _RESTARTS,
+        "warning",
+        f"The host of {VMS} is predicted to fail.",
+        f"{TIME} The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as "
+        "possible; the VM then moves at once.",
+        "A Reboot or Redeploy is more than 24 h ahead, as for a degraded host.",
+        has_impact=False,
+    ),
+    EventAlert(
+        "EvictionRisk",
+        Kind.ADVISORY,
+        (),
+        "info",
+        f"{VMS} may be evicted soon.",
+        "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no effect.",
+        "Azure advises that a Spot VM may be evicted.",
+        has_impact=False,
+    ),
+)
+"""Every alert of an event. The first row with the kind and type of an event is its alert."""
+
+
+def event_recordings(settings: Settings) -> tuple[Recording, ...]:
+    """Return the recordings that hold and end the alerts. They come before the alerts in the same group."""
+    kept = settings.items("labels.keep")
+    by = ", ".join(("event_id", "event_type", "kind", *(("scope", *kept) if kept else ())))
+    ended = promql(f"""
+        max by (event_id) ({ENDED})
+        or # still shown, but only by exporters without access to IMDS
+        last_over_time({EVENT_ENDED}[5m]) and on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0
+    """)
+    return (
+        Recording(EVENT, f"max by ({by}) ({INFO})", "every current event, once"),
+        Recording(EVENT_ENDED, ended, "when an event ended that an exporter saw the end of, for an hour"),
+    )
+
+
+def event_seen() -> Recording:
+    """Return the recording of which events are seen, evaluated rarely because no page waits for it."""
+    seen = promql(f"""
+        max by (event_id) ({INFO} unless on (job, instance) {UP} == 0)
+        or
+        max by (event_id) ({INFO}) * 0
+    """)
+    return Recording(EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without access to IMDS show it")
+
+
+def event_alerts(settings: Settings) -> Iterator[Alert]:
+    """Yield the alerting rules."""
+    for each in EVENT_ALERTS:
+        yield Alert(
+            PREFIX + each.name,
+            _expression(each, settings),
+            each.severity,
+            for_rules(each.summary),
+            for_rules(each.description),
+            Dashboard.VM,
+            f"{each.meaning} {_lasts(each)}",
+        )
+
+
+def _lasts(each: EventAlert) -> str:
+    lengths = [
+        format_duration(seconds) + (f" ({', '.join(types)})" if types and len(each.holds()) > 1 else "")
+        for types, seconds in each.holds()
+    ]
+    return f"Held for {', '.join(lengths)}."
+
+
+def _expression(each: EventAlert, settings: Settings) -> str:
+    """Fires from what exporters show, and holds what was recorded until somebody saw its end.
+
+    With kept labels, those of the event's own VMs count. Peers count only if no own VM shows the event; they are read
+    as recorded a few scrapes ago, so that own VMs come first.
+    """
+    kept = settings.items("labels.keep")
+    by = ", ".join(("event_id", "event_type", *kept))
+    shown = f"max by ({by}) ({INFO}{_matcher(each, each.types, _OWN if kept else '')})"
+    held = _held(each, kept=bool(kept))
+    but = ""
+    if each.kind is Kind.WITHOUT_NOTICE:  # another exporter may have seen the announcement
+        but = f'\nunless on (event_id) last_over_time({EVENT}{{kind="announced"}}[1h])'
+    return f"(\n  {shown}\n  or\n  max by ({by}) ({held})\n)\nunless on (event_id) {EVENT_ENDED}{but}"
+
+
+def _held(each: EventAlert, *, kept: bool) -> str:
+    if not kept:
+        rows = " or ".join(_recorded(each))
+    else:
+        own = f"last_over_time({EVENT}{{{_OWN}}}[{format_duration(max(HOLDS.values()))}])"
+        peers = " or ".join(_recorded(each, _PEERS, f" offset {_SCOPE_DELAY}"))
+        rows = f"{' or '.join(_recorded(each, _OWN))} or ({peers}) unless on (event_id) {own}"
+    held = f"({rows})" if " or " in rows else rows
+    return f"{held} unless on (event_id) {_taken_over(each)}"
+
+
+def _taken_over(each: EventAlert) -> str:
+    """Return the kinds to which the event has changed, so that this alert is not held."""
+    if each.has_impact:
+        return f'{EVENT}{{kind=~"far_ahead|harmless"}}'
+    return f'last_over_time({EVENT}{{kind!="{each.kind}"}}[{format_duration(NO_IMPACT_HOLD)}])'
+
+
+def _recorded(each: EventAlert, scope: str = "", offset: str = "") -> Iterator[str]:
+    """Yield what was recorded of the event while it is held, by types that are held equally long."""
+    named = [name for types, _ in each.holds() for name in types]
+    for types, seconds in each.holds():
+        if types or each.types:
+            matcher = _matcher(each, types or each.types, scope)
+        else:
+            matcher = _matcher(each, tuple(named), scope, "!~")
+        yield f"last_over_time({EVENT}{matcher}[{format_duration(seconds)}]{offset})"
+
+
+def _matcher(each: EventAlert, types: tuple[str, ...], scope: str = "", sign: str = "") -> str:
+    sign = sign or ("=" if len(types) == 1 else "=~")
+    of_types = [f'event_type{sign}"{"|".join(types)}"'] if types else []
+    matchers = (*of_types, f'kind="{each.kind}"', *([scope] if scope else []))
+    return f"{{{','.join(matchers)}}}"

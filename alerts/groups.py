@@ -1,0 +1,58 @@
+"""The groups of rules, and what settings change about every alert."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from azure_scheduled_events_exporter.errors import UsageError, closest
+
+from .events import event_alerts, event_recordings, event_seen
+from .exporters import exporter_alerts, late_alerts
+from .rule import PREFIX, Alert, Group
+from .settings import Settings
+from .vms import vm_alerts, vm_recordings
+
+_NAME = "azure-scheduled-events"
+_NAMES = tuple(
+    each.name
+    for some in (event_alerts, vm_alerts, lambda _: late_alerts(), exporter_alerts)
+    for each in some(Settings())
+)
+
+
+def groups(settings: Settings) -> tuple[Group, ...]:
+    """Return all groups. A first page waits for no other group than its own."""
+    return (
+        Group(_NAME, "5s", (*event_recordings(settings), *_chosen(event_alerts(settings), settings))),
+        Group(f"{_NAME}-vms", "15s", (*vm_recordings(settings), *_chosen(vm_alerts(settings), settings))),
+        Group(f"{_NAME}-life", "30s", (event_seen(), *_chosen(late_alerts(), settings))),
+        Group(f"{_NAME}-exporters", "30s", tuple(_chosen(exporter_alerts(settings), settings))),
+    )
+
+
+def alerts(settings: Settings) -> tuple[Alert, ...]:
+    """Return all alerts."""
+    return tuple(alert for group in groups(settings) for alert in group.alerts())
+
+
+def _chosen(every: Iterable[Alert], settings: Settings) -> Iterator[Alert]:
+    """Yield the alerts that are not disabled, with the severities and labels of the settings."""
+    disabled = [full_name(name) for name in settings.items("alerts.disabled")]
+    severities = {full_name(name): word for name, word in settings.pairs("severities").items()}
+    for each in every:
+        if each.name not in disabled:
+            labels = {**each.labels, **settings.pairs("labels.add")}
+            yield replace(each, severity=severities.get(each.name, each.severity), labels=labels)
+
+
+def full_name(name: str) -> str:
+    """Return the name of an alert with its prefix.
+
+    Raises:
+        UsageError: there is no such alert.
+    """
+    full = name if name.startswith(PREFIX) else PREFIX + name
+    if full not in _NAMES:
+        similar = closest(full, _NAMES)
+        hint = f"; did you mean '{similar}'?" if similar else f"; there are: {', '.join(_NAMES)}"
+        raise UsageError(f"'{name}' is no alert{hint}")
+    return full

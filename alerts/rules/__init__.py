@@ -1,5 +1,0 @@
-"""What is recorded and what fires: the rules as values, in PromQL. Knows no file format. Only re-exports."""
-
-from .groups import alerts, groups
-
-__all__ = ["alerts", "groups"]
