@@ -17,7 +17,6 @@ _MODULES = {
     "lease": "datagrams",
     "http": "connections",
     "http_guarded": "connections",
-    "http_sessions": "sessions",
 }
 NAMES = tuple(_MODULES)
 PLANTED = "planted"

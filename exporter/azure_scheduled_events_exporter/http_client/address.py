@@ -30,7 +30,7 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
         usable = usable and ".." not in host and text.isprintable() and not any(c in text for c in _NEVER)
         usable = usable and (secure or "@" not in parts.netloc)
         if usable and not _PLAIN_HOST.fullmatch(host):
-            from .lean_requests import requests  # noqa: PLC0415 - few need it, and its memory
+            import requests  # noqa: PLC0415 - few need it, and its memory
 
             requests.Request("GET", text).prepare()
     except ValueError:

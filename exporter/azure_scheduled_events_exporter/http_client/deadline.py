@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .lean_requests import requests
+import requests
 
 IDLE_SECONDS = 60.0
 """An idle connection is not used again after so long: load balancers and firewalls forget it without closing it,

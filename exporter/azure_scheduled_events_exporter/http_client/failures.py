@@ -4,9 +4,9 @@ import socket
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping
 
-from azure_scheduled_events_exporter.errors import one_line, without_password
+import requests
 
-from .lean_requests import requests
+from azure_scheduled_events_exporter.errors import one_line, without_password
 
 NO_ANSWER_IN_TIME = "no answer in time"
 """The reason of every request that took too long, whichever time limit ended it."""

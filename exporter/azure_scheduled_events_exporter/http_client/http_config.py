@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
+import requests
+
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.text_file import read, read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
-from .lean_requests import requests
 from .sessions import Authorization, Session, basic, user_of
 
 

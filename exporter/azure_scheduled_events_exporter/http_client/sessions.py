@@ -7,7 +7,7 @@ import base64
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from .lean_requests import requests
+import requests
 
 
 class Session(requests.Session):

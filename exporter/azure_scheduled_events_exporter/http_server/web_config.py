@@ -1,7 +1,6 @@
-"""Read and check the file of ``--web.config.file``, in the format of Prometheus' exporter-toolkit.
+"""Reads and checks the file of ``--web.config.file``, in the format of Prometheus' exporter-toolkit.
 
-This module checks keys, values and their combinations. ``tls`` opens certificates, and ``access`` authenticates
-clients. Error messages contain no hash and no inline key.
+``tls`` opens certificates, and ``access`` decides about clients. Error messages contain no hash and no inline key.
 
 Source: https://github.com/prometheus/exporter-toolkit/blob/master/docs/web-configuration.md
 """
@@ -18,70 +17,48 @@ from azure_scheduled_events_exporter.yaml_file import Section
 
 # Go's names, as the toolkit takes them, and OpenSSL's for the same.
 TLS12_SUITES = {
-    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA": "ECDHE-ECDSA-AES128-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA": "ECDHE-RSA-AES128-SHA",
-    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
-    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256": "ECDHE-ECDSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384": "ECDHE-ECDSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256": "ECDHE-RSA-AES128-GCM-SHA256",
-    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
-    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-ECDSA-CHACHA20-POLY1305",
-    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
+    f"TLS_ECDHE_{key}_WITH_{go}": f"ECDHE-{key}-{openssl}"
+    for key in ("ECDSA", "RSA")
+    for go, openssl in (
+        ("AES_128_CBC_SHA", "AES128-SHA"),
+        ("AES_256_CBC_SHA", "AES256-SHA"),
+        ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+        ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+        ("CHACHA20_POLY1305_SHA256", "CHACHA20-POLY1305"),
+    )
 }
 TLS13_SUITES = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
 CURVES = {"X25519": "X25519", "CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1"}
-HEADERS = (
-    "Content-Security-Policy",
-    "Strict-Transport-Security",
-    "X-Content-Type-Options",
-    "X-Frame-Options",
-    "X-XSS-Protection",
-)
-_ENUMERATED = {"X-Content-Type-Options": ("nosniff",), "X-Frame-Options": ("deny", "sameorigin")}
+HEADERS: dict[str, tuple[str, ...]] = {
+    "Content-Security-Policy": (),
+    "Strict-Transport-Security": (),
+    "X-Content-Type-Options": ("nosniff",),
+    "X-Frame-Options": ("deny", "sameorigin"),
+    "X-XSS-Protection": (),
+}
+"""The headers that may be set, and their values if these are enumerated."""
+
 _VERSIONS = ("TLS12", "TLS13")
-_OLD_VERSIONS = ("TLS10", "TLS11")
 _HASH = re.compile(r"\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{21}[.Oeu][./A-Za-z0-9]{31}", re.ASCII)  # .Oeu: 128 bits of salt
-_COST_LEAST, _COST_MOST = 4, 31  # the range of bcrypt
-_COST_SLOW = 14  # one check takes a second; each step doubles it
+_COSTS = range(4, 15)  # bcrypt's least; at 14 a check takes a second, and each step doubles it
 _TOP = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
 _TLS = (
-    "cert",
-    "cert_file",
-    "key",
-    "key_file",
-    "client_auth_type",
-    "client_ca",
-    "client_ca_file",
-    "client_allowed_sans",
-    "min_version",
-    "max_version",
-    "cipher_suites",
-    "prefer_server_cipher_suites",
-    "curve_preferences",
+    *("cert", "cert_file", "key", "key_file", "client_auth_type", "client_ca", "client_ca_file", "client_allowed_sans"),
+    *("min_version", "max_version", "cipher_suites", "prefer_server_cipher_suites", "curve_preferences"),
 )
 
 
 class ClientAuth(Enum):
-    """Which client certificates are required, by the toolkit's names. The unsafe modes are refused and not listed."""
+    """Which client certificates are required, by the toolkit's names. The modes that verify nothing are refused."""
 
     NONE = "NoClientCert"
     IF_GIVEN = "VerifyClientCertIfGiven"
     REQUIRED = "RequireAndVerifyClientCert"
 
 
-_UNVERIFIED = ("RequestClientCert", "RequireAnyClientCert", "RequireClientCert")
-
-
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """Where certificates or a key are: in a file, or inline.
-
-    Attributes:
-        place: file, line and key, for error messages.
-        path: the file; None if it is inline.
-        text: the inline PEM text.
-    """
+    """Where certificates or a key are: in the file at ``path``, else inline; ``place`` is file, line and key."""
 
     place: str = field(compare=False)
     path: Path | None
@@ -135,74 +112,76 @@ def load(path: Path) -> WebConfig:
     Raises:
         UsageError: it cannot be read, or has unknown, unsafe or conflicting settings.
     """
-    top = yaml_file.load(path)
-    _only(top, _TOP)
-    if not any(True for _ in top):
-        # A file that was emptied by accident must not disable authentication.
+    top = _only(yaml_file.load(path), _TOP)
+    if not any(True for _ in top):  # a file that was emptied by accident must not disable authentication
         raise top.error(f"has no settings: write {', '.join(_TOP[:-1])} or {_TOP[-1]}, or do without the file")
     tls = _section(top, "tls_server_config", "names no certificate: write cert_file and key_file, or remove it")
     http = top.section("http_server_config")
     users = _section(top, "basic_auth_users", "names nobody: write 'user: bcrypt hash', or remove it")
     rate = top.section("rate_limit")
     return WebConfig(
-        tls=_tls(tls, path.parent) if tls else None,
-        users=_users(users) if users else (),
+        tls=_tls(_only(tls, _TLS), path.parent) if tls else None,
+        users=tuple(_user(users, name) for name in users) if users else (),
         headers=_headers(http) if http else (),
-        rate_limit=_rate_limit(rate) if rate else None,
+        rate_limit=_rate_limit(_only(rate, ("interval", "burst"))) if rate else None,
     )
 
 
-def _only(section: Section, known: Iterable[str]) -> None:
-    """Refuse the first key that is not ``known``; suggest the one that was probably meant."""
-    known = tuple(known)
+def _only(section: Section, known: Iterable[str]) -> Section:
+    """Refuse a key that is not ``known``."""
     for key in section:
-        if key not in known:
-            meant = closest(key, known)
-            hint = f"did you mean '{meant}'?" if meant else f"known here are {', '.join(known)}"
-            raise section.error(f"unknown key: {hint}", key)
+        _known(section, key, key, known, "unknown key")
+    return section
 
 
-def _one_of(section: Section, key: str, text: str, known: Iterable[str]) -> str:
+def _known(section: Section, key: str, text: str, known: Iterable[str], what: str) -> str:
+    """Return ``text``, which must be ``known``; suggest the one that was probably meant."""
     known = tuple(known)
     if text not in known:
         meant = closest(text, known)
         hint = f"did you mean '{meant}'?" if meant else f"known are {', '.join(known)}"
-        raise section.error(f"'{text}' is unknown: {hint}", key)
+        raise section.error(f"{what}: {hint}", key)
     return text
+
+
+def _choice(section: Section, key: str, known: Iterable[str], default: str) -> str:
+    text = section.text(key, "") or default
+    return _known(section, key, text, known, f"'{text}' is not supported")
+
+
+def _choices(section: Section, key: str, known: Iterable[str]) -> tuple[str, ...]:
+    names, known = section.texts(key, ()), tuple(known)
+    if key in section and not names:
+        raise section.error("is empty: name some, or remove it", key)
+    return tuple(_known(section, key, name, known, f"'{name}' is not supported") for name in names)
 
 
 def _section(top: Section, key: str, if_empty: str) -> Section | None:
     """Return the section at ``key``; refuse an empty one, which would disable the intended protection."""
-    if top.is_text(key) and not top.text(key):
-        raise top.error(if_empty, key)
-    section = top.section(key)
-    if section is not None and not any(True for _ in section):
+    section = None if top.is_text(key) and not top.text(key) else top.section(key)
+    if key in top and (section is None or not any(True for _ in section)):
         raise top.error(if_empty, key)
     return section
 
 
 def _tls(section: Section, folder: Path) -> TlsSettings:
-    _only(section, _TLS)
-    certificate = _pem(section, "cert", folder)
-    key = _pem(section, "key", folder)
-    if certificate is None:
-        raise section.error("has no certificate: write cert_file, or cert with the PEM text")
-    if key is None:
-        raise section.error("has a certificate but no key for it: write key_file, or key with the PEM text")
+    certificate, key = _pem(section, "cert", folder), _pem(section, "key", folder)
+    if certificate is None or key is None:
+        raise section.error("needs a certificate and its key: write cert_file and key_file, or the PEM text itself")
     client_ca = _pem(section, "client_ca", folder)
-    client_auth = _client_auth(section, client_ca)
+    client_auth = ClientAuth(_choice(section, "client_auth_type", [each.value for each in ClientAuth], "NoClientCert"))
+    if (client_ca is None) is not (client_auth is ClientAuth.NONE):
+        raise section.error("verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type")
     names = section.texts("client_allowed_sans", ())
-    if "client_allowed_sans" in section:
-        if not all(names) or not names:
-            raise section.error(
-                "is empty, so nobody would be let in: name somebody, or remove it", "client_allowed_sans"
-            )
-        if client_auth is not ClientAuth.REQUIRED:
-            message = "needs a certificate of every client: write client_auth_type: RequireAndVerifyClientCert"
-            raise section.error(message, "client_allowed_sans")
-    low, high = _version(section, "min_version", "TLS12"), _version(section, "max_version", "TLS13")
+    if "client_allowed_sans" in section and (not names or not all(names) or client_auth is not ClientAuth.REQUIRED):
+        message = "must name somebody, and needs client_auth_type: RequireAndVerifyClientCert"
+        raise section.error(message, "client_allowed_sans")
+    low, high = (_choice(section, f"{end}_version", _VERSIONS, _VERSIONS[end == "max"]) for end in ("min", "max"))
     if low > high:
         raise section.error(f"is {low} and max_version {high}: no version is left", "min_version")
+    suites = _choices(section, "cipher_suites", (*TLS12_SUITES, *TLS13_SUITES))  # those of TLS 1.3 stay, as in Go
+    if suites and low == "TLS12" and not TLS12_SUITES.keys() & set(suites):
+        raise section.error("names no cipher suite of TLS 1.2: name one, or write min_version: TLS13", "cipher_suites")
     return TlsSettings(
         place=f"{section.source}:{section.line}: {section.name}",
         certificate=certificate,
@@ -212,11 +191,9 @@ def _tls(section: Section, folder: Path) -> TlsSettings:
         client_names=names,
         min_version=low,
         max_version=high,
-        cipher_suites=_cipher_suites(section, low),
+        cipher_suites=tuple(TLS12_SUITES[name] for name in suites if name in TLS12_SUITES),
         prefer_server_cipher_suites=section.flag("prefer_server_cipher_suites", default=True),
-        curves=tuple(
-            CURVES[_one_of(section, "curve_preferences", name, CURVES)] for name in _list(section, "curve_preferences")
-        ),
+        curves=tuple(CURVES[name] for name in _choices(section, "curve_preferences", CURVES)),
     )
 
 
@@ -227,88 +204,22 @@ def _pem(section: Section, key: str, folder: Path) -> Pem | None:
         raise section.error(f"is set together with {key}_file: keep one", key)
     if not inline and not file:
         return None
-    if "\0" in file or not _is_encodable(file):
+    if not file.isprintable():  # such as NUL, or half of a surrogate pair, which YAML can escape
         raise section.error(f"{file!a} is not a file name", f"{key}_file")
     place = str(section.error("", key if inline else f"{key}_file")).removesuffix(": ")
     return Pem(place, None, inline) if inline else Pem(place, folder / file)
 
 
-def _is_encodable(text: str) -> bool:
-    """Return whether ``text`` has no lone surrogates, which YAML can escape but no file name contains."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _client_auth(section: Section, client_ca: Pem | None) -> ClientAuth:
-    key = "client_auth_type"
-    text = section.text(key, "") or ClientAuth.NONE.value
-    if text in _UNVERIFIED:
-        message = (
-            f"{text} would take any certificate unverified, which protects nothing: "
-            "write RequireAndVerifyClientCert and client_ca_file"
-        )
-        raise section.error(message, key)
-    wanted = ClientAuth(_one_of(section, key, text, [each.value for each in ClientAuth]))
-    if client_ca is None and wanted is not ClientAuth.NONE:
-        raise section.error(f"{text} needs the CA that signs client certificates: write client_ca_file", key)
-    if client_ca is not None and wanted is ClientAuth.NONE:
-        message = (
-            "is set, but clients are not asked for a certificate: write client_auth_type: RequireAndVerifyClientCert"
-        )
-        raise section.error(message, "client_ca" if section.text("client_ca", "") else "client_ca_file")
-    return wanted
-
-
-def _version(section: Section, key: str, default: str) -> str:
-    text = section.text(key, "") or default
-    if text in _OLD_VERSIONS:
-        raise section.error(f"{text} is insecure and not supported: write TLS12 or TLS13", key)
-    return _one_of(section, key, text, _VERSIONS)
-
-
-def _list(section: Section, key: str) -> tuple[str, ...]:
-    names = section.texts(key, ())
-    if key in section and not names:
-        raise section.error("is empty: name some, or remove it", key)
-    return names
-
-
-def _cipher_suites(section: Section, low: str) -> tuple[str, ...]:
-    """Return OpenSSL's names of the cipher suites for TLS 1.2. Those of TLS 1.3 cannot be chosen, as in Go."""
-    key = "cipher_suites"
-    names = _list(section, key)
-    for name in names:
-        _one_of(section, key, name, (*TLS12_SUITES, *TLS13_SUITES))
-    chosen = tuple(TLS12_SUITES[name] for name in names if name in TLS12_SUITES)
-    if names and not chosen and low == "TLS12":
-        raise section.error("names no cipher suite of TLS 1.2: name one, or write min_version: TLS13", key)
-    return chosen
-
-
-def _users(section: Section) -> tuple[tuple[bytes, bytes], ...]:
-    users = []
-    for name in section:
-        if not name or ":" in name or not name.isprintable():  # RFC 7617: these end the name, or cannot be sent
-            raise section.error(
-                f"{name!r} is not a valid user name: it must not be empty, nor have ':' or control characters"
-            )
-        hashed = section.text(name)
-        found = _HASH.fullmatch(hashed)
-        if not found:
-            raise section.error(
-                "is not a bcrypt hash: make one with 'htpasswd -nBC 10 USER'; passwords are refused", name
-            )
-        cost = int(found[1])
-        if not _COST_LEAST <= cost <= _COST_MOST:
-            raise section.error(f"bcrypt knows no cost of {cost}: 10 is usual", name)
-        if cost > _COST_SLOW:
-            message = f"a cost of {cost} makes one check take seconds: {_COST_SLOW} at most, 10 is usual"
-            raise section.error(message, name)
-        users.append((name.encode(), hashed.encode()))
-    return tuple(users)
+def _user(users: Section, name: str) -> tuple[bytes, bytes]:
+    if not name or ":" in name or not name.isprintable():  # RFC 7617: these end the name, or cannot be sent
+        raise users.error(f"{name!r} is not a user name: it must not be empty, nor have ':' or control characters")
+    hashed = users.text(name)
+    found = _HASH.fullmatch(hashed)
+    if not found:
+        raise users.error("is not a bcrypt hash: make one with 'htpasswd -nBC 10 USER'; passwords are refused", name)
+    if int(found[1]) not in _COSTS:
+        raise users.error(f"a cost of {int(found[1])} is not supported: 4 to 14, 10 is usual", name)
+    return name.encode(), hashed.encode()
 
 
 def _headers(http: Section) -> tuple[tuple[str, str], ...]:
@@ -317,22 +228,20 @@ def _headers(http: Section) -> tuple[tuple[str, str], ...]:
     section = http.section("headers")
     if section is None:
         return ()
-    _only(section, HEADERS)
-    headers = []
-    for name in section:
-        value = section.text(name)
-        allowed = _ENUMERATED.get(name)
-        if allowed and value and value not in allowed:
-            raise section.error(f"must be {' or '.join(allowed)}, not {value!r}", name)
-        if not value.isascii() or not value.isprintable():
-            raise section.error("has a line break or a character that an HTTP header cannot contain", name)
-        if value.strip():
-            headers.append((name, value.strip()))
-    return tuple(headers)
+    headers = [(name, _header(section, name)) for name in _only(section, HEADERS)]
+    return tuple((name, value) for name, value in headers if value)
+
+
+def _header(section: Section, name: str) -> str:
+    value, allowed = section.text(name).strip(), HEADERS[name]
+    if value and allowed and value not in allowed:
+        raise section.error(f"must be {' or '.join(allowed)}, not {value!r}", name)
+    if not value.isascii() or not value.isprintable():
+        raise section.error("has a line break or a character that an HTTP header cannot contain", name)
+    return value
 
 
 def _rate_limit(section: Section) -> RateLimit | None:
-    _only(section, ("interval", "burst"))
     interval, burst = section.duration("interval", 0.0), section.number("burst", 0)
     if not interval:
         return None

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 
+import requests
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.http_client.failures import causes_of, failure_reason
-from azure_scheduled_events_exporter.http_client.lean_requests import requests
 
 from .api_versions import UNSPECIFIED, ApiVersions, instance_versions
 from .connection import Deadline, DeadlineAdapter

@@ -9,7 +9,7 @@ import socket
 import time
 from typing import Any
 
-from azure_scheduled_events_exporter.http_client.lean_requests import requests
+import requests
 
 
 class Deadline:

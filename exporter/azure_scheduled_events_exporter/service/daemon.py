@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.config import Config, warnings
 from azure_scheduled_events_exporter.errors import named_by
-from azure_scheduled_events_exporter.http_server.connection import AccessControl
 from azure_scheduled_events_exporter.http_server.server import Server
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -42,6 +41,7 @@ from .sd_notify import ServiceManager, keep_notifying
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
+    from azure_scheduled_events_exporter.http_server.access import WebAccess
 
 _IDENTITY_HEAD_START = 1.0
 """How long the first poll waits for this VM's name, so that transitions are counted with the right scope."""
@@ -266,10 +266,10 @@ async def _serve(
     return ending.status
 
 
-def _access(config: Config, log: logging.Logger) -> AccessControl | None:
+def _access(config: Config, log: logging.Logger) -> "WebAccess | None":
     if config.web_config_file is None:
         return None
-    from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415 - not loaded without a web configuration
+    from azure_scheduled_events_exporter.http_server.access import WebAccess  # noqa: PLC0415 - YAML and bcrypt take 2 MiB
 
     with named_by("--web.config.file"):
         return WebAccess(Path(config.web_config_file), OPEN_PATHS, log=log)

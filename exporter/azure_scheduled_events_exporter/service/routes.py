@@ -3,10 +3,11 @@
 import time
 from collections.abc import Callable, Mapping
 
-from azure_scheduled_events_exporter.http_server.messages import Request, Response
-from azure_scheduled_events_exporter.http_server.server import Handler
+from azure_scheduled_events_exporter.http_server.app import Handler, Request, Response
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.web.events_api import events_json
+from azure_scheduled_events_exporter.web.status_page import page, page_headers
 
 OPEN_PATHS = ("/-/healthy", "/-/ready")
 """Paths without a password: probes have none, and the answers show only whether IMDS has been read, and whether polling
@@ -39,11 +40,8 @@ def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Ha
     exposition = Exposition(read, time.time)
 
     def metrics(request: Request) -> Response:
-        rendering = exposition.render(request.headers.get("accept", ""), request.headers.get("accept-encoding", ""))
-        headers = [("Vary", "Accept, Accept-Encoding"), ("Cache-Control", "no-store")]
-        if rendering.content_encoding:
-            headers.append(("Content-Encoding", rendering.content_encoding))
-        return Response(200, rendering.body, rendering.content_type, tuple(headers))
+        body, content_type = exposition.render(request.headers.get("accept", ""))
+        return Response(200, body, content_type, (("Vary", "Accept"), ("Cache-Control", "no-store")))
 
     def healthy(_: Request) -> Response:
         polls = read().polls
@@ -58,13 +56,9 @@ def routes(read: Callable[[], Snapshot], telemetry_path: str) -> Mapping[str, Ha
         return Response(503, b"not ready: IMDS has not been read yet\n", _TEXT)
 
     def status_page(snapshot: Snapshot, now: float) -> Response:
-        from azure_scheduled_events_exporter.web.status_page import page, page_headers  # noqa: PLC0415 - many never open it
-
         return Response(200, page(snapshot, now, telemetry_path), _HTML, page_headers())
 
     def events(snapshot: Snapshot, now: float) -> Response:
-        from azure_scheduled_events_exporter.web.events_api import events_json  # noqa: PLC0415 - many never ask for it
-
         return Response(200, events_json(snapshot, now), "application/json", (("Cache-Control", "no-store"),))
 
     return {

@@ -24,6 +24,7 @@ from azure_scheduled_events_exporter.times import format_duration, iso_time, par
 from azure_scheduled_events_exporter.web.wording import ago, impact, left, length
 from fuzz.target import SEPARATOR, Form, Target, files, one_line
 from fuzz.targets.documents import END_OF_CALENDAR
+from support.paths import DATA
 
 _NOW = Timestamp(1_650_000_000.0, 1000.0, "boot")
 _HASH = b"$2y$10$X0h1gDsPszWURQaxFh.zoubFi6DXncSjhoQNJgRrnGs7EsimhC7zG"
@@ -198,7 +199,7 @@ def _configurations() -> Iterator[bytes]:
 
 def _web_configs() -> Iterator[bytes]:
     yield from files("good_web_config")
-    yield from files("bad_web_config")
+    yield from (line.encode() for line in (DATA / "bad_web_config.txt").read_text().splitlines()[1::2])
     yield b"basic_auth_users:\n" + _USER
     yield b"tls_server_config:\n  cert_file: a.pem\n  key_file: a.key\nhttp_server_config:\n  http2: false\n"
     yield (

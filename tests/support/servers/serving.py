@@ -9,10 +9,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from azure_scheduled_events_exporter.http_server.connection import AccessControl, Limits
+from azure_scheduled_events_exporter.http_server.access import WebAccess
+from azure_scheduled_events_exporter.http_server.app import Handler, Request, Response
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
-from azure_scheduled_events_exporter.http_server.messages import Request, Response
-from azure_scheduled_events_exporter.http_server.server import Handler, Server
+from azure_scheduled_events_exporter.http_server.protocol import Limits
+from azure_scheduled_events_exporter.http_server.server import Server
 
 LOOPBACK = ListenAddress("127.0.0.1", 0)
 PAGE = b"azure_scheduled_events_up 1\n"
@@ -41,7 +42,7 @@ def _huge(_: Request) -> Response:
 
 
 def _echo(request: Request) -> Response:
-    return Response(200, f"{request.method} {request.path} {request.query}".encode(), "text/plain")
+    return Response(200, f"{request.method} {request.path}".encode(), "text/plain")
 
 
 ROUTES: Mapping[str, Handler] = {"/metrics": _page, "/medium": _medium, "/big": _big, "/huge": _huge, "/echo": _echo}
@@ -63,9 +64,10 @@ class Running:
         self.server = server
         self.records = records
 
-    def connect(self, receive_buffer: int | None = None) -> socket.socket:
-        """Return a connected socket that gives up after PATIENCE."""
+    def connect(self, receive_buffer: int | None = None, source: str = "127.0.0.1") -> socket.socket:
+        """Return a connected socket of the address ``source`` that gives up after PATIENCE."""
         client = socket.socket()
+        client.bind((source, 0))
         if receive_buffer:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         client.settimeout(PATIENCE)
@@ -96,7 +98,7 @@ def serving(
     routes: Mapping[str, Handler] = ROUTES,
     limits: Limits = LIMITS,
     address: ListenAddress = LOOPBACK,
-    access: Callable[[logging.Logger], AccessControl] | None = None,
+    access: Callable[[logging.Logger], WebAccess] | None = None,
 ) -> Iterator[Running]:
     """Run a server for the length of the block; ``access`` is made for its log; an error of its loop fails the test."""
     records = _Records()

@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter.doctor import chain
 from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.http_server.messages import plain
+from azure_scheduled_events_exporter.http_server.app import plain
 from support.doctor.doctor_chain import Canned, Reply, as_json, grafana, imds
 
 Replies = dict[str, Reply]

@@ -4,22 +4,24 @@ import http.client
 import logging
 import os
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import bcrypt
 import pytest
 
-from azure_scheduled_events_exporter.http_server.connection import Limits
 from support.programs import eventually
 from support.servers.certificates import Authority, Pair
-from support.servers.serving import PAGE, Running, read_all, read_answer, request, status
+from support.servers.serving import PAGE, Running, header, read_all, read_answer, request, status
 from support.servers.tls_serving import (
     PLAIN,
     REQUIRED,
     SECRET,
     ask,
     encrypted,
+    install,
     let_in,
     replace,
     said,
@@ -42,26 +44,65 @@ class TestChange:
     """The file, or a certificate, changes while the server runs."""
 
     def test_renewed_certificate(self, file: Path, authority: Authority) -> None:
-        """New connections get a renewed certificate, and open ones end after their answer or when idle."""
+        """New connections get a renewed certificate, and open ones end with their next answer."""
         context = trusting(authority)
-        with encrypted(file, pause=0.5) as running, ExitStack() as stack:
+        with encrypted(file) as running, ExitStack() as stack:
             served, fresh = (stack.enter_context(wrapped(running, context)) for _ in range(2))
             served.sendall(request())
             assert read_answer(served) == PAGE
             before = served.getpeercert(binary_form=True)
-            replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
-            replace(file.parent / "server.pem", (file.parent / "renewed.pem").read_text())
+            install(file, "renewed")
 
             def renewed() -> bool:
                 with wrapped(running, context) as client:
                     return client.getpeercert(binary_form=True) != before
 
             eventually(renewed, "the renewed certificate")
-            assert read_all(served) == b""
-            fresh.sendall(request())
-            answer = read_all(fresh)
-            assert answer.endswith(PAGE)
-            assert b"\r\nConnection: close\r\n" in answer
+            for client in (served, fresh):
+                client.sendall(request())
+                answer = read_all(client)
+                assert (answer.endswith(PAGE), header(answer, "connection")) == (True, "close")
+            assert said(running, logging.ERROR) == []
+
+    def test_under_load(self, file: Path, authority: Authority) -> None:
+        """While certificate and users are replaced again and again, no scrape with the right credentials fails."""
+        context, users = trusting(authority), "basic_auth_users: {scraper: %s}\n"
+        hashes = [bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode() for _ in range(2)]
+        file.write_text(PLAIN + users % hashes[0])
+        with encrypted(file) as running, ThreadPoolExecutor(4) as pool:
+            end = threading.Event()
+
+            def scrape() -> set[int]:
+                codes = set()
+                while not end.is_set():
+                    codes.add(ask(running, context, Authorization=SECRET))
+                return codes
+
+            def scrape_on_one_connection() -> set[int]:
+                codes, connection = (
+                    set(),
+                    http.client.HTTPSConnection("localhost", running.server.port, context=context),
+                )
+                while not end.is_set():
+                    connection.request("GET", "/metrics", headers={"Authorization": SECRET})
+                    with connection.getresponse() as answer:
+                        answer.read()
+                        codes.add(answer.status)
+                connection.close()
+                return codes
+
+            def reloads() -> int:
+                return said(running, logging.INFO).count("web configuration reloaded")
+
+            scrapes = [pool.submit(work) for work in (scrape, scrape_on_one_connection) * 2]
+            try:
+                for number in range(1, 7):
+                    install(file, ("server", "renewed")[number % 2])
+                    replace(file, PLAIN + users % hashes[number % 2])
+                    eventually(lambda: reloads() >= number, "the change")  # noqa: B023 - at once
+            finally:
+                end.set()
+            assert [each.result() for each in scrapes] == [{200}] * 4
             assert said(running, logging.ERROR) == []
 
     def test_key_follows_certificate(self, file: Path, authority: Authority) -> None:
@@ -85,28 +126,15 @@ class TestChange:
             eventually(lambda: said(running, logging.ERROR), "an error in the log")
             assert let_in(running, context)
             door = vars(running.server._access)
-            for _ in range(2):  # read again, and as wrong as before
-                os.utime(file)
-                stamp = file.stat().st_mtime_ns
-                eventually(lambda: door["_seen"][file][0] == stamp, "a second reading")  # noqa: B023 - at once
+            os.utime(file)
+            stamp = file.stat().st_mtime_ns
+            eventually(lambda: door["_seen"][file][0] == stamp, "a second reading, as wrong as before")
             assert let_in(running, context)
             replace(file.parent / "server.key", (file.parent / "renewed.key").read_text())
             eventually(lambda: len(said(running, logging.INFO)) > 1, "the end of the error in the log")
             assert let_in(running, context)
             assert said(running, logging.ERROR) == ["invalid web configuration, the last valid one stays in effect"]
             assert said(running, logging.INFO) == ["web configuration loaded", "web configuration reloaded"]
-
-    def test_lasting_failure(self, file: Path, authority: Authority) -> None:
-        """If no check of the file can be run for long, that is logged once, and pages are still served."""
-        with encrypted(file, Limits(request_seconds=2.0)) as running:
-            vars(running.server._access)["_pool"].shutdown()
-            eventually(lambda: said(running, logging.ERROR), "an error in the log")
-            with running.connect() as silent:  # closed after dozens of checks
-                read_all(silent)
-            assert said(running, logging.ERROR) == [
-                "cannot read the web configuration, the last valid one stays in effect"
-            ]
-            assert let_in(running, trusting(authority))
 
     @pytest.mark.parametrize(
         "text", ["", "basic_auth_users:\n", "basic_auth_users: {scraper: secret}\n", "tls_server_config: {\n", None]

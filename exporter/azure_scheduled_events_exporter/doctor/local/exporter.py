@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
-from azure_scheduled_events_exporter.http_server.messages import plain
+from azure_scheduled_events_exporter.http_server.app import plain
 from azure_scheduled_events_exporter.polling import empty_bodies
 from azure_scheduled_events_exporter.polling.liveness import HANGS
 from azure_scheduled_events_exporter.times import format_duration

@@ -1,0 +1,152 @@
+"""The ASGI application: finds the handler of a path, and turns its response into ASGI messages.
+
+Handlers run on the event loop, so they must not block. Must not know sockets or files; who may read is decided by the
+:class:`Access` that it is given.
+"""
+
+import asyncio
+import gzip
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from email.utils import formatdate
+from typing import Any, Protocol
+
+from prometheus_client.exposition import gzip_accepted
+
+_PIECE = 64 * 1024  # bytes of a body sent at once: what a client that never reads costs
+_WORTH_PACKING = 1024  # bytes; a smaller body fits into one packet as it is
+_EXPLANATIONS = {
+    401: "user name and password required",
+    403: "the client certificate has none of the allowed names",
+    404: "nothing is served at this path",
+    405: "only GET and HEAD are served here",
+    429: "too many requests or password checks at the moment; try again",
+    500: "answering failed; see the log",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request: method, decoded path, headers under lower-case names, and the client's address.
+
+    Values of a repeated header are joined by a comma and a space (RFC 9110, 5.3).
+    """
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a handler returns; the application adds Date, Content-Length and nosniff, and compresses the body."""
+
+    status: int
+    body: bytes
+    content_type: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Handler = Callable[[Request], Response]
+
+
+class Access(Protocol):
+    """Decides who may read. Its values may change at any time."""
+
+    @property
+    def headers(self) -> tuple[tuple[str, str], ...]:
+        """Headers of every response, which replace others of the same name."""
+
+    async def refuse(self, request: Request) -> Response | None:
+        """Return the response that refuses ``request``, or None to answer it."""
+
+
+def plain(status: int, *headers: tuple[str, str]) -> Response:
+    """Return a response of one line that explains ``status``."""
+    return Response(status, f"{_EXPLANATIONS[status]}\n".encode(), "text/plain; charset=utf-8", headers)
+
+
+class App:
+    """Serves ``routes``: a handler for each path."""
+
+    def __init__(self, routes: Mapping[str, Handler], access: Access | None, log: logging.Logger) -> None:
+        self._routes = routes
+        self._access = access
+        self._log = log
+        self._failing: dict[str, str] = {}  # path -> error of its handler, until it answers again
+        self._packed: dict[tuple[str, str], tuple[bytes, bytes]] = {}  # last body of a path and type, and compressed
+
+    async def __call__(
+        self,
+        scope: Mapping[str, Any],
+        _receive: object,
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+    ) -> None:
+        """Answer one request; ``scope["state"]`` is that of its connection (``protocol``)."""
+        request = _request(scope)
+        if scope["state"].get("forbidden"):
+            refusal: Response | None = plain(403)
+        else:
+            refusal = await self._access.refuse(request) if self._access else None
+        response = refusal or self._respond(request)
+        packed, headers = self._body(request, response)
+        body = memoryview(b"" if request.method == "HEAD" else packed)
+        headers |= {name.lower(): value for name, value in self._access.headers} if self._access else {}
+        # The body of a request is never read, so no other request can follow on its connection.
+        framed = request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers
+        if framed or scope["state"].get("retired"):
+            headers["connection"] = "close"
+        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        await send({"type": "http.response.start", "status": response.status, "headers": encoded})
+        while len(body) > _PIECE:
+            await send({"type": "http.response.body", "body": body[:_PIECE], "more_body": True})
+            await asyncio.sleep(0)  # others get their turn, and a lost connection can be noticed
+            body = body[_PIECE:]
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    def _respond(self, request: Request) -> Response:
+        handler = self._routes.get(request.path)
+        if handler is None:
+            return plain(404)
+        if request.method not in {"GET", "HEAD"}:
+            return plain(405, ("Allow", "GET, HEAD"))
+        try:
+            response = handler(request)
+        except Exception as error:  # noqa: BLE001 - the server outlives any handler
+            if self._failing.get(request.path) != repr(error):
+                self._log.error("answering %s failed: %r", request.path, error, exc_info=error)
+            self._failing[request.path] = repr(error)
+            return plain(500)
+        if self._failing.pop(request.path, None):
+            self._log.info("%s answers again", request.path)
+        return response
+
+    def _body(self, request: Request, response: Response) -> tuple[bytes, dict[str, str]]:
+        """Return the body as it is sent, compressed if the client accepts that, and the headers for it."""
+        body = response.body
+        headers = {
+            "date": formatdate(usegmt=True),
+            "content-type": response.content_type,
+            "x-content-type-options": "nosniff",
+            **{name.lower(): value for name, value in response.headers},
+        }
+        if len(body) >= _WORTH_PACKING:
+            headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))
+            if gzip_accepted(request.headers.get("accept-encoding", "")):
+                key = request.path, response.content_type
+                kept = self._packed.get(key)
+                if kept is None or kept[0] is not body:
+                    kept = self._packed[key] = body, gzip.compress(body, 1, mtime=0)
+                body, headers["content-encoding"] = kept[1], "gzip"
+        headers["content-length"] = str(len(body))
+        return body, headers
+
+
+def _request(scope: Mapping[str, Any]) -> Request:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return Request(scope["method"], scope["path"], headers, scope["client"][0] if scope["client"] else "")

@@ -1,0 +1,158 @@
+"""Users and rate limits of a web configuration file, through the server."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from azure_scheduled_events_exporter.http_server.access import WebAccess
+from support.programs import eventually
+from support.servers.serving import PAGE, Running, basic, header, request, serving, status
+
+Guarded = Callable[[str], AbstractContextManager[Running]]
+REALM = 'Basic realm="azure-scheduled-events-exporter", charset="UTF-8"'
+
+
+def hashed(password: bytes, cost: int = 4, prefix: str = "2b") -> str:
+    """Return a hash as htpasswd makes it."""
+    return bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode().replace("$2b$", f"${prefix}$")
+
+
+@pytest.fixture(name="guarded")
+def _guarded(tmp_path: Path) -> Guarded:
+    @contextmanager
+    def guarded(text: str) -> Iterator[Running]:
+        path = tmp_path / "web.yml"
+        path.write_text(text + "\n")
+        with serving(access=lambda log: WebAccess(path, {"/-/healthy"}, pause=0.03, log=log)) as running:
+            yield running
+
+    return guarded
+
+
+def test_password(guarded: Guarded) -> None:
+    """The right password gets the page; none, a wrong one and an unknown user get the same 401, on every path."""
+    with guarded(f"basic_auth_users: {{alice: {hashed(b'secret')}, bob: {hashed(b'hidden', 5)}}}") as running:
+        for user, password in (("alice", "secret"), ("bob", "hidden")):
+            for _ in range(2):
+                assert running.get(Authorization=basic(user, password))[:2] == (200, PAGE)
+        wrong = (("alice", "hidden"), ("bob", "secret"), ("carol", "secret"), ("", ""), ("alice", ""))
+        refusals = [running.get(Authorization=basic(*pair)) for pair in wrong for _ in range(2)]
+        refusals += [running.get(path) for path in ("/metrics", "/", "/nowhere", "/-/healthy/../../metrics")]
+        malformed = ("Bearer abc", "Basic", "Basic !", "Basic YWxpY2U", "Basic YWxpY2U=", "Basic " + "a" * 1001)
+        refusals += [running.get(method="POST"), *(running.get(Authorization=each) for each in malformed)]
+        for code, body, headers in refusals:
+            assert (code, body, headers["www-authenticate"]) == (401, b"user name and password required\n", REALM)
+        assert running.get("/%2D/healthy")[0] == 404  # nothing is served there in this test, but everybody may ask
+        assert running.get("/nowhere", Authorization=basic("alice", "secret"))[0] == 404
+        assert [record for record in running.records if record.levelno > logging.INFO] == []
+
+
+@pytest.mark.parametrize("prefix", ["2a", "2b", "2y"])
+def test_prefix(prefix: str, guarded: Guarded) -> None:
+    """Hashes of htpasswd, of Go and of Python are all taken."""
+    with guarded(f"basic_auth_users: {{alice: {hashed(b'secret', prefix=prefix)}}}") as running:
+        assert running.get(Authorization=basic("alice", "secret"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("password", "right", "wrong"),
+    [
+        ("p:ss: wörd".encode(), "p:ss: wörd".encode(), b"p:ss: word"),
+        (b"", b"", b" "),
+        (b"x" * 72, b"x" * 72 + b"y", b"x" * 71 + b"y"),  # bcrypt sees no further: as in the toolkit
+        (b"a", b"a", b"a\0"),
+    ],
+)
+def test_odd_passwords(password: bytes, right: bytes, wrong: bytes, guarded: Guarded) -> None:
+    """Colons, other scripts, nothing, more than bcrypt sees and NUL: each is answered, and never by a 500."""
+    with guarded(f"basic_auth_users: {{alice: {hashed(password)}}}") as running:
+        for _ in range(2):
+            assert running.get(Authorization=basic("alice", right))[0] == 200
+            assert running.get(Authorization=basic("alice", wrong))[0] == 401
+
+
+def test_parts_are_not_confused(guarded: Guarded) -> None:
+    """A verified pair lets in nobody whose user and password are the same characters, cut at another place."""
+    with guarded(f"basic_auth_users: {{al: {hashed(b'ice:x')}, alice: {hashed(b'y')}}}") as running:
+        assert running.get(Authorization=basic("al", "ice:x"))[0] == 200
+        assert running.get(Authorization=basic("alice", ":x"))[0] == 401
+        assert running.get(Authorization=basic("alice", "x"))[0] == 401
+
+
+def test_guessing_stops_no_scrape(guarded: Guarded) -> None:
+    """Guesses of one address get 401 or 429; a verified scraper and another address read meanwhile."""
+    with guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 9)}, bob: {hashed(b'hidden', 9)}}}") as running:
+        alice, end, codes = basic("alice", "secret"), threading.Event(), set[int]()
+        assert running.get(Authorization=alice)[0] == 200
+
+        def guess(number: int) -> None:
+            tries = 0
+            while not end.is_set():
+                tries += 1
+                codes.add(running.get(Authorization=basic("alice", f"{number}-{tries}"))[0])
+
+        with ThreadPoolExecutor(20) as pool:
+            guesses = [pool.submit(guess, number) for number in range(20)]
+            try:
+                eventually(lambda: codes == {401, 429}, "too many checks")
+                for _ in range(20):
+                    assert running.get(Authorization=alice)[0] == 200
+                with running.connect(source="127.0.0.2") as client:
+                    client.sendall(
+                        request(
+                            "/metrics", "GET", "1.1", f"Authorization: {basic('bob', 'hidden')}", "Connection: close"
+                        )
+                    )
+                    assert status(client.recv(65536)) == 200
+            finally:
+                end.set()
+            for each in guesses:
+                each.result()
+
+
+def test_many_scrapers_with_one_password(guarded: Guarded) -> None:
+    """Scrapers that come at once with the same user and password wait for one check, and all read."""
+    with (
+        guarded(f"basic_auth_users: {{alice: {hashed(b'secret', 10)}}}") as running,
+        ThreadPoolExecutor(30) as pool,
+    ):
+        answers = [pool.submit(running.get, Authorization=basic("alice", "secret")) for _ in range(30)]
+        assert {each.result()[0] for each in answers} == {200}
+
+
+def test_users_change(guarded: Guarded, tmp_path: Path) -> None:
+    """A verified user that stays is not checked again; one that is removed or gets a new password is refused."""
+    same = f"alice: {hashed(b'secret', 12)}"
+    with guarded(f"basic_auth_users: {{{same}, bob: {hashed(b'hidden')}, carol: {hashed(b'c')}}}") as running:
+        pairs = [basic("alice", "secret"), basic("bob", "hidden"), basic("carol", "c")]
+        assert [running.get(Authorization=each)[0] for each in pairs] == [200, 200, 200]
+        (tmp_path / "web.yml").write_text(f"basic_auth_users: {{{same}, bob: {hashed(b'new')}}}\n")
+        eventually(lambda: running.get(Authorization=pairs[2])[0] == 401, "the end of carol")
+        assert [running.get(Authorization=each)[0] for each in pairs] == [200, 401, 401]
+        assert running.get(Authorization=basic("bob", "new"))[0] == 200
+
+
+def test_rate_limit(guarded: Guarded) -> None:
+    """Requests above the rate limit get 429; the open paths are not counted."""
+    with guarded("rate_limit: {interval: 1h, burst: 2}") as running:
+        assert [running.get("/-/healthy")[0] for _ in range(5)] == [404] * 5
+        assert [running.get()[0] for _ in range(3)] == [200, 200, 429]
+        assert running.get()[2]["retry-after"] == "1"
+
+
+def test_headers(guarded: Guarded) -> None:
+    """Headers of the file are on every answer to a request, good or bad, and take the place of ours."""
+    policy = "default-src 'none'"
+    text = f'http_server_config: {{headers: {{Content-Security-Policy: "{policy}", X-Content-Type-Options: nosniff}}}}'
+    with guarded(text) as running:
+        answers = [running.talk(request()), running.talk(request("/nowhere")), running.talk(request(method="POST"))]
+    assert [status(answer) for answer in answers] == [200, 404, 405]
+    for answer in answers:
+        assert header(answer, "Content-Security-Policy") == policy
+        assert answer.lower().count(b"x-content-type-options") == 1
