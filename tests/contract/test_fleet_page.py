@@ -277,35 +277,6 @@ def test_install(tmp_path: Path) -> None:
     assert "usage: install VERSION" in done.stderr
 
 
-@pytest.mark.parametrize(("failures", "status"), [(3, 0), (60, 1)])
-def test_install_waits_for_the_package_lists(failures: int, status: int, tmp_path: Path) -> None:
-    """While another process has the lock of the lists, the script tries again, 60 times at most."""
-    calls = tmp_path / "calls"
-    calls.touch()
-    answer = f'echo "$@" >>"{calls}"; [ "$(wc -l <"{calls}")" -gt {failures} ]'
-    for name, text in {"apt-get": answer, "sleep": "exit 0"}.items():
-        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / name).chmod(0o755)
-    script = (ROLLOUT / "install").read_text()
-    needed = re.findall(r"^(?:set|fail).*?$|^update_packages.*?^}$", script, re.MULTILINE | re.DOTALL)
-    done = subprocess.run(
-        ["/bin/sh", "-c", "\n".join([*needed, "update_packages"])],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, "failed for 5 minutes" in done.stderr) == (status, status == 1)
-    assert calls.read_text().splitlines() == ["-qq update"] * min(failures + 1, 60)
-
-
-def test_installed_by_hand_every_user_can_read_it() -> None:
-    """Whatever root's umask, what the page on systemd installs can be read by the unit's user."""
-    installing = [block for block in blocks((ROOT / "docs" / "systemd.md").read_text(), "sh") if "pip install" in block]
-    assert len(installing) == 2
-    assert all(block.startswith("umask 022\n") for block in installing)
-
-
 def test_the_unit_runs_what_is_installed() -> None:
     """The unit starts the program from the folder that the script installs it into."""
     unit = (ROOT / "deploy" / "systemd" / "azure-scheduled-events-exporter.service").read_text()

@@ -8,9 +8,7 @@ from urllib.parse import unquote
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import _parser
 from azure_scheduled_events_exporter.config import SETTINGS
-from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.metrics.collector import SPECS
-from azure_scheduled_events_exporter.polling.schedule import SLOWEST_SECONDS
 from support.documented import links, pages
 from support.paths import ROOT
 
@@ -40,36 +38,12 @@ def test_every_flag_is_documented_as_it_is() -> None:
     assert rows(3, r"`--[a-z.-]+`") == expected
 
 
-def test_help_of_the_interval_names_its_limits() -> None:
-    """The help of --poll.interval has the shortest time between polls and the longest one after a 429."""
-    [text] = [setting.help for setting in SETTINGS if setting.flag == "poll.interval"]
-    assert f"at least {RateLimiter().spacing * 1000:g}ms apart" in text
-    assert f"beyond {SLOWEST_SECONDS:g}s" in text
-
-
 def test_every_command_is_documented() -> None:
     """The table of commands names all there are, and no other."""
     table = README.partition("| command | |\n")[2].partition("\n\n")[0]
     named = set(re.findall(r"(?m)^\| `([a-z-]+)", table))
     [commands] = [action.choices for action in _parser([])._actions if action.choices]
     assert named == set(commands)
-
-
-def test_the_first_screen_says_how_to_try_and_to_test() -> None:
-    """A newcomer sees a picture and finds the two commands before scrolling; there are no badges."""
-    first_screen = README.splitlines()[:25]
-    commands = [number for number, line in enumerate(first_screen) if line.startswith(("make demo", "make test"))]
-    [picture] = [number for number, line in enumerate(first_screen) if line.startswith("![")]
-    assert len(commands) == 2
-    assert picture < commands[0]
-    assert not re.search(r"!\[[^]]*\]\(https?:", README)
-
-
-def test_the_readme_has_its_order() -> None:
-    """Run, see, configure, metrics, alerts, deploy, develop: where people look for them."""
-    assert [title.split()[0] for title in re.findall(r"(?m)^## (.+)$", README)] == [
-        *("Run", "See", "Configure", "Metrics", "Alerts", "Deploy", "Develop")
-    ]
 
 
 def test_the_contents_page_has_every_page() -> None:

@@ -15,7 +15,6 @@ import yaml
 from alerts import settings
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.simulator import find
 from deploy.stack import compose
 from deploy.stack.compose import Service
@@ -84,17 +83,6 @@ def test_published_ports() -> None:
     assert len(set(published)) == len(published) == len(written)
 
 
-def test_health_is_known() -> None:
-    """Every service that others wait for has a health check; only Tempo's image has no program for it."""
-    of_image = {"web-0", "web-1", "web-2", "web-3", "web-4"}
-    assert {name for name, service in SERVICES.items() if service.health is None} - of_image == {"assets", "tempo"}
-    assert "HEALTHCHECK" in (ROOT / "Dockerfile").read_text()
-    for service in SERVICES.values():
-        for needed, condition in service.needs.items():
-            ends = condition == "service_completed_successfully"
-            assert ends == (needed == "assets")
-
-
 def test_mounted_files() -> None:
     """Every file that is mounted is there, and cannot be changed from inside."""
     mounted = [mount.file for service in SERVICES.values() for mount in service.mounts if mount.file]
@@ -102,14 +90,6 @@ def test_mounted_files() -> None:
     assert [path for path in mounted if not path.is_file()] == []
     shared = [volume for service in WRITTEN.values() for volume in service.get("volumes", ()) if ":" in volume]
     assert [volume for volume in shared if not volume.endswith(":ro")] == ["assets:/assets"]
-
-
-def test_every_file_is_used() -> None:
-    """Nothing lies there that no service reads."""
-    services = (*SERVICES.values(), *OVER_VICTORIA.values())
-    mounted = {mount.file.resolve() for service in services for mount in service.mounts if mount.file}
-    there = {path for path in FOLDER.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
-    assert there - mounted == {FILE, VICTORIA, FOLDER / "README.md"}
 
 
 def _mentioned(services: Mapping[str, Service]) -> Iterator[tuple[str, int]]:
@@ -144,23 +124,6 @@ def test_victoria_replaces_prometheus() -> None:
     numbers = [int(re.search(r"memberNum=(\d+)", " ".join(command))[1]) for command in shards]  # type: ignore[index]  # else it fails here
     assert sorted(numbers) == list(range(len(shards)))
     assert all(f"--promscrape.cluster.membersCount={len(shards)}" in command for command in shards)
-
-
-def test_victoria_evaluates_the_present() -> None:
-    """Store and vmalert are told not to look 30 s back, which is their default and the whole notice of a Preempt."""
-    assert "--search.latencyOffset=0s" in OVER_VICTORIA["prometheus"].command
-    assert "--rule.evalDelay=0s" in OVER_VICTORIA["vmalert"].command
-    assert "--rule=/assets/alerts/prometheus/prometheus-rules.yml" in OVER_VICTORIA["vmalert"].command
-
-
-def test_vmagents_scrape_what_prometheus_scrapes() -> None:
-    """Beside it, they scrape the path of the store that makes new series visible to the rules."""
-    prometheus, vmagent = load("prometheus.yml"), load("vmagent.yml")
-    job, flush = vmagent["scrape_configs"]
-    assert [job] == prometheus["scrape_configs"]
-    assert all(vmagent["global"][name] == prometheus["global"][name] for name in vmagent["global"])
-    assert flush["metrics_path"] == "/internal/force_flush"
-    assert flush["static_configs"] == [{"targets": ["prometheus:9090"]}]
 
 
 def test_every_vm_is_watched() -> None:
@@ -254,19 +217,6 @@ def test_grafana_datasources() -> None:
         assert source.keys() - {"isDefault", "jsonData"} == {"name", "uid", "type", "access", "url", "editable"}
 
 
-def test_grafana_dashboards(translated: Path) -> None:
-    """Grafana finds the exported dashboards, as the shipped provisioning has it but for the folder."""
-    provided = load("grafana/dashboards.yaml")
-    shipped = yaml.safe_load((ROOT / "dashboards" / "json" / "provisioning.yaml").read_text())
-    path = provided["providers"][0]["options"].pop("path")
-    shipped["providers"][0]["options"].pop("path")
-    assert provided == shipped
-    home = SERVICES["grafana"].environment["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
-    volume = translated / "volumes"
-    assert (volume / home.lstrip("/")).is_file()
-    assert len(list((volume / path.lstrip("/")).glob("*.json"))) == 3
-
-
 def test_addresses() -> None:
     """The README has the list of addresses that the stack prints, which has everything that is published."""
     text = (FOLDER / "README.md").read_text()
@@ -306,26 +256,3 @@ def test_without_containers(tmp_path: Path) -> None:
     values = (tmp_path / "assets" / "etc" / "demo" / "values.yaml").read_text()
     assert "pager.webhook-url: http://127.0.0.1:9100/pager\n" in values
     assert "dashboards.url" not in values
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "complaint"),
-    [
-        ("127.0.0.1:9093:", "9093:", "alertmanager: port '9093:9093' is not for this machine alone"),
-        ("assets: {condition", "asset: {condition", "prometheus: needs asset, which is no service"),
-        ("simulator: {condition", "web-0: {condition", "web-4: each waits for another of them"),
-    ],
-)
-def test_impossible_files(before: str, after: str, complaint: str, tmp_path: Path) -> None:
-    """A compose file that cannot be run is refused in one line that names the service."""
-    path = tmp_path / "compose.yaml"
-    path.write_text(FILE.read_text().replace(before, after))
-    with pytest.raises(UsageError, match=re.escape(complaint)):
-        compose.read(path, {})
-
-
-def test_variables() -> None:
-    """What may be set from outside has a default, and the speed reaches the simulator."""
-    assert set(re.findall(r"\$\{?\w+[^}]*\}?", FILE.read_text())) == {"${SPEED:-1}"}
-    assert "--speed=1" in SERVICES["simulator"].command
-    assert "--speed=60" in compose.read(FILE, {"SPEED": "60"})["simulator"].command

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,13 @@ import kubernetes_validate  # type: ignore[import-untyped]  # ships no types
 import pytest
 import yaml
 
-from support.charts import CHART, NAMES, Manifest, container, helm, of_kind, only, pod, values_of
+from support.charts import NAMES, Manifest, container, of_kind, only, pod, values_of
 from support.commands import command as run_command
 from support.paths import DATA, ROOT
 
 OPERATOR = DATA / "operator_types"
 KUBERNETES = ("1.25", "1.31", "1.37")
 ETC = "/etc/azure-scheduled-events-exporter"
-MEBIBYTE = 1 << 20
 ANNOTATIONS_MOST = 256 << 10  # bytes: kubectl apply keeps a copy of what it applies in one
 
 
@@ -162,12 +160,6 @@ def test_grafana_gets_the_dashboards(charts: dict[str, list[Manifest]]) -> None:
     ]
 
 
-def test_config_maps_are_small_enough(charts: dict[str, list[Manifest]]) -> None:
-    """Kubernetes takes no ConfigMap over 1 MiB."""
-    for manifests in charts.values():
-        assert all(len(json.dumps(each)) < MEBIBYTE for each in of_kind(manifests, "ConfigMap"))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_the_exporter_takes_its_configuration(charts: dict[str, list[Manifest]], name: str, tmp_path: Path) -> None:
     """Arguments, variables and files of the container are good to the exporter, which reads just what values say."""
@@ -204,34 +196,6 @@ def test_the_exporter_takes_its_configuration(charts: dict[str, list[Manifest]],
         assert places["approval.policy"].endswith("[default]")
 
 
-def texts(node: Any) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - any part of a manifest
-    """Yield key and value of everything in a manifest that Kubernetes wants to be text."""
-    for key, value in node.items() if isinstance(node, dict) else ():
-        if key in {"labels", "matchLabels"}:
-            yield from value.items()
-        elif key.lower().endswith("name") or key == "namespace":
-            yield key, value
-        elif key == "matchNames":
-            yield from ((key, each) for each in value)
-        yield from texts(value)
-    for each in node if isinstance(node, list) else ():
-        yield from texts(each)
-
-
-@pytest.mark.parametrize("release", ["123", "on"])
-def test_names_that_look_like_something_else(release: str) -> None:
-    """Names that YAML reads as numbers or truth values stay text."""
-    names = ["web.secretName", "alertmanager.secretName", "serviceAccount.name", "priorityClassName"]
-    names += ["fullnameOverride", "podMonitor.namespace", "prometheusRule.namespace", "dashboards.namespace"]
-    flags = [part for name in names for part in ("--set-string", f"{name}=12")]
-    flags += ["--set", "podMonitor.enabled=true", "--set", "prometheusRule.enabled=true", "--set", "hostNetwork=false"]
-    done = helm("template", release, str(CHART), "--namespace", "456", *flags)
-    assert done.returncode == 0, done.stderr
-    found = [pair for manifest in yaml.safe_load_all(done.stdout) for pair in texts(manifest)]
-    assert {("app.kubernetes.io/instance", release), ("namespace", "456"), ("secretName", "12")} <= set(found)
-    assert not [pair for pair in found if not isinstance(pair[1], str)]
-
-
 def test_a_change_of_configuration_replaces_the_pods(charts: dict[str, list[Manifest]]) -> None:
     """The pods carry a checksum of their configuration, which another configuration changes."""
     sums = {
@@ -239,17 +203,3 @@ def test_a_change_of_configuration_replaces_the_pods(charts: dict[str, list[Mani
         for manifests in charts.values()
     }
     assert len(sums) == len(NAMES)
-
-
-def test_links_of_the_rules() -> None:
-    """Links of the chart's alerts lead where its values say."""
-    runbooks, boards = "prometheusRule.runbooksUrl=https://wiki/rb/", "prometheusRule.dashboardsUrl=https://boards/d"
-    enabled = ("--set", "prometheusRule.enabled=true", "--show-only", "templates/prometheusrule.yaml")
-    done = helm("template", "events", str(CHART), *enabled, "--set", runbooks, "--set", boards)
-    assert done.returncode == 0, done.stderr
-    rules = [each for group in yaml.safe_load(done.stdout)["spec"]["groups"] for each in group["rules"]]
-    links = {each["alert"]: each["annotations"] for each in rules if "alert" in each}
-    assert links
-    for name, found in links.items():
-        assert found["runbook_url"] == f"https://wiki/rb/{name}.md"
-        assert found["dashboard_url"].startswith("https://boards/d/azure-scheduled-events-")

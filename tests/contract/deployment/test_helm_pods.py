@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from azure_scheduled_events_exporter import __version__
-from support.charts import CHART, Manifest, container, helm, of_kind, only, pod, values_of
+from support.charts import CHART, Manifest, container, of_kind, only, pod, values_of
 
 
 def test_ports_agree(charts: dict[str, list[Manifest]]) -> None:
@@ -130,21 +130,6 @@ def test_a_folder_that_cannot_be_prepared(charts: dict[str, list[Manifest]], nod
     assert f"the journal's folder cannot be prepared: [Errno 2] No such file or directory: '{missing}'" in done.stderr
 
 
-def test_another_user_gets_the_journal(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
-    """After a change of runAsUser, the journal's files are the new user's, but no file that has a name elsewhere."""
-    before, after = (pod(charts[name])["initContainers"][0] for name in ("defaults", "large-user"))
-    first, _ = prepare(before, node_folder)
-    node_folder.chmod(0o700)
-    journal, linked = node_folder / "journal.sqlite", node_folder / "journal.sqlite.set-aside"
-    write_as(first, journal)
-    write_as(first, linked)
-    (node_folder.parent / "elsewhere").hardlink_to(linked)
-    second, _ = prepare(after, node_folder)
-    write_as(second, journal)
-    assert (owner_of(journal), owner_of(linked)) == (second, first)
-    assert owner_of(node_folder) == second
-
-
 def test_a_folder_of_other_programs_is_left_alone(charts: dict[str, list[Manifest]], node_folder: Path) -> None:
     """A journal.path such as /var/lib changes the owner of nothing: the preparation says why, and the pod starts."""
     foreign, journal = node_folder / "database", node_folder / "journal.sqlite"
@@ -160,13 +145,6 @@ def test_a_folder_of_other_programs_is_left_alone(charts: dict[str, list[Manifes
     _, said = prepare(container, node_folder)
     assert [owner_of(path) for path in paths] == before
     assert "because it has other files (database): give journal.path a folder of its own" in said
-
-
-def test_large_user_ids(charts: dict[str, list[Manifest]]) -> None:
-    """A user id of OpenShift, which Helm reads as a floating-point number, stays a number of digits."""
-    spec = pod(charts["large-user"])
-    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["fsGroup"]) == (1000650000, 1000650001)
-    assert spec["initContainers"][0]["command"][-2:] == ["1000650000", "1000650001"]
 
 
 def test_every_node_is_watched(charts: dict[str, list[Manifest]]) -> None:
@@ -197,13 +175,3 @@ def test_network_policy(charts: dict[str, list[Manifest]]) -> None:
     (ingress,) = spec["ingress"]
     assert ingress["ports"] == [{"port": "metrics", "protocol": "TCP"}]
     assert ingress["from"]
-
-
-def test_network_policy_lets_through_to_a_simulator() -> None:
-    """With imds.endpoint set, a pod with its own address may reach that port too, and the DNS that finds it."""
-    only_this = ("--show-only", "templates/networkpolicy.yaml", "--set", "hostNetwork=false")
-    endpoint = r"config.imds\.endpoint=http://simulator.sim:10170"
-    done = helm("template", "events", str(CHART), *only_this, "--set", endpoint)
-    assert done.returncode == 0, done.stderr
-    _, more = yaml.safe_load(done.stdout)["spec"]["egress"]
-    assert {each["port"] for each in more["ports"]} == {10170, 53}

@@ -2,9 +2,7 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -86,14 +84,6 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
     assert [part for part in said.split(".") if part not in done.stderr] == []
 
 
-def test_two_policies_are_refused() -> None:
-    """A policy given twice is refused, because it would be unclear which one applies."""
-    twice = ("--set", r"config.approval\.policy=documented", "--set", "approvalPolicy.rules[0].action=hold")
-    done = helm("template", "events", str(CHART), *twice)
-    assert done.returncode != 0
-    assert "approvalPolicy and config's approval.policy are both set" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -111,16 +101,6 @@ def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) 
     assert re.search(said, done.stderr)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    ["podMonitor.enabled=true,podMonitor.interval=900ms", "alertsValues.memory=15m", r"alertsValues.hit\.least-vms=2"],
-)
-def test_values_that_fit_the_rules(settings: str) -> None:
-    """Scrapes more often than the rules expect, and settings equal to theirs, are accepted."""
-    done = helm("template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}")
-    assert done.returncode == 0, done.stderr
-
-
 def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
     """With the chart's rules, pushed alerts are those of the same settings and link to the same runbooks."""
     url = r"config.alertmanager\.url=http://alertmanager.monitoring:9093"
@@ -131,30 +111,3 @@ def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
     settings["runbooks.url"] = "https://runbooks.example.org"
     assert yaml.safe_load(data["alerts-values.yaml"]) == settings
     assert yaml.safe_load(data["config.yaml"])["alerts.values"].endswith("/config/alerts-values.yaml")
-
-
-def notes(folder: Path, *flags: str) -> str:
-    """Return the notes that Helm prints, as a manifest of a copy of the chart in ``folder``."""
-    chart = folder / CHART.name
-    if not chart.exists():
-        shutil.copytree(CHART, chart)
-        text = (chart / "templates" / "NOTES.txt").read_text()
-        (chart / "templates" / "_notes.tpl").write_text(f'{{{{ define "notes" }}}}{text}{{{{ end }}}}')
-        (chart / "templates" / "notes.yaml").write_text('kind: Notes\ntext: {{ include "notes" . | toJson }}\n')
-    done = helm("template", "events", str(chart), "--show-only", "templates/notes.yaml", *flags)
-    assert done.returncode == 0, done.stderr
-    return str(yaml.safe_load(done.stdout)["text"])
-
-
-def test_notes_say_what_is_missing(tmp_path: Path) -> None:
-    """The notes say how to check the installation, and what is not enabled yet."""
-    bare = notes(tmp_path)
-    for said in ("rollout status daemonset/events-", "Nothing scrapes it yet", "No alert rules", "Anyone who reaches"):
-        assert said in bare
-    whole = notes(
-        tmp_path,
-        *("--set", "podMonitor.enabled=true,prometheusRule.enabled=true,web.secretName=web,journal.type=memory"),
-    )
-    for unsaid in ("Nothing scrapes it yet", "No alert rules", "Anyone who reaches"):
-        assert unsaid not in whole
-    assert "a restart during an event loses its history" in whole

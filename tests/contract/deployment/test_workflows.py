@@ -80,13 +80,6 @@ class TestWorkflow:
             if found := re.search(r"uses: (.*)", line):
                 assert pinned.fullmatch(found[1]) or found[1].startswith("./.github/workflows/"), line
 
-    def test_one_commit_per_action(self, path: Path) -> None:
-        """The same action is the same commit in all workflows."""
-        uses = {line for each in WORKFLOWS for line in re.findall(r"uses: (\S+@.*)", each.read_text())}
-        names = [line.partition("@")[0] for line in uses]
-        assert len(names) == len(set(names)), sorted(uses)
-        assert path.exists()
-
     def test_nothing_foreign_becomes_shell(self, path: Path) -> None:
         """No title, branch or tag is pasted into a script, where it would be run: values come as variables."""
         for script in scripts(path):
@@ -152,16 +145,6 @@ def test_what_is_published_is_built_once() -> None:
         assert "dist" in names, job
     assert set(jobs(release)["attest"]["needs"]) == {"ci", "build"}
     assert "attest" in jobs(release)["pypi"]["needs"]
-
-
-def test_dependabot_sees_every_kind_of_dependency() -> None:
-    """Packages, actions and base images are proposed once a week, each kind in one pull request."""
-    updates = content(GITHUB / "dependabot.yml")["updates"]
-    assert {each["package-ecosystem"] for each in updates} == {"pip", "github-actions", "docker"}
-    for each in updates:
-        assert (ROOT / each["directory"].lstrip("/")).is_dir()
-        assert each["schedule"]["interval"] == "weekly"
-        assert [group["patterns"] for group in each["groups"].values()] == [["*"]]
 
 
 def test_hooks_are_the_projects_own() -> None:

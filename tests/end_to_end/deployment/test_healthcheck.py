@@ -46,16 +46,6 @@ def test_plain(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> N
     assert "not healthy: " in check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{free_port()}")
 
 
-def test_error_in_another_setting(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """An exporter that runs is healthy whatever has become of its approval policy since."""
-    policy, file = tmp_path / "policy.yaml", tmp_path / "config.yaml"
-    policy.write_text("rules: [{name: freezes, match: {event_type: Freeze}, action: approve}]\n")
-    exporter = start_exporter(simulator.url, "--approval.policy", str(policy))
-    file.write_text(f"{{web.listen-address: ':{exporter.port}', approval.policy: {policy}}}\n")
-    policy.write_text("rulse: []\n")
-    assert not check(CONFIG_FILE=str(file))
-
-
 def with_tls(folder: Path, client_auth: str, more: str = "") -> Path:
     """Return a web configuration file with TLS, which asks clients for a certificate or not."""
     authority = Authority(folder)
@@ -82,14 +72,6 @@ def test_tls(client_auth: str, simulator: Simulator, start_exporter: Start, tmp_
     for after in (file.read_text(), "", "tls_server_config: [", "basic_auth_users: {}", None):
         file.unlink() if after is None else file.write_text(after)
         assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file)), after
-
-
-def test_tls_that_is_not_in_effect_yet(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:
-    """An exporter that serves plain HTTP is healthy also if its web configuration file says TLS."""
-    exporter = start_exporter(simulator.url)
-    file = tmp_path / "web.yaml"
-    file.write_text("tls_server_config: {cert_file: missing, key_file: missing}\n")
-    assert not check(WEB_LISTEN_ADDRESS=f"127.0.0.1:{exporter.port}", WEB_CONFIG_FILE=str(file))
 
 
 def test_environment_file(simulator: Simulator, start_exporter: Start, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The end of ``run``: SIGTERM, SIGINT and SIGHUP end it within 2 s and with status 0, also if a part hangs."""
 
-import fcntl
 import os
 import signal
 import socket
@@ -15,11 +14,9 @@ import psutil
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.events.follower import event
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
-NAMED_AND_POLLED = 3  # requests
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
 Start = Callable[..., Exporter]
 SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
@@ -170,25 +167,3 @@ def _trickle(connections: list[socket.socket], stop: threading.Event) -> None:
                 return
         if stop.wait(0.02):
             return
-
-
-def test_while_nobody_reads_the_log(simulator: Simulator) -> None:
-    """A full pipe for the log does not keep it from ending, nor from polling until then."""
-    pipe, log = os.pipe()
-    flags = ("--web.listen-address", "127.0.0.1:0", "--journal.path", "memory", "--poll.interval", "250ms")
-    try:
-        fcntl.fcntl(log, fcntl.F_SETPIPE_SZ, 4096)
-        command = [COMMAND, "run", "--imds.endpoint", simulator.url, *flags]
-        with subprocess.Popen(command, stderr=log, env=environment()) as process:
-            try:
-                simulator.set_document([event(f"E{number}") for number in range(60)])
-                eventually(lambda: len(simulator.requests) > NAMED_AND_POLLED + 4, "it goes on polling")
-                began = time.monotonic()
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(30) == 0
-                assert time.monotonic() - began < SOON
-            finally:
-                process.kill()
-    finally:
-        os.close(pipe)
-        os.close(log)

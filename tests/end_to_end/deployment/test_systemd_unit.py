@@ -11,7 +11,6 @@ import pytest
 
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.environment_file import load
-from azure_scheduled_events_exporter.errors import UsageError
 from support.paths import ROOT
 from support.programs import COMMAND, eventually
 from support.systemd_box import PROGRAM, STATE, UNIT, Box, is_possible
@@ -142,34 +141,6 @@ def test_restart_of_what_hangs(box: Box, machine: str) -> None:
     eventually(lambda: box.shown("MainPID") not in {first, "0"}, f"another process, with {machine}")
     eventually(lambda: "1 event: Freeze of this VM" in box.shown("StatusText"), "the event again")
     assert box.log.count("event detected") == 1
-
-
-@boxed
-def test_byte_order_mark(box: Box, machine: str) -> None:
-    """The setting behind a byte order mark, which systemd ignores, is an error in a shell command."""
-    file = box.folder / "etc/azure-scheduled-events-exporter/environment"
-    file.write_text(f"\ufeffODD_MARK=a\n{file.read_text()}")
-    box.run("systemctl", "restart", UNIT.name)
-    listed = box.run("cat", f"/proc/{box.shown('MainPID')}/environ")
-    assert "ODD_TWICE=second" in listed, machine
-    assert "ODD_MARK" not in listed
-    with pytest.raises(UsageError, match="byte order mark"):
-        load(file)
-
-
-@boxed
-def test_file_that_comes_late(box: Box, machine: str) -> None:
-    """A web configuration that is not there at boot is named in the log, and the service starts once it is there."""
-    folder = box.folder / "etc" / "azure-scheduled-events-exporter"
-    inside = "/etc/azure-scheduled-events-exporter/web.yaml"
-    with (folder / "environment").open("a") as file:
-        file.write(f"AZURE_SCHEDULED_EVENTS_WEB_CONFIG_FILE={inside}\n")
-    box.run("systemctl", "restart", UNIT.name, check=False)
-    missing = f"--web.config.file: {inside}: cannot be read: No such file or directory"
-    eventually(lambda: box.log.count(missing) > 1, f"a second start, with {machine}")
-    (folder / "web.new").write_text("http_server_config: {http2: true}\n")
-    (folder / "web.new").rename(folder / "web.yaml")
-    eventually(lambda: box.shown("ActiveState") == "active", "the service, started again")
 
 
 @boxed

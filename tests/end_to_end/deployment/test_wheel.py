@@ -114,29 +114,3 @@ def test_thresholds_can_be_changed(installed: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rules = Path("alerts/prometheus/prometheus-rules.yml")
     assert (changed / rules).read_text() != (plain / rules).read_text()
-
-
-@pytest.mark.parametrize("assignment", ["nonsense=1", "no-equals-sign"])
-def test_an_impossible_threshold_is_one_line(installed: Path, tmp_path: Path, assignment: str) -> None:
-    """A threshold that does not exist is refused by name, and nothing is written."""
-    done = program(installed, "assets", "export", str(tmp_path / "out"), "--set", assignment)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("azure-scheduled-events-exporter: ")
-    assert assignment.partition("=")[0] in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_list_names_every_kind(installed: Path) -> None:
-    """`assets list` shows what there is, by kind."""
-    done = program(installed, "assets", "list")
-    assert done.returncode == 0
-    for line in ("dashboards: ", "  azure-scheduled-events-fleet.json", "alerts: ", "runbooks: ", "examples: "):
-        assert f"\n{line}" in f"\n{done.stdout}"
-
-
-def test_the_page_has_its_style(installed: Path) -> None:
-    """The data files of the status page are in the package."""
-    assert (installed / "azure_scheduled_events_exporter" / "web" / "status.css").is_file()
-    assert (installed / "azure_scheduled_events_exporter" / "web" / "status.js").is_file()
-    assert (installed / "azure_scheduled_events_exporter" / "py.typed").is_file()
