@@ -20,16 +20,6 @@ from azure_scheduled_events_exporter.errors import InvalidDocumentError
 
 from .event_types import EventType
 
-API_VERSIONS = (
-    "2017-03-01",
-    "2017-08-01",
-    "2017-11-01",
-    "2019-01-01",
-    "2019-04-01",
-    "2019-08-01",
-    "2020-07-01",
-)
-
 RESOURCES_SHOWN = 10
 """Maximum number of VMs in a label or a text that names the VMs of an event."""
 

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter import standard_streams
 from azure_scheduled_events_exporter.errors import OutputError, UsageError
 from azure_scheduled_events_exporter.times import format_duration, parse_duration
 
+from .document import is_version
 from .faults import FAULTS
 from .scenario import find, shipped
 from .server import Simulator
@@ -72,15 +73,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--first-answer-delay",
         default="0s",
         metavar="DURATION",
-        help="Delay the first answer to every VM, as IMDS does for up to 2m. (default 0s)",
+        help="Delay the first answer, while the service is enabled, as IMDS does for up to 2m. (default 0s)",
     )
     add(
         "--first-event-delay",
         default="0s",
         metavar="DURATION",
-        help="Show a VM no events for so long after its first answer, as IMDS does for up to 5m. (default 0s)",
+        help="Show no events for so long after the first answer, as IMDS does for up to 5m. (default 0s)",
     )
     add("--empty-body", action="store_true", help="Answer 200 with an empty body while there are no events.")
+    add(
+        "--newest-api-version",
+        default="",
+        metavar="DATE",
+        help="Refuse api-versions after this one, as an older IMDS does. (default: any date is answered)",
+    )
     add("--seed", metavar="TEXT", help="Use the same EventIds every time.")
     add("--list", action="store_true", help="Print the scenarios and exit.")
 
@@ -158,6 +165,9 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         speed = float(arguments.speed)
     except ValueError:
         raise UsageError(f"--speed: '{arguments.speed}' is not a number: write a factor, such as 60") from None
+    newest = arguments.newest_api_version
+    if newest and not is_version(newest):
+        raise UsageError(f"--newest-api-version: '{newest}' is no version: write a date, such as 2020-07-01")
     names = arguments.scenario or ["live-migration"]
     if not SLOWEST <= speed <= FASTEST:
         raise UsageError(
@@ -172,6 +182,7 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         first_answer_delay=delays["first_answer_delay"],
         first_event_delay=delays["first_event_delay"],
         empty_body=arguments.empty_body,
+        newest_api_version=arguments.newest_api_version,
         seed=arguments.seed,
         on_happening=on_happening,
     )

@@ -1,13 +1,13 @@
-"""Writes bodies of Scheduled Events as IMDS does, for each of the seven api-versions. Pure: no clock, no network."""
+"""Writes bodies of Scheduled Events as IMDS does, for any api-version. Pure: no clock, no network."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
 from math import floor
 from types import MappingProxyType
 from typing import Final
 
-from azure_scheduled_events_exporter.core.document import API_VERSIONS
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 WireEvent = Mapping[str, object]
@@ -19,60 +19,47 @@ _FIELDS_SINCE: Final = MappingProxyType(
         "DurationInSeconds": "2020-07-01",
     }
 )
-_TYPES_SINCE: Final = MappingProxyType({str(each): each.facts.since for each in EventType})
 
 PREVIEW: Final = "2017-03-01"
 """The version that needs no ``Metadata: true`` and puts an underscore before resource names."""
 
-VERSIONS: Final = API_VERSIONS
-
-INSTANCE_VERSIONS: Final = frozenset(
-    {
-        "2017-04-02",
-        "2017-08-01",
-        "2017-12-01",
-        "2018-02-01",
-        "2018-04-02",
-        "2018-10-01",
-        "2019-02-01",
-        "2019-03-11",
-        "2019-04-30",
-        "2019-06-01",
-        "2019-06-04",
-        "2019-08-01",
-        "2019-08-15",
-        "2019-11-01",
-        "2020-06-01",
-        "2020-07-15",
-        "2020-09-01",
-        "2020-10-01",
-        "2020-12-01",
-        "2021-01-01",
-        "2021-02-01",
-        "2021-03-01",
-        "2021-05-01",
-        "2021-10-01",
-        "2021-11-01",
-        "2021-11-15",
-        "2021-12-13",
-        "2023-07-01",
-        "2023-11-15",
-        "2024-03-15",
-        "2024-07-17",
-        "2025-04-07",
-    }
+VERSIONS: Final = (
+    PREVIEW,
+    "2017-08-01",
+    "2017-11-01",
+    "2019-01-01",
+    "2019-04-01",
+    "2019-08-01",
+    "2020-07-01",
+    "2024-07-09",
 )
-"""The api-versions of ``/metadata/instance``; the simulator gives the same body for all."""
+"""The versions that differ in what they show. Any other date shows what the newest one before it shows."""
+
+ADVICE: Final = "SpotRebalanceRecommendation"
+"""The type of an event of EventStatus Advisory: nothing is scheduled."""
+
+_TYPES_SINCE: Final = MappingProxyType({**{str(each): each.facts.since for each in EventType}, ADVICE: VERSIONS[-1]})
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 HEADER_MISSING: Final = {"error": "Bad request: . Required metadata header not specified"}
-VERSION_INVALID: Final = {
-    "error": (
-        "Bad request. api-version is invalid or was not specified in the request. "
-        "For more information refer to aka.ms/azureimds"
-    ),
-    "newest-versions": ["2025-04-07", "2024-07-17", "2024-03-15"],
-}
+NEWEST: Final = "2025-04-07"
+VERSION_UNKNOWN: Final = {"error": "Not found. Invalid version requested"}
 FORWARDED: Final = {"error": "Bad request. X-Forwarded-For header is not allowed"}
+
+
+def is_version(text: str) -> bool:
+    """Return whether ``text`` is a date on which a version of Scheduled Events or instance metadata may be."""
+    return bool(_DATE.fullmatch(text)) and text >= PREVIEW
+
+
+def version_invalid(newest: str) -> Mapping[str, object]:
+    """Return the error for an unknown version from an IMDS whose newest one is ``newest``; it names three."""
+    known = sorted({newest, *VERSIONS}, reverse=True)
+    return {
+        "error": "Bad request. api-version is invalid or was not specified in the request. "
+        "For more information refer to aka.ms/azureimds",
+        "newest-versions": [each for each in known if each <= newest][:3],
+    }
 
 
 def to_json(value: object) -> bytes:

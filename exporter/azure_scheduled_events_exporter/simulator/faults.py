@@ -28,6 +28,8 @@ class Fault(StrEnum):
     NOT_JSON = "not-json"
     HUGE_BODY = "huge-body"
     EMPTY_BODY = "empty-body"
+    PARTIAL_INSTANCE = "partial-instance"
+    VERSION_404 = "version-404"
 
 
 FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
@@ -46,6 +48,8 @@ FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
         Fault.NOT_JSON: "200 with an HTML page",
         Fault.HUGE_BODY: "200 with 8 MiB: the document, blown up with blanks",
         Fault.EMPTY_BODY: "200 with an empty body, events or not",
+        Fault.PARTIAL_INSTANCE: "`/metadata/instance` has only the VM's name, as while a data provider of IMDS fails",
+        Fault.VERSION_404: "404 instead of 400 to an api-version newer than `--newest-api-version`",
     }
 )
 

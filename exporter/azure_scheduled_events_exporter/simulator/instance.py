@@ -29,6 +29,12 @@ def instance(vm: VirtualMachine) -> dict[str, object]:
     return {"compute": _compute(vm), "network": _network(vm)}
 
 
+def partial_instance(vm: VirtualMachine) -> dict[str, object]:
+    """Return the answer while a data provider of IMDS fails: of ``vm``, only its name."""
+    names = (key for key, value in _compute(vm).items() if isinstance(value, str))
+    return {"compute": {**dict.fromkeys(names, ""), "name": vm.name}, "network": {}}
+
+
 def _compute(vm: VirtualMachine) -> dict[str, object]:
     return {
         "azEnvironment": "AzurePublicCloud",

@@ -15,6 +15,7 @@ from azure_scheduled_events_exporter.recording.file import parse as parse_record
 from azure_scheduled_events_exporter.text_file import read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
+from .document import ADVICE
 from .faults import Fault, FaultPlan
 
 _LARGEST_RECORDING: Final = 64 << 20
@@ -33,6 +34,8 @@ SHIPPED: Final = (
     "double-impact",
     "waiting-neighbors",
     "single-fault-domain",
+    "automatic-approval",
+    "spot-advice",
 )
 """The scenarios that come with the package, in the order in which ``all`` plays them."""
 
@@ -40,6 +43,10 @@ LONGEST: Final = 365 * 86_400.0
 """Seconds; the longest duration and the latest moment that a scenario file may have."""
 
 _FOLDER: Final = Path(__file__).parent / "scenarios"
+_OF_SCHEDULED_EVENTS: Final = (
+    *("notice", "starts", "started_for", "approval_delay", "rescheduled_at", "new_notice"),
+    *("second_impact_after", "rebooted_at", "duration"),
+)
 _SHORTEST: Final = 60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
 
 
@@ -73,6 +80,7 @@ class PlannedEvent:
     """One event of a scenario. All times are seconds of scenario time, moments counted from its beginning.
 
     ``duration`` is DurationInSeconds as announced (-1 unknown); ``started_for`` is how long it stays Started.
+    An event of type :data:`ADVICE` schedules nothing: it is shown from ``announced_at`` to ``cancelled_at``.
     ``second_impact_after`` is the time from the start to another, shorter impact of the same event. At ``rebooted_at``
     the VM's owner reboots it for reasons of their own.
     """
@@ -92,6 +100,11 @@ class PlannedEvent:
     new_notice: float = 0.0
     second_impact_after: float | None = None
     rebooted_at: float | None = None
+
+    @property
+    def is_advice(self) -> bool:
+        """Whether nothing is scheduled."""
+        return self.event_type == ADVICE
 
     @property
     def not_before(self) -> float:
@@ -209,8 +222,8 @@ def _vm(section: Section) -> VirtualMachine:
 
 
 def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
-    event_type = section.choice("type", tuple(EventType))
-    facts = EVENT_FACTS[event_type]
+    event_type = section.choice("type", (*EventType, ADVICE))
+    facts = EVENT_FACTS.get(event_type, EventType.PREEMPT.facts)
     resources = section.texts("resources", vms)
     for name in resources:
         if name not in vms:
@@ -239,6 +252,9 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
 
 def _check(section: Section, event: PlannedEvent) -> None:
     """Refuse an event whose times contradict each other."""
+    if event.is_advice:
+        _check_advice(section, event)
+        return
     if event.second_impact_after is not None and event.second_impact_after >= event.started_for:
         raise section.error("must come before the event leaves: less than started_for", "second_impact_after")
     if event.starts is Starts.AT_ONCE:
@@ -254,6 +270,14 @@ def _check(section: Section, event: PlannedEvent) -> None:
             raise section.error("must come after announced_at and rescheduled_at", "cancelled_at")
         if event.starts is Starts.NOT_BEFORE and event.cancelled_at >= event.not_before:
             raise section.error("comes after the start: make it earlier, or write 'starts: never'", "cancelled_at")
+
+
+def _check_advice(section: Section, event: PlannedEvent) -> None:
+    for key in _OF_SCHEDULED_EVENTS:
+        if key in section:
+            raise section.error("cannot be, since advice schedules nothing", key)
+    if event.cancelled_at is None or event.cancelled_at <= event.announced_at:
+        raise section.error("advice needs cancelled_at, the moment after announced_at at which it leaves", "type")
 
 
 def _check_rescheduling(section: Section, event: PlannedEvent) -> None:

@@ -35,12 +35,12 @@ class Simulator:
 
     ``scenario`` is played from :meth:`start` on, ``speed`` times as fast as written, in a ``loop`` if asked.
     ``faults`` are plans or their text (``throttle@2m+30s``), in scenario time from the start.
-    ``first_answer_delay`` (real seconds) delays the first answers to every VM, as IMDS does while it enables Scheduled
-    Events, and again after a day without a request; its documents have no events for ``first_event_delay`` (real
-    seconds) after that; ``empty_body`` answers 200 without a body when there are no
-    events. With a ``seed`` the EventIds are the same every time. More ``requests_per_second`` than IMDS admits are for
-    soaks. ``on_happening`` is called with everything that happens, in a thread of the simulator. ``clock`` gives Unix
-    seconds and must not jump; the default follows the monotonic clock.
+    ``first_answer_delay`` (real seconds) delays the first answers, as IMDS does while it enables Scheduled Events, and
+    again after a day without a request; documents have no events for ``first_event_delay`` (real seconds) after that.
+    ``empty_body`` answers 200 without a body when there are no events. Versions after ``newest_api_version`` are
+    refused; ``""`` refuses none. With a ``seed`` the EventIds are the same every time. More ``requests_per_second``
+    than IMDS admits are for soaks. ``on_happening`` is called with everything that happens, in a thread of the
+    simulator. ``clock`` gives Unix seconds and must not jump; the default follows the monotonic clock.
 
     Raises:
         UsageError: there is no such scenario or fault, or the speed is out of range.
@@ -57,6 +57,7 @@ class Simulator:
         first_answer_delay: float = 0.0,
         first_event_delay: float = 0.0,
         empty_body: bool = False,
+        newest_api_version: str = "",
         requests_per_second: int = REQUESTS_PER_SECOND,
         seed: str | int | None = None,
         on_happening: Callable[[Happening], None] | None = None,
@@ -75,6 +76,7 @@ class Simulator:
             first_answer_delay=first_answer_delay,
             first_event_delay=first_event_delay,
             empty_body=empty_body,
+            newest_api_version=newest_api_version,
             requests_per_second=requests_per_second,
         )
         self._changed = threading.Condition()

@@ -13,17 +13,18 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from .document import (
     FORWARDED,
     HEADER_MISSING,
-    INSTANCE_VERSIONS,
+    NEWEST,
     PREVIEW,
-    VERSION_INVALID,
-    VERSIONS,
+    VERSION_UNKNOWN,
     WireEvent,
     document_body,
     events_in,
+    is_version,
     to_json,
+    version_invalid,
 )
 from .faults import Fault, Window, active
-from .instance import instance
+from .instance import instance, partial_instance
 from .stage import Stage
 
 JSON: Final = "application/json; charset=utf-8"
@@ -36,7 +37,8 @@ _REFUSAL: Final = b"Throttle Result: Too Many Requests"
 _KEPT: Final = 20_000  # requests
 
 DISABLED_AFTER_SECONDS: Final = 86_400.0
-"""Azure disables Scheduled Events for a VM after so long without a request; the next request enables them again."""
+"""Azure disables Scheduled Events of a service (a scale set, an availability set) after so long without a request of
+any of its VMs; the next request enables them again."""
 REQUESTS_PER_SECOND: Final = 5
 """How many requests IMDS answers a VM in any second."""
 
@@ -143,6 +145,7 @@ class Service:
         first_answer_delay: float = 0,
         first_event_delay: float = 0,
         empty_body: bool = False,
+        newest_api_version: str = "",
         requests_per_second: int = REQUESTS_PER_SECOND,
     ) -> None:
         self.stage = stage
@@ -152,9 +155,9 @@ class Service:
         self._delay = first_answer_delay
         self._event_delay = first_event_delay
         self._empty_body = empty_body
+        self._newest = newest_api_version
         self._requests_per_second = requests_per_second
-        self._enabled_at: dict[str, float] = {}
-        self._asked_at: dict[str, float] = {}
+        self._enabled_at = self._asked_at = -math.inf  # of the service, not of a VM
         self._throttles: dict[str, Throttle] = {}
 
     def arrived(self, request: Request, now: float) -> float:
@@ -165,10 +168,10 @@ class Service:
         self.seen.append(Seen(route.vm, request.method, route.path, now))
         if route.path != _EVENTS:
             return 0.0
-        if now - self._asked_at.get(route.vm, -math.inf) >= DISABLED_AFTER_SECONDS:
-            self._enabled_at[route.vm] = now + self._delay
-        self._asked_at[route.vm] = now
-        return max(0.0, self._enabled_at[route.vm] - now)
+        if now - self._asked_at >= DISABLED_AFTER_SECONDS:
+            self._enabled_at = now + self._delay
+        self._asked_at = now
+        return max(0.0, self._enabled_at - now)
 
     def answer(self, request: Request, now: float) -> Answer:
         """Return the answer to ``request`` at ``now``."""
@@ -181,8 +184,8 @@ class Service:
         fault = active((*self.stage.windows, *self.windows), now)
         if fault in _FAULTY:
             return _FAULTY[fault]
-        answer = self._healthy(request, route, now)
-        if fault is None:
+        answer = self._healthy(request, route, now, fault)
+        if fault not in _MANNERS:
             return answer
         return Answer(answer.status, answer.body, answer.content_type, _MANNERS[fault])
 
@@ -208,26 +211,40 @@ class Service:
             vm, path = unquote(name), slash + rest
         return Route(vm, path, query) if vm in vms else None
 
-    def _healthy(self, request: Request, route: Route, now: float) -> Answer:
+    def _healthy(self, request: Request, route: Route, now: float, fault: Fault | None) -> Answer:
         if route.path not in {_EVENTS, _INSTANCE}:
             return _error(HTTPStatus.NOT_FOUND, "Not found")
         version = route.query.get("api-version", [""])[0]
-        refusal = _refusal(request.headers, route.path, version)
-        if refusal is not None:
-            return Answer(HTTPStatus.BAD_REQUEST, to_json(refusal))
-        if request.method == "GET" and route.path == _EVENTS:
-            return self._document(version, route.vm, now)
-        if request.method == "GET":
-            return Answer(HTTPStatus.OK, to_json(instance(self.stage.vms[route.vm])))
-        if request.method == "POST" and route.path == _EVENTS:
-            return self._approval(request.body, route.vm, now)
+        if refusal := self._refusal(request.headers, route.path, version, fault):
+            return refusal
+        match request.method, route.path:
+            case "GET", "/metadata/scheduledevents":
+                return self._document(version, route.vm, now)
+            case "GET", _:
+                body = partial_instance if fault is Fault.PARTIAL_INSTANCE else instance
+                return Answer(HTTPStatus.OK, to_json(body(self.stage.vms[route.vm])))
+            case "POST", "/metadata/scheduledevents":
+                return self._approval(request.body, route.vm, now)
         return _FAULTY[Fault.METHOD_NOT_ALLOWED]
+
+    def _refusal(self, headers: Mapping[str, str], path: str, version: str, fault: Fault | None) -> Answer | None:
+        """Return the refusal that IMDS gives for these headers and this api-version; None if they are valid."""
+        is_preview = path == _EVENTS and version == PREVIEW
+        if headers.get("metadata", "").strip().lower() != "true" and not is_preview:
+            return Answer(HTTPStatus.BAD_REQUEST, to_json(HEADER_MISSING))
+        if "x-forwarded-for" in headers:
+            return Answer(HTTPStatus.BAD_REQUEST, to_json(FORWARDED))
+        if is_version(version) and (not self._newest or version <= self._newest):
+            return None
+        if fault is Fault.VERSION_404:
+            return Answer(HTTPStatus.NOT_FOUND, to_json(VERSION_UNKNOWN))
+        return Answer(HTTPStatus.BAD_REQUEST, to_json(version_invalid(self._newest or NEWEST)))
 
     def _document(self, version: str, vm: str, now: float) -> Answer:
         body = self.body if self.body is not None else self.stage.recorded(now)
         if body is not None:
             return Answer(HTTPStatus.OK, body)
-        is_enabling = now < self._enabled_at.get(vm, -math.inf) + self._event_delay
+        is_enabling = now < self._enabled_at + self._event_delay
         events = [] if is_enabling else events_in(self._events_of(vm), version)
         if self._empty_body and not events:
             return Answer(HTTPStatus.OK)
@@ -250,18 +267,6 @@ class Service:
         for event_id in event_ids:
             self.stage.approve(event_id, vm, now)
         return Answer(HTTPStatus.OK)
-
-
-def _refusal(headers: Mapping[str, str], path: str, version: str) -> object | None:
-    """Return the error that IMDS gives for these headers and this api-version; None if they are valid."""
-    preview = path == _EVENTS and version == PREVIEW
-    if headers.get("metadata", "").strip().lower() != "true" and not preview:
-        return HEADER_MISSING
-    if "x-forwarded-for" in headers:
-        return FORWARDED
-    if version not in (VERSIONS if path == _EVENTS else INSTANCE_VERSIONS):
-        return VERSION_INVALID
-    return None
 
 
 def _start_requests(body: bytes) -> list[str] | None:

@@ -21,6 +21,7 @@ class What(StrEnum):
     STARTED = "started"
     COMPLETED = "completed"
     CANCELLED = "cancelled"
+    WITHDRAWN = "withdrawn"  # of advice
     IMPACT = "impact"  # another one of the same event; no document shows it
     REBOOTED = "rebooted"  # by the VM's owner; no document shows it
 
@@ -80,7 +81,7 @@ class Life:
         left = replace(self, agenda=tuple(rest))
         match what:
             case What.ANNOUNCED:
-                noticed = self.plan.starts is not Starts.AT_ONCE
+                noticed = self.plan.starts is not Starts.AT_ONCE and not self.plan.is_advice
                 not_before = at + self.plan.notice / speed if noticed else None
                 return replace(left, phase=Phase.SCHEDULED, not_before=not_before)
             case What.RESCHEDULED:
@@ -105,9 +106,10 @@ class Life:
 
     def on_wire(self) -> WireEvent:
         """Return the event as the newest api-version shows it."""
+        waiting = "Advisory" if self.plan.is_advice else "Scheduled"
         return {
             "EventId": self.event_id,
-            "EventStatus": "Started" if self.phase is Phase.STARTED else "Scheduled",
+            "EventStatus": "Started" if self.phase is Phase.STARTED else waiting,
             "EventType": self.plan.event_type,
             "ResourceType": "VirtualMachine",
             "Resources": list(self.plan.resources),
@@ -166,7 +168,7 @@ class Timeline:
     def approve(self, event_id: str, vm: str, at: float) -> tuple["Timeline", tuple[Happening, ...]]:
         """Return the timeline after IMDS received ``vm``'s approval of ``event_id``; a second one changes nothing."""
         life = self._current(event_id)
-        if life is None or life.approved or life.phase is Phase.STARTED:
+        if life is None or life.approved or life.phase is Phase.STARTED or life.plan.is_advice:
             return self, ()
         approved = life.after_approval(at, self.speed)
         lives = tuple(approved if each is life else each for each in self.lives)
@@ -199,6 +201,9 @@ def begin(scenario: Scenario, *, at: float, speed: float, event_id: Callable[[in
 
 def _agenda(plan: PlannedEvent, began: float, speed: float) -> tuple[tuple[float, What], ...]:
     agenda = [(plan.announced_at, What.ANNOUNCED)]
+    if plan.is_advice and plan.cancelled_at is not None:
+        agenda.append((plan.cancelled_at, What.WITHDRAWN))
+        return _in_order((began + seconds / speed, what) for seconds, what in agenda)
     if plan.starts is Starts.AT_ONCE:
         agenda.append((plan.announced_at, What.STARTED))
     if plan.rebooted_at is not None:

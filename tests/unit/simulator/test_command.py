@@ -11,7 +11,7 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator import Happening, What
-from azure_scheduled_events_exporter.simulator.command import add_arguments, line, parse_address, run
+from azure_scheduled_events_exporter.simulator.command import add_arguments, line, run
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from support.programs import eventually
 
@@ -95,6 +95,7 @@ def test_list_prints_every_scenario_with_its_description(capsys: pytest.CaptureF
         (["--speed", "1e-9"], "--speed: 1e-9 cannot be used: it must be at least 0.001 and at most 10000"),
         (["--speed", "nan"], "--speed: nan cannot be used"),
         (["--fault", "418"], "'418' is no fault: choose from throttle"),
+        (["--newest-api-version", "newest"], "--newest-api-version: 'newest' is no version: write a date"),
         (["--first-answer-delay", "2"], "--first-answer-delay: '2' is no duration"),
         (["--web.listen-address", "10170"], "--web.listen-address: '10170' is no address: write HOST:PORT"),
         (["--web.listen-address", "a:" + "1" * 5000], "--web.listen-address: 'a:1{98}' is no address"),
@@ -109,14 +110,6 @@ def test_impossible_flag_is_refused(flags: list[str], complaint: str) -> None:
     assert refused.value.exit_status == 2
 
 
-def test_own_scenario_with_a_mistake_is_refused_with_its_line(tmp_path: Path) -> None:
-    """An error in a user's file is reported with file and line."""
-    path = tmp_path / "drill.yaml"
-    path.write_text("description: x\nevents:\n- type: Frezze\n")
-    with pytest.raises(UsageError, match=r"drill\.yaml:3: events\[0\]\.type: 'Frezze' is none of"):
-        run(arguments("--scenario", str(path)))
-
-
 def test_address_in_use_ends_with_status_1() -> None:
     """A port in use is reported in one line, for exit status 1, and signal handlers are restored."""
     before = signal.getsignal(signal.SIGTERM)
@@ -126,19 +119,6 @@ def test_address_in_use_ends_with_status_1() -> None:
             run(arguments("--web.listen-address", address))
     assert refused.value.exit_status == 1
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("127.0.0.1:10170", ("127.0.0.1", 10170)),
-        (":10170", ("0.0.0.0", 10170)),  # noqa: S104 - parsed, not bound
-        ("[::1]:0", ("::1", 0)),
-    ],
-)
-def test_listen_address(text: str, address: tuple[str, int]) -> None:
-    """An address is a host and a port; without a host it means all."""
-    assert parse_address(text) == address
 
 
 def test_lines_for_people() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from azure_scheduled_events_exporter.simulator.document import VERSIONS
+from azure_scheduled_events_exporter.simulator.document import ADVICE, VERSIONS
 from azure_scheduled_events_exporter.simulator.faults import Fault, Window
 from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, VirtualMachine, find
 from azure_scheduled_events_exporter.simulator.service import Answer, Manner, Request, Service
@@ -22,22 +22,20 @@ EVENTS = tuple(
 )
 RIGHT: Mapping[str, str] = {"metadata": "true"}
 NONE: Mapping[str, str] = {"accept": "*/*"}
+NEWEST_TWO = ["2024-07-09", "2020-07-01"]
 NO_HEADER = {"error": "Bad request: . Required metadata header not specified"}
-NO_VERSION = {
-    "error": (
-        "Bad request. api-version is invalid or was not specified in the request. "
-        "For more information refer to aka.ms/azureimds"
-    ),
-    "newest-versions": ["2025-04-07", "2024-07-17", "2024-03-15"],
-}
 
 
 class Client:
     """Asks a service at moments one second apart, so that it is never throttled."""
 
-    def __init__(self, *events: PlannedEvent, empty_body: bool = False, delay: float = 0) -> None:
+    def __init__(
+        self, *events: PlannedEvent, empty_body: bool = False, delay: float = 0, newest_api_version: str = ""
+    ) -> None:
         stage = Stage(Playlist((Scenario("test", "", VMS, events),)), at=0, seed="seed")
-        self.service = Service(stage, empty_body=empty_body, first_answer_delay=delay)
+        self.service = Service(
+            stage, empty_body=empty_body, first_answer_delay=delay, newest_api_version=newest_api_version
+        )
         self.now = 0.0
 
     def ask(
@@ -61,58 +59,83 @@ class Client:
         return events
 
 
-@pytest.mark.parametrize("version", VERSIONS[1:])
-@pytest.mark.parametrize("headers", [{"accept": "*/*"}, {"metadata": "false"}, {"metadata": ""}])
-def test_metadata_header_is_required(version: str, headers: dict[str, str]) -> None:
-    """Without 'Metadata: true' the answer is 400 with IMDS's own words."""
-    answer = Client().ask(version, headers=headers)
-    assert (answer.status, json.loads(answer.body)) == (400, NO_HEADER)
+def test_headers_that_are_refused() -> None:
+    """Every version of both paths but the preview needs 'Metadata: true', and none may come through a proxy."""
+    client = Client()
+    forwarded = {**RIGHT, "x-forwarded-for": "10.0.0.1"}
+    assert client.ask("2017-03-01", headers=NONE).status == 200
+    for version in VERSIONS[1:]:
+        for headers in (NONE, {"metadata": "false"}, {"metadata": ""}):
+            answer = client.ask(version, headers=headers)
+            assert (answer.status, json.loads(answer.body)) == (400, NO_HEADER)
+        assert client.ask(version, headers=forwarded).status == 400
+    assert json.loads(client.ask(method="POST", headers=NONE).body) == NO_HEADER
+    assert json.loads(client.ask("2017-03-01", path="/metadata/instance", headers=NONE).body) == NO_HEADER
 
 
-def test_preview_needs_no_header() -> None:
-    """The version 2017-03-01 answers without the header."""
-    assert Client().ask("2017-03-01", headers=NONE).status == 200
-
-
-@pytest.mark.parametrize("version", ["", "latest", "{latest}", "2020-07-02", "2021-02-01", "2020-07-01x"])
-def test_other_api_versions_are_refused(version: str) -> None:
-    """A missing or unknown api-version is answered with 400 and the newest versions."""
-    answer = Client().ask(version)
-    assert (answer.status, json.loads(answer.body)) == (400, NO_VERSION)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_forwarded_requests_are_refused(version: str) -> None:
-    """A request that came through a proxy is refused with 400."""
-    assert Client().ask(version, headers={**RIGHT, "x-forwarded-for": "10.0.0.1"}).status == 400
+def test_api_versions_that_are_refused() -> None:
+    """What is no date is refused with 400 and the newest versions, as are dates after the newest that IMDS knows."""
+    for version in ("", "latest", "{latest}", "2016-01-01", "2020-07-01x"):
+        answer = Client().ask(version)
+        assert (answer.status, json.loads(answer.body)["newest-versions"]) == (400, ["2025-04-07", *NEWEST_TWO])
+    older = Client(newest_api_version="2020-07-01")
+    for path in ("/metadata/scheduledevents", "/metadata/instance"):
+        assert older.ask("2020-07-01", path=path).status == 200
+        answer = older.ask("2020-07-02", path=path)
+        offered = ["2020-07-01", "2019-08-01", "2019-04-01"]
+        assert (answer.status, json.loads(answer.body)["newest-versions"]) == (400, offered)
+    older.service.inject(Window(Fault.VERSION_404, 0))
+    assert [older.ask(version).status for version in ("2020-07-01", "2024-07-09")] == [200, 404]
 
 
 FIELDS = ["EventId", "EventStatus", "EventType", "ResourceType", "Resources", "NotBefore"]
-BY_VERSION = {
-    "2017-03-01": (FIELDS, 3),
-    "2017-08-01": (FIELDS, 3),
-    "2017-11-01": (FIELDS, 4),
-    "2019-01-01": (FIELDS, 5),
-    "2019-04-01": ([*FIELDS, "Description"], 5),
-    "2019-08-01": ([*FIELDS, "Description", "EventSource"], 5),
-    "2020-07-01": ([*FIELDS, "Description", "EventSource", "DurationInSeconds"], 5),
-}
+NEWER = [*FIELDS, "Description", "EventSource", "DurationInSeconds"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_each_version_has_its_fields_and_event_types(version: str) -> None:
-    """A field or event type younger than the version asked for is absent."""
-    events = Client(*EVENTS).document(version)
-    fields, count = BY_VERSION[version]
+@pytest.mark.parametrize(
+    ("version", "fields", "count"),
+    [
+        ("2017-03-01", FIELDS, 3),
+        ("2017-08-01", FIELDS, 3),
+        ("2017-11-01", FIELDS, 4),
+        ("2019-01-01", FIELDS, 5),
+        ("2019-04-01", NEWER[:-2], 5),
+        ("2019-08-01", NEWER[:-1], 5),
+        ("2020-07-01", NEWER, 5),
+        ("2022-02-02", NEWER, 5),
+        ("2024-07-09", NEWER, 6),
+        ("2031-01-01", NEWER, 6),
+    ],
+)
+def test_each_version_has_its_fields_and_event_types(version: str, fields: list[str], count: int) -> None:
+    """A field or event type younger than the version asked for is absent; only the preview has underscores."""
+    advice = PlannedEvent(ADVICE, ("web_0", "single"), announced_at=0, cancelled_at=60)
+    events = Client(*EVENTS, advice).document(version)
     assert [list(event) for event in events] == [fields] * count
-    assert [event["EventType"] for event in events] == [event.event_type for event in EVENTS[:count]]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_only_the_preview_puts_underscores_before_names(version: str) -> None:
-    """2017-03-01 writes '_web_0' where all others write 'web_0'."""
+    assert [event["EventType"] for event in events] == [*(event.event_type for event in EVENTS), ADVICE][:count]
     names = ["_web_0", "_single"] if version == "2017-03-01" else ["web_0", "single"]
-    assert Client(*EVENTS).document(version)[0]["Resources"] == names
+    assert events[0]["Resources"] == names
+
+
+def test_advice_takes_no_approval() -> None:
+    """Approving advice is accepted and has no effect: nothing is scheduled."""
+    client = Client(PlannedEvent(ADVICE, ("web_0",), announced_at=0, cancelled_at=60))
+    (event,) = client.document()
+    assert (event["EventStatus"], event["NotBefore"]) == ("Advisory", "")
+    body = json.dumps({"StartRequests": [{"EventId": event["EventId"]}]}).encode()
+    assert client.ask(method="POST", body=body) == Answer(200, b"")
+    assert client.document() == [event]
+    assert "approved" not in {happening.what for happening in client.service.stage.record}
+
+
+def test_a_part_of_the_instance_data() -> None:
+    """While a data provider of IMDS fails, the answer about a VM has only its name; afterwards it has all."""
+    client = Client()
+    client.service.inject(Window(Fault.PARTIAL_INSTANCE, 0, 1.5))
+    part, whole = (json.loads(client.ask("2021-02-01", path="/metadata/instance").body)["compute"] for _ in range(2))
+    assert {key: value for key, value in part.items() if value} == {"name": "web_0"}
+    assert (whole["name"], whole["vmScaleSetName"]) == ("web_0", "web")
+    assert client.ask().status == 200
 
 
 def test_document_looks_as_captured() -> None:
@@ -184,11 +207,6 @@ def test_malformed_approval_is_refused(body: bytes) -> None:
     assert Client(*EVENTS).ask(method="POST", body=body).status == 400
 
 
-def test_approval_needs_the_header_too() -> None:
-    """A POST without 'Metadata: true' is refused as a GET is."""
-    assert json.loads(Client().ask(method="POST", headers=NONE).body) == NO_HEADER
-
-
 def test_throttle_admits_five_in_any_second_per_vm() -> None:
     """The sixth request in a second gets 429 in plain text; another VM and the next second are free."""
     client = Client()
@@ -205,21 +223,6 @@ def test_throttle_admits_five_in_any_second_per_vm() -> None:
     assert client.service.answer(Request("GET", "/metadata/instance", {}), 11.2) == Answer(
         429, b"Throttle Result: Too Many Requests", "text/plain; charset=utf-8"
     )
-
-
-def test_first_answers_wait_until_the_service_is_enabled() -> None:
-    """Until the delay after a VM's first question is over, its questions wait; other VMs wait on their own."""
-    service = Client(delay=120).service
-
-    def wait(at: float, path: str) -> float:
-        return service.arrived(Request("GET", path, {}), at)
-
-    assert wait(100, "/metadata/scheduledevents") == 120
-    assert wait(110, "/metadata/scheduledevents") == 110
-    assert wait(110, "/vm/single/metadata/scheduledevents") == 120
-    assert wait(110, "/metadata/instance") == 0
-    assert wait(221, "/metadata/scheduledevents") == 0
-    assert [(seen.vm, seen.at) for seen in service.seen][:3] == [("web_0", 100), ("web_0", 110), ("single", 110)]
 
 
 def test_instance_tells_who_the_vm_is() -> None:
@@ -246,15 +249,6 @@ def primitives(value: object) -> list[type]:
     if isinstance(value, dict | list):
         return [kind for each in (value.values() if isinstance(value, dict) else value) for kind in primitives(each)]
     return [type(value)]
-
-
-def test_instance_checks_header_and_version() -> None:
-    """The instance endpoint wants the header in every version, and a version it knows."""
-    client = Client()
-    assert json.loads(client.ask("2017-04-02", path="/metadata/instance", headers=NONE).body) == NO_HEADER
-    assert json.loads(client.ask("2017-03-01", path="/metadata/instance").body) == NO_VERSION
-    assert client.ask("2025-04-07", path="/metadata/instance").status == 200
-    assert client.ask("2025-04-07", path="/metadata/instance", method="POST").status == 405
 
 
 @pytest.mark.parametrize(
@@ -302,7 +296,7 @@ FAULTY = {
 }
 
 
-@pytest.mark.parametrize("fault", Fault)
+@pytest.mark.parametrize("fault", FAULTY)
 def test_fault_replaces_the_answer_while_it_lasts(fault: Fault) -> None:
     """Each fault has its own answer from its beginning to its end; before and after all is well."""
     client = Client(EVENTS[0])
@@ -329,12 +323,18 @@ def test_healing_ends_what_holds_and_keeps_what_is_to_come() -> None:
     assert [client.ask().status for _ in range(3)] == [200, 500, 200]
 
 
-def test_disabled_after_a_day_without_requests() -> None:
-    """The first answer of a VM is late, and so is the first one after a day without requests."""
+def test_first_answers_wait_until_the_service_is_enabled() -> None:
+    """The answers wait until the service of the VMs is enabled, and again after a day without a request of any VM."""
     service = Client(delay=100).service
-    request = Request("GET", f"/metadata/scheduledevents?api-version={NEWEST}", RIGHT)
-    held = [service.arrived(request, at) for at in (0, 40, 100, 86_400, 172_799, 259_199, 259_239)]
-    assert held == [100, 60, 0, 0, 0, 100, 60]
+
+    def wait(at: float, path: str = "/metadata/scheduledevents") -> float:
+        return service.arrived(Request("GET", path, {}), at)
+
+    assert [wait(at) for at in (0, 40, 100, 86_400)] == [100, 60, 0, 0]
+    assert wait(172_799, "/vm/single/metadata/scheduledevents") == 0
+    assert [wait(at) for at in (172_800, 259_200, 259_240)] == [0, 100, 60]
+    assert wait(259_250, "/metadata/instance") == 0
+    assert [(seen.vm, seen.at) for seen in service.seen][3:5] == [("web_0", 86_400), ("single", 172_799)]
 
 
 def test_events_begin_to_arrive_after_the_service_is_enabled() -> None:
