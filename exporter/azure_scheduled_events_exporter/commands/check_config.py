@@ -9,8 +9,8 @@ from azure_scheduled_events_exporter.errors import named_by, without_password
 from azure_scheduled_events_exporter.http_server.access import check as check_web_config
 from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
 from azure_scheduled_events_exporter.service.privileges import account
-from azure_scheduled_events_exporter.tracing.delivery import doubts, is_on
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
+from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 
 
 def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mapping[str, str]) -> int:

@@ -254,17 +254,26 @@ def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
 
     A variable that this process already has takes precedence.
     """
-    flag = written_flags(parsed).get(ENV_FILE_FLAG) or os.environ.get(environment_name(ENV_FILE_FLAG))
+    found, places = _from_file(parsed, os.environ)
+    os.environ.update(found)
+    return places
+
+
+def _from_file(parsed: argparse.Namespace, variables: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return what the environment file adds to ``variables``, and where each of it is set."""
+    flag = written_flags(parsed).get(ENV_FILE_FLAG) or variables.get(environment_name(ENV_FILE_FLAG))
     path = Path(flag) if flag else environment_file.UNIT_FILE
     if not flag:
         if parsed.name in _WITHOUT_UNIT_FILE or not environment_file.may_exist(path):
-            return {}
+            return {}, {}
         if not os.access(path, os.R_OK):
             print(f"{PROGRAM}: {path} cannot be read by this user, so its settings are not used", file=sys.stderr)
-            return {}
-    found = {name: each for name, each in environment_file.load(path).items() if name not in os.environ}
-    os.environ.update({name: value for name, (value, _) in found.items()})
-    return {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()}
+            return {}, {}
+    found = {name: each for name, each in environment_file.load(path).items() if name not in variables}
+    return (
+        {name: value for name, (value, _) in found.items()},
+        {name: f"{path}:{line}: {name}" for name, (_, line) in found.items()},
+    )
 
 
 def _config(parsed: argparse.Namespace) -> Config:
@@ -285,14 +294,20 @@ def _run(parsed: argparse.Namespace) -> int:
     with ending.on_signals():  # before anything that takes time
         from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - only what a command needs is loaded
 
+        variables = dict(os.environ)
         config = _config(parsed)
         log = logs.set_up(config.log_level, config.log_format)
+
+        def read_again() -> Config:
+            found, places = _from_file(parsed, variables)
+            return resolve(written_flags(parsed), {**variables, **found}, places)
+
         for name, meant in unknown_variables(os.environ):
             hint = f"did you mean {meant}?" if meant else "see --help"
             log.warning("unknown environment variable", extra=logs.facts(name=name, hint=hint))
         for flag in repeated_flags(parsed):
             log.warning("flag is written more than once: its last value is used", extra=logs.facts(flag=flag))
-        return daemon.run(config, log, ending=ending)
+        return daemon.run(config, log, ending=ending, read_again=read_again)
 
 
 def _demo(parsed: argparse.Namespace) -> int:

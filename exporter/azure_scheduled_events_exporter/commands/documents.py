@@ -77,7 +77,7 @@ def _write(target: Path, text: str, journal: Path) -> None:
     if target.exists() and not target.is_file():  # a pipe, such as /dev/stdout
         target.write_text(text, encoding="utf-8")
         return
-    mode = None
+    mode = 0o600  # as the journal: it names VMs and events
     if place.exists():
         mode = stat.S_IMODE(place.stat().st_mode)
         try:

@@ -7,7 +7,7 @@ from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.tracing.delivery import is_on
+from azure_scheduled_events_exporter.tracing.variables import is_on
 
 
 @dataclass(slots=True)

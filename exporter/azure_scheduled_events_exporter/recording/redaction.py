@@ -19,7 +19,11 @@ LEFT: Final = (
 )
 """The data that a redacted recording still contains, for people."""
 
-_KEPT_HEADERS: Final = frozenset({"date", "content-type"})
+_KEPT_HEADERS: Final = {
+    "date": re.compile(r"[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT"),
+    "content-type": re.compile(r"(application|text)/(json|xml|html|plain)(; ?charset=utf-8)?", re.IGNORECASE),
+}
+"""The headers that are kept if their value has this form; another one may hold a name."""
 _WORD: Final = re.compile(r"[A-Za-z]{1,24}")  # of an event type that nobody has seen yet; a longer text may be a name
 _KNOWN_KEYS: Final = frozenset(
     {
@@ -60,7 +64,11 @@ class _StandIns:
 
     def document(self, document: RecordedDocument) -> RecordedDocument:
         """Return ``document`` with all names, ids and texts replaced."""
-        headers = {name: value for name, value in document.headers.items() if name.lower() in _KEPT_HEADERS}
+        headers = {
+            name: value if _KEPT_HEADERS[name.lower()].fullmatch(value) else self._free_text(value)
+            for name, value in document.headers.items()
+            if name.lower() in _KEPT_HEADERS
+        }
         return RecordedDocument(
             document.time,
             self._body(document.body),

@@ -1,4 +1,4 @@
-"""The end of the process after a signal: as soon as possible, and within two seconds whatever hangs.
+"""What signals do: end the process, within two seconds whatever hangs, or have it read its files again.
 
 Knows no part of the exporter, and must not log: the log may be what hangs.
 """
@@ -9,27 +9,36 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 LONGEST_SECONDS = 1.9
 """The process exits at most so long after a signal, even if one of its threads hangs."""
 
-_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGBREAK")  # the last one ends a service on Windows
+_ENDING = ("SIGTERM", "SIGINT", "SIGBREAK")  # the last one ends a service on Windows
+_WITHOUT_EFFECT = ("SIGUSR1", "SIGUSR2")  # by default, they kill a process
+
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Ending:
-    """Handles the signals that end the process.
+    """Handles the signals.
+
+    SIGHUP calls ``read_again``, or ends the process if it comes because its terminal is gone.
 
     Its handlers run also while the event loop waits for something, unlike those of asyncio. Without them, a signal
     would be lost during the start of a container: the kernel has no default action for its first process.
 
     Attributes:
         status: the exit status of the process.
+        read_again: reads the files again; runs in the event loop.
     """
 
     def __init__(self) -> None:
         self.status = 0
+        self.read_again: Callable[[], None] = lambda: None
+        self._has_terminal = os.isatty(0)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._begun: asyncio.Event | None = None
         self._limit: threading.Timer | None = None
@@ -37,17 +46,19 @@ class Ending:
     @contextlib.contextmanager
     def on_signals(self) -> Iterator[None]:
         """During the block, a signal ends the process: by SystemExit, or after :meth:`attach` by :meth:`wait`."""
+        handlers: dict[str, Handler] = dict.fromkeys(_ENDING, self._signalled)
+        handlers |= dict.fromkeys(_WITHOUT_EFFECT, lambda *_: None)  # not SIG_IGN, which programs that are run inherit
+        handlers["SIGHUP"] = self._hung_up
         before = {}
-        for name in _SIGNALS:
+        for name, handler in handlers.items():
             number = getattr(signal, name, None)
-            if number is None or (name == "SIGHUP" and signal.getsignal(number) is signal.SIG_IGN):  # nohup ignores it
-                continue
-            before[number] = signal.signal(number, self._signalled)
+            if number is not None:
+                before[number] = signal.signal(number, handler)
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for number, earlier in before.items():
+                signal.signal(number, earlier)
 
     def attach(self) -> None:
         """From now on, a signal ends :meth:`wait` in the running event loop."""
@@ -74,6 +85,13 @@ class Ending:
         if self._loop is None:
             sys.exit(self.status)
         self.begin()
+
+    def _hung_up(self, number: int, frame: FrameType | None) -> None:
+        if self._has_terminal and not os.isatty(0):
+            self._signalled(number, frame)
+        elif self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the end is nearly over
+                self._loop.call_soon_threadsafe(self.read_again)
 
     def _start_limit(self) -> None:
         """Exit in time. The timer is never cancelled, because a thread can delay the exit of the interpreter."""

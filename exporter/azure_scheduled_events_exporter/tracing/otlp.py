@@ -4,9 +4,11 @@ Must not decide about retries and removal (``tracing.delivery``). Imported by ``
 on: OpenTelemetry and protobuf take 5 to 6 MiB of memory (docs/performance.md).
 """
 
+import json
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -31,6 +33,7 @@ from opentelemetry.semconv.attributes import service_attributes
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.spans import SpanFacts
+from azure_scheduled_events_exporter.errors import one_line
 from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_client.failures import (
     NO_ANSWER_IN_TIME,
@@ -40,7 +43,7 @@ from azure_scheduled_events_exporter.http_client.failures import (
 )
 from azure_scheduled_events_exporter.http_client.sessions import Session
 
-from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, ExportResult
+from .delivery import LONGEST_RETRY_AFTER, RETRYABLE, Export, ExportResult
 
 _SERVICE = "azure-scheduled-events-exporter"
 _LARGEST_ANSWER = 64 * 1024
@@ -76,7 +79,7 @@ class OtlpSender:
         made = [span for span in map(self._make, spans) if span is not None]
         unsampled = len(spans) - len(made)
         if not made:
-            return ExportResult(settled=True, unsampled=unsampled)
+            return ExportResult(Export.ACCEPTED, unsampled=unsampled)
         return replace(self._export(made, timeout), unsampled=unsampled)
 
     def probe(self, timeout: float) -> ExportResult:
@@ -88,7 +91,7 @@ class OtlpSender:
         self._adapter.result = None
         self._exporter.export(spans)
         return self._adapter.result or ExportResult(
-            settled=False, unsendable=True, reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans"
+            Export.UNSENDABLE, reason="nothing was sent: OpenTelemetry's exporter cannot encode the spans"
         )
 
     def _provider_for(self, identity: Instance | None) -> TracerProvider:
@@ -152,12 +155,12 @@ class CollectorAdapter(CutOffAdapter):
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             why = failure_reason(error)
             reason = why if why == NO_ANSWER_IN_TIME else f"no answer: {why}"
-            result = ExportResult(settled=False, reason=reason)
+            result = ExportResult(Export.LATER, reason=reason)
         if deadline.passed:
-            result = ExportResult(settled=False, reason=NO_ANSWER_IN_TIME)
+            result = ExportResult(Export.LATER, reason=NO_ANSWER_IN_TIME)
         self.result = result
         reply = requests.Response()
-        accepted = result.settled and not result.refused and not result.rejected
+        accepted = result.outcome is Export.ACCEPTED and not result.rejected
         reply.status_code = HTTPStatus.OK if accepted else HTTPStatus.BAD_REQUEST
         reply.request, reply.url, reply.raw = request, request.url or "", BytesIO()
         return reply
@@ -170,26 +173,33 @@ def _judge(response: requests.Response) -> ExportResult:
         body = response.raw.read(_LARGEST_ANSWER, decode_content=True)
         if is_web_page(response.headers, body):
             # No collector has seen the spans, so they are kept until one does.
-            return ExportResult(settled=False, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
+            return ExportResult(Export.LATER, reason=f"{reason} with {WEB_PAGE}, so it is no collector")
         return _partial_success(response, body)
     if status in RETRYABLE:
         retry_after = _retry_after(response.headers.get("Retry-After", ""))
-        return ExportResult(settled=False, reason=reason, retry_after=retry_after)
+        return ExportResult(Export.LATER, reason=reason, retry_after=retry_after)
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return ExportResult(settled=False, reason=reason, too_large=True)
-    return ExportResult(settled=True, refused=True, reason=reason)
+        return ExportResult(Export.TOO_LARGE, reason=reason)
+    return ExportResult(Export.REFUSED, reason=reason)
 
 
 def _partial_success(response: requests.Response, body: bytes) -> ExportResult:
-    answer = ExportTraceServiceResponse()
-    try:
-        answer.ParseFromString(body)
-    except DecodeError:
-        return ExportResult(settled=True)  # some collectors answer JSON, or text; it was a 200
-    rejected = answer.partial_success.rejected_spans
-    why = answer.partial_success.error_message or ("rejected without a reason" if rejected else "")
+    rejected, why = _rejection(body)
+    why = why or ("rejected without a reason" if rejected else "")
     reason = f"{_without_secrets(response)}: {why}" if why else ""
-    return ExportResult(settled=True, rejected=rejected, reason=reason)
+    return ExportResult(Export.ACCEPTED, rejected, reason=reason)
+
+
+def _rejection(body: bytes) -> tuple[int, str]:
+    """Return how many spans an answer rejects, and why. Some collectors answer JSON, and some other text."""
+    try:
+        partial = ExportTraceServiceResponse.FromString(body).partial_success
+    except DecodeError:
+        with suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
+            said = json.loads(body)["partialSuccess"]
+            return int(said.get("rejectedSpans") or 0), one_line(str(said.get("errorMessage") or ""))
+        return 0, ""
+    return partial.rejected_spans, partial.error_message
 
 
 def _without_secrets(response: requests.Response) -> str:

@@ -94,6 +94,7 @@ def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> No
         assert {outcome for _, outcome in original.values()} >= {"completed", "cancelled"}
         history(first.journal, "--record", str(plain))
         history(first.journal, "--record", str(redacted), "--redact")
+        assert plain.stat().st_mode & 0o777 == 0o600
         hidden = [*original, *first.simulator.vms, "127.0.0.1"]
         assert [word for word in original if word not in plain.read_text()] == []
         assert [word for word in hidden if word.lower() in redacted.read_text().lower()] == []

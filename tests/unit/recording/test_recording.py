@@ -72,7 +72,13 @@ def test_no_recording(text: str, message: str) -> None:
 
 
 def test_redaction_hides() -> None:
-    """No name, id, address or text of the original is left in any field."""
+    """No name, id, address or text of the original is left in any field or header."""
+    odd = {"Content-Type": "application/json; profile=prod-db-1", "Date": "prod", "Server": "prod"}
+    usual = {"Content-Type": "application/json; charset=utf-8", "Date": "Mon, 11 Apr 2022 22:26:58 GMT"}
+    sent = Recording((RecordedDocument(1.0, b"", odd), RecordedDocument(2.0, b"", usual)))
+    first, second = redact(sent).documents
+    assert "prod" not in str(first.headers)
+    assert second.headers == usual
     text = to_text(redact(recording(json.dumps(SECRET).encode(), b"prod-db-1 is no JSON"))).lower()
     hidden = ("prod", "db-", "c7061bac", "contoso", "10.1.2.3", "phone", "49255", "mail", "customer")
     assert [word for word in hidden if word in text] == []

@@ -17,13 +17,14 @@ from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Entry
-from azure_scheduled_events_exporter.tracing.delivery import BATCH, ExportResult, SpanDelivery, doubts, is_on
+from azure_scheduled_events_exporter.tracing.delivery import BATCH, Export, ExportResult, SpanDelivery
+from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
 from support.programs import eventually
 
 LOG = logging.getLogger("tests.tracing")
-YES = ExportResult(settled=True)
-LATER = ExportResult(settled=False, reason="503")
-NO = ExportResult(settled=True, rejected=1000, reason="404")
+YES = ExportResult(Export.ACCEPTED)
+LATER = ExportResult(Export.LATER, reason="503")
+NO = ExportResult(Export.ACCEPTED, rejected=1000, reason="404")
 
 
 class Script:
@@ -148,7 +149,7 @@ class TestDelivery:
 
     def test_a_collector_that_asks_for_silence_gets_it(self, journal: Journal) -> None:
         """Retry-After holds, for new spans too."""
-        script = Script(ExportResult(settled=False, reason="429", retry_after=2.0), YES)
+        script = Script(ExportResult(Export.LATER, reason="429", retry_after=2.0), YES)
         add(journal, "a")
         delivery = SpanDelivery(journal, script, LOG)
         began = time.monotonic()
@@ -175,11 +176,11 @@ class TestDelivery:
     @pytest.mark.parametrize(
         ("verdict", "exported", "failed"),
         [
-            (ExportResult(settled=True, rejected=1, reason="no room"), 2, 1),
-            (ExportResult(settled=True, rejected=99, reason="no room"), 0, 3),
-            (ExportResult(settled=True, rejected=-4, reason="nonsense"), 3, 0),
-            (ExportResult(settled=True, unsampled=3), 0, 0),
-            (ExportResult(settled=True, unsampled=1, rejected=99, reason="404"), 0, 2),
+            (ExportResult(Export.ACCEPTED, rejected=1, reason="no room"), 2, 1),
+            (ExportResult(Export.ACCEPTED, rejected=99, reason="no room"), 0, 3),
+            (ExportResult(Export.ACCEPTED, rejected=-4, reason="nonsense"), 3, 0),
+            (ExportResult(Export.ACCEPTED, unsampled=3), 0, 0),
+            (ExportResult(Export.ACCEPTED, unsampled=1, rejected=99, reason="404"), 0, 2),
         ],
     )
     def test_what_is_counted(self, verdict: ExportResult, exported: int, failed: int, journal: Journal) -> None:
@@ -236,7 +237,7 @@ class TestEnd:
     @pytest.mark.parametrize("pause", [0.0, 300.0], ids=["backoff", "Retry-After"])
     def test_no_pause_holds_it_up(self, journal: Journal, pause: float) -> None:
         """The end comes at once in the middle of any pause."""
-        script = Script(ExportResult(settled=False, reason="429", retry_after=pause), YES)
+        script = Script(ExportResult(Export.LATER, reason="429", retry_after=pause), YES)
         add(journal, "a")
         delivery = SpanDelivery(journal, script, LOG)
         with running(delivery, script) as thread:

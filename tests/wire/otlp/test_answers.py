@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from azure_scheduled_events_exporter.tracing.delivery import ExportResult
+from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering, send
@@ -55,6 +55,15 @@ class TestAnswers:
             assert delivery.exported == 1
             assert journal.spans_queued() == 0
         assert "no room" in str(caplog.records[0].facts)  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("count", [b"1", b'"1"'], ids=["number", "text"])
+    def test_partial_success_in_json(self, count: bytes, collector: Collector) -> None:
+        """The same holds for a collector that answers in JSON, whose 64-bit numbers may be texts."""
+        collector.answer(Reply(body=b'{"partialSuccess":{"rejectedSpans":%b,"errorMessage":"no room"}}' % count))
+        with delivering(OtlpSender(collector.url)) as (journal, delivery):
+            add(journal, delivery, ROOT, CHILD)
+            eventually(lambda: delivery.failed == 1, "counted")
+            assert delivery.exported == 1
 
     def test_a_warning(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
         """What a collector says beside a full success is logged, and every span counts as exported."""
@@ -116,11 +125,10 @@ class TestAnswers:
         assert delivery.failed == 0
         assert len(collector.spans()) == 2
 
-    def test_a_web_page(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+    @pytest.mark.parametrize("headers", [{"Content-Type": "Text/HTML; charset=utf-8"}, {"Content-Type": ""}])
+    def test_a_web_page(self, headers: dict[str, str], collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
         """A 200 with a web page is no acceptance: the spans are kept and sent again, and the log says what answered."""
-        page = Reply(
-            headers={"Content-Type": "Text/HTML; charset=utf-8"}, body=b"<!doctype html><title>Sign in</title>"
-        )
+        page = Reply(headers=headers, body=b"<!doctype html><title>Sign in</title>")
         collector.answer(page, ACCEPT)
         with delivering(OtlpSender(collector.url)) as (journal, delivery):
             add(journal, delivery, ROOT)
@@ -149,7 +157,7 @@ class TestAnswers:
         """A Retry-After that makes no sense never stops delivery for good."""
         collector.answer(Reply(503, {"Retry-After": text}))
         verdict = send(collector, ROOT)
-        assert not verdict.settled
+        assert not verdict.is_final
         assert 0 <= verdict.retry_after <= 300
 
     def test_nobody_there(self, collector: Collector) -> None:
@@ -219,7 +227,7 @@ class TestAnswers:
             assert time.monotonic() - began < 8
             ending.set()
             thread.join(PATIENCE)
-        assert not result.settled
+        assert not result.is_final
         assert "no answer" in result.reason
 
     def test_a_long_timeout(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -229,7 +237,7 @@ class TestAnswers:
         began = time.monotonic()
         result = OtlpSender(collector.url, longest=0.5).send([ROOT], IDENTITY, None)
         assert time.monotonic() - began < 8
-        assert (result.settled, result.reason) == (False, "no answer in time")
+        assert (result.is_final, result.reason) == (False, "no answer in time")
 
     def test_a_mistake_here_settles_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Spans that could not be sent for a reason on this machine stay in the journal."""
@@ -237,7 +245,7 @@ class TestAnswers:
         with delivering(OtlpSender("https://127.0.0.1:9")) as (journal, delivery):
             add(journal, delivery, ROOT)
             result = OtlpSender("https://127.0.0.1:9").send([ROOT], IDENTITY, 2.0)
-            assert not result.settled
+            assert not result.is_final
             assert journal.spans_queued() == 1
         assert delivery.failed == 0
 
@@ -248,5 +256,5 @@ class TestAnswers:
             replace(CHILD, span_id=f"{number:016x}", attributes={"azure.scheduled_event.description": text})
             for number, text in enumerate(texts, 1)
         ]
-        assert send(collector, *spans) == ExportResult(settled=True)
+        assert send(collector, *spans) == ExportResult(Export.ACCEPTED)
         assert [span.attributes["azure.scheduled_event.description"] for span in collector.accepted] == texts

@@ -6,7 +6,7 @@ import pytest
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.tracing.delivery import ExportResult
+from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, TRACE, send
@@ -17,7 +17,7 @@ class TestWire:
 
     def test_ids_parents_times_and_attributes(self, collector: Collector) -> None:
         """A span arrives as it is in the journal: ids, parent, times to the nanosecond, attributes by their types."""
-        assert send(collector, ROOT, CHILD) == ExportResult(settled=True)
+        assert send(collector, ROOT, CHILD) == ExportResult(Export.ACCEPTED)
         (request,) = collector.received
         assert request.path == "/v1/traces"
         assert request.headers["content-type"] == "application/x-protobuf"

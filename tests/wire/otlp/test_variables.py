@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.tracing.delivery import ExportResult
+from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import HANG, Collector
 from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering, send
@@ -50,7 +50,7 @@ class TestVariables:
     def test_the_flag_wins(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """--otlp.endpoint goes before the variables."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:1/v1/traces")
-        assert send(collector, ROOT) == ExportResult(settled=True)
+        assert send(collector, ROOT) == ExportResult(Export.ACCEPTED)
 
     @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"])
     def test_headers(self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +78,7 @@ class TestVariables:
             monkeypatch.setenv(bundle, str(other.own.certificate))
         monkeypatch.setenv(name, str(authority.own.certificate))
         with Peer(pair=authority.server()) as peer:
-            assert OtlpSender(peer.url).send([ROOT], IDENTITY, 5.0) == ExportResult(settled=True)
+            assert OtlpSender(peer.url).send([ROOT], IDENTITY, 5.0) == ExportResult(Export.ACCEPTED)
             monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
             assert "missing.pem" in OtlpSender(peer.url).send([ROOT], IDENTITY, 5.0).reason
 
@@ -89,7 +89,7 @@ class TestVariables:
         began = time.monotonic()
         verdict = OtlpSender(collector.url).send([ROOT], IDENTITY, None)
         assert 0.4 < time.monotonic() - began < 8.0, "the default is 10 s"
-        assert not verdict.settled
+        assert not verdict.is_final
         assert "no answer" in verdict.reason
 
     def test_resource(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from azure_scheduled_events_exporter.doctor.finding import Findings, ok, warning
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
-from azure_scheduled_events_exporter.tracing.delivery import is_on, turned_off_by
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
+from azure_scheduled_events_exporter.tracing.variables import is_on, turned_off_by
 
 _PAGE: Final = "README.md#when-it-does-not-work"
 _TIMEOUT: Final = 10.0
