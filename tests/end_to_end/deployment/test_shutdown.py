@@ -1,9 +1,7 @@
 """Signals to ``run``: SIGTERM and SIGINT end it within 2 s and with status 0, also if a part hangs; others do not."""
 
-import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +12,7 @@ import psutil
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.programs import COMMAND, PATIENCE, Exporter, Program, environment, eventually
+from support.programs import COMMAND, PATIENCE, Exporter, Program, eventually
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"),), ())
 SOON = 5.0  # seconds; two are promised, the rest is for a busy machine
