@@ -5,7 +5,7 @@ import re
 import socketserver
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,10 +23,10 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.simulator.scenario import SHIPPED
 from deploy.stack.free_port import free_port
 from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
-from support.programs import eventually
+from support.programs import COMMAND, Program, eventually
 from support.servers.http_peer import Peer
 
-FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "evaluation.slow-interval": "3s", "group.interval": "1s"}
+WITHOUT_NOTICE = ("AzureScheduledEventWithoutNotice", "critical", "firing")
 
 
 def run(*flags: str) -> int:
@@ -36,63 +36,71 @@ def run(*flags: str) -> int:
     return drill.run(parser.parse_args(flags))
 
 
-def test_straight_to_alertmanager(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[tuple[Alertmanager, Receiver]]:
+    """An Alertmanager, and the receiver of pages and tickets."""
+    with Receiver() as receiver, Alertmanager(tmp_path, resolve(receivers(receiver.url))) as alertmanager:
+        yield alertmanager, receiver
+
+
+def test_straight_to_alertmanager(team: tuple[Alertmanager, Receiver], capsys: pytest.CaptureFixture[str]) -> None:
     """A drill pages once, is labeled as a drill, prints how long it took, and ends."""
-    with Receiver() as receiver, Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager:
-        assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
+    alertmanager, receiver = team
+    assert run("--alertmanager", alertmanager.url, "--timeout", "20s") == 0
     (told, *_) = receiver.notifications
-    assert told.alerts() == [("AzureScheduledEventWithoutNotice", "critical", "firing")]
+    assert told.alerts() == [WITHOUT_NOTICE]
     assert told.body["commonLabels"]["drill"] == "true"
     assert "drill" in told.body["commonAnnotations"]["description"]
-    assert told.body["commonAnnotations"]["vms"] == "DRILL-vmss_0 (scale set DRILL)"
+    assert "DRILL-vmss_0" in told.body["commonAnnotations"]["summary"]
     assert " s: Alertmanager notified: webhook" in capsys.readouterr().out
+    assert alertmanager.alerts() == []
 
 
-def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the pager.
+def test_the_exporters_own_way(
+    team: tuple[Alertmanager, Receiver], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a Prometheus, a simulated VM's exporter pushes the alert, and the drill resolves it.
 
     What is set for the VM's own exporter does not hold for that of the drill: this one would refuse to start.
     """
     monkeypatch.setenv("AZURE_SCHEDULED_EVENTS_LOG_LEVEL", "loud")
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-    port = free_port()
-    with Stack(tmp_path, FAST, [f"127.0.0.1:{port}"]) as stack:
-        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "4s", "--after", "1s")
-        assert run("--alertmanager", stack.alertmanager.url, "--timeout", "30s", *address) == 0
-        assert stack.receiver.notified("/pager")[0] == ("AzureScheduledEventWithoutNotice", "critical", "firing")
-    assert "Reboot of DRILL-vmss_0 announced" in capsys.readouterr().out
-
-
-def test_the_exporters_own_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a Prometheus, a simulated VM's exporter pushes the alert, and resolves it at the end."""
-    with Receiver() as receiver:
-        settings = resolve({**receivers(receiver.url), **FAST})
-        with Alertmanager(tmp_path, settings) as alertmanager:
-            assert run("--alertmanager", alertmanager.url, "--timeout", "20s", "--push") == 0
-            assert receiver.notified("/pager")[0] == ("AzureScheduledEventWithoutNotice", "critical", "firing")
-            assert alertmanager.alerts() == []
+    alertmanager, receiver = team
+    assert run("--alertmanager", alertmanager.url, "--timeout", "20s", "--push") == 0
+    assert receiver.notified("/pager")[0] == WITHOUT_NOTICE
+    assert alertmanager.alerts() == []
     assert "its exporter pushes AzureScheduledEventWithoutNotice" in capsys.readouterr().out
+
+
+def test_the_whole_way(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A simulated failure of a host goes through exporter, Prometheus and Alertmanager to the pager, and ends."""
+    port = free_port()
+    with Stack(tmp_path, {}, [f"127.0.0.1:{port}"]) as stack:
+        address = ("--exporter.listen-address", f"127.0.0.1:{port}", "--wait", "6s", "--after", "12s")
+        assert run("--alertmanager", stack.alertmanager.url, "--timeout", "60s", *address) == 0
+        assert stack.receiver.notified("/pager")[0] == WITHOUT_NOTICE
+        query = stack.prometheus.query
+        eventually(lambda: query("sum_over_time(up[20s]) == 0"), "the target is missing for a while")
+        assert query('ALERTS{event_id!=""}') == []
+    assert "Reboot of DRILL-vmss_0 announced" in capsys.readouterr().out
 
 
 def test_receiver_is_broken(tmp_path: Path) -> None:
     """A drill whose page is not accepted fails with a message."""
-    dead = f"http://127.0.0.1:{free_port()}"
-    settings = resolve({**receivers(dead), **FAST})
+    settings = resolve(receivers(f"http://127.0.0.1:{free_port()}"))
     with Alertmanager(tmp_path, settings) as team, pytest.raises(ExporterError, match="notification failed: webhook"):
         run("--alertmanager", team.url, "--timeout", "5s")
 
 
 def test_receiver_without_an_integration(tmp_path: Path) -> None:
-    """A drill of an eviction fails if the receiver of tickets notifies nobody, whatever else is notified meanwhile."""
+    """A drill of an eviction fails if the receiver of tickets notifies nobody."""
     with Receiver() as receiver:
-        settings = resolve({**receivers(receiver.url), **FAST, "tickets.webhook-url": "", "tickets.email-to": ""})
-        with Alertmanager(tmp_path, settings) as team:
-            assert run("--alertmanager", team.url, "--timeout", "20s") == 0  # a page, whose end is notified meanwhile
-            with pytest.raises(
-                ExporterError, match=r"nobody is notified of \S+Preempt \(warning\): .*receivers: tickets;"
-            ):
-                run("--alertmanager", team.url, "--timeout", "20s", "--scenario", "spot-preempt")
+        settings = resolve({**receivers(receiver.url), "tickets.webhook-url": "", "tickets.email-to": ""})
+        with (
+            Alertmanager(tmp_path, settings) as team,
+            pytest.raises(ExporterError, match=r"nobody is notified of \S+Preempt \(warning\): .*receivers: tickets;"),
+        ):
+            run("--alertmanager", team.url, "--timeout", "20s", "--scenario", "spot-preempt")
 
 
 def test_status_that_is_not_allowed() -> None:
@@ -101,36 +109,27 @@ def test_status_that_is_not_allowed() -> None:
         assert Team(AlertmanagerClient(proxy.url, None)).notifies(["pager"])
 
 
-def test_info_reaches_nobody(tmp_path: Path) -> None:
+def test_info_reaches_nobody(team: tuple[Alertmanager, Receiver], tmp_path: Path) -> None:
     """A drill of an event with severity info prints that nobody was notified, and why."""
-    with (
-        Receiver() as receiver,
-        Alertmanager(tmp_path, resolve({**receivers(receiver.url), **FAST})) as alertmanager,
-        pytest.raises(ExporterError, match="severity info notifies nobody"),
-    ):
-        run("--alertmanager", alertmanager.url, "--timeout", "2s", "--scenario", "live-migration")
-    assert receiver.notifications == []
+    values = tmp_path / "values.yaml"
+    values.write_text("severities: {WithoutNotice: info}\n")
+    with pytest.raises(ExporterError, match="severity info notifies nobody"):
+        run("--alertmanager", team[0].url, "--timeout", "2s", "--alerts.values", str(values))
+    assert team[1].notifications == []
 
 
-@pytest.fixture
-def quiet_team(tmp_path: Path) -> Iterator[Alertmanager]:
-    """An Alertmanager that inhibits alerts of node_exporter while Azure works on a VM."""
-    targets = {"maintenance.targets": "node-exporter", "maintenance.equal": "instance=host:9100"}
-    dead = f"http://127.0.0.1:{free_port()}"
-    with Alertmanager(tmp_path, resolve({**receivers(dead), **FAST, **targets})) as alertmanager:
-        yield alertmanager
-
-
-def test_inhibition(quiet_team: Alertmanager, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inhibition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A drill says whether an alert of the team's own stays quiet while Azure works on its VM, and takes both back."""
-    address, vm = ("--alertmanager", quiet_team.url, "--timeout", "10s"), "instance=10.0.0.4:9100"
-    assert run(*address, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
-    assert "InstanceDown is inhibited while its VM is in maintenance" in capsys.readouterr().out
-    with pytest.raises(ExporterError, match="ReplicaLag is not inhibited while its VM is in maintenance"):
-        run(*address, "--maintenance", f"alertname=ReplicaLag,{vm}")
-    with pytest.raises(UsageError, match="--maintenance: the labels of an alert have an alertname"):
-        run(*address, "--maintenance", vm)
-    eventually(lambda: quiet_team.alerts() == [], "no alert of the drill is left")
+    targets = {"maintenance.targets": "node-exporter", "maintenance.equal": "instance=host:9100"}
+    with Alertmanager(tmp_path, resolve({**receivers("http://127.0.0.1:1"), **targets})) as team:
+        address, vm = ("--alertmanager", team.url, "--timeout", "10s"), "instance=10.0.0.4:9100"
+        assert run(*address, "--maintenance", f"alertname=InstanceDown,{vm}") == 0
+        assert "InstanceDown is inhibited while its VM is in maintenance" in capsys.readouterr().out
+        with pytest.raises(ExporterError, match="ReplicaLag is not inhibited while its VM is in maintenance"):
+            run(*address, "--maintenance", f"alertname=ReplicaLag,{vm}")
+        with pytest.raises(UsageError, match="--maintenance: the labels of an alert have an alertname"):
+            run(*address, "--maintenance", vm)
+        eventually(lambda: team.alerts() == [], "no alert of the drill is left")
 
 
 @pytest.mark.parametrize("flags", [(), ("--push",)], ids=["posted", "pushed"])
@@ -148,7 +147,7 @@ def test_no_alertmanager() -> None:
     """A wrong address is reported in one line."""
     with pytest.raises(ExporterError, match=r"Alertmanager at http://127\S+: Connection refused$"):
         run("--alertmanager", f"http://127.0.0.1:{free_port()}")
-    with pytest.raises(UsageError, match="is not an address"):
+    with pytest.raises(UsageError, match="is not an Alertmanager"):
         run("--alertmanager", "alerts:9093")
 
 
@@ -218,42 +217,87 @@ def test_redirect(flags: tuple[str, ...]) -> None:
         assert elsewhere.requests == []
 
 
-DEFAULTS = {
-    "live-migration": "ShortFreeze info",
-    "host-maintenance": "Freeze warning",
-    "user-reboot": "RebootRequested warning",
-    "user-redeploy": "RedeployRequested warning",
-    "spot-preempt": "Preempt warning",
-    "terminate": "TerminateRequested warning",
-    "cancelled": "Freeze warning",
-    "host-failure": "WithoutNotice critical",
-    "degraded-host": "DegradedHost warning",
-    "rollout": "ShortFreeze info",
-    "double-impact": "Freeze warning",
-    "waiting-neighbors": "RebootRequested warning",
-    "single-fault-domain": "Reboot critical",
-}
-UNCHANGED = ("spot-preempt", "host-failure", "degraded-host")
-CHANGES: Mapping[str, Mapping[str, str]] = {
-    "": {},
-    "freeze.short: 3s": {"live-migration": "Freeze warning", "rollout": "Freeze warning"},
-    "freeze.short: 60s": dict.fromkeys(("host-maintenance", "cancelled", "double-impact"), "ShortFreeze info"),
-    "degraded-host.notice: 7d": {"degraded-host": "Redeploy critical"},
-    "degraded-host.notice: 5m": {name: "DegradedHost warning" for name in DEFAULTS if name not in UNCHANGED},
-    "spot.severity: critical": {"spot-preempt": "Preempt critical"},
-    "reboot.severity: warning": {"single-fault-domain": "Reboot warning"},
-}
-"""Values, and the alerts of scenarios that differ with them."""
+@pytest.fixture
+def start_drill(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    """Start a drill, ``start_drill("--alertmanager", URL)``, that ends with the test."""
+    started: list[Program] = []
+
+    def start(*flags: str) -> Program:
+        started.append(Program([COMMAND, "drill", *flags], tmp_path / "drill.log", PYTHONUNBUFFERED="1"))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
 
 
-@pytest.mark.parametrize("values", CHANGES)
-def test_alert_is_the_rules_own(values: str) -> None:
-    """Each scenario raises the alert, with the severity, that rules rendered with the same values raise."""
-    settings = resolve(dict(line.split(": ") for line in values.splitlines()))
-    catalog = parse_catalog(pushed_alerts(settings))
-    raised = {name: alert_of_story(story_of(name), catalog, time.time()).labels for name in SHIPPED}
-    said = {name: f"{labels['alertname']} {labels['severity']}" for name, labels in raised.items()}
-    assert said == {name: f"AzureScheduledEvent{text}" for name, text in {**DEFAULTS, **CHANGES[values]}.items()}
-    rules = {(each.name, each.severity) for each in alerts(settings)}
-    if "spot" not in values:  # rules choose that severity by a label of the series
-        assert {(labels["alertname"], labels["severity"]) for labels in raised.values()} <= rules
+@pytest.mark.parametrize("way", [(), ("--push",)], ids=["posted", "pushed"])
+def test_a_stopped_drill_resolves_its_alert(
+    way: tuple[str, ...], team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
+) -> None:
+    """A drill that gets SIGTERM while it waits for the notification resolves its alert before it ends."""
+    drill = start_drill("--alertmanager", team[0].url, *way, "--scenario", "spot-preempt", "--timeout", "10m")
+    drill.wait_for_line("Alertmanager has the alert")
+    assert drill.terminate() == 128 + 15
+    assert team[0].alerts() == []
+
+
+def test_posted_is_what_is_pushed(
+    tmp_path: Path, team: tuple[Alertmanager, Receiver], start_drill: Callable[..., Program]
+) -> None:
+    """Routes of the team treat a posted drill as the real alert: it has the labels of the pushed one, and drill."""
+    file = tmp_path / "values.yaml"
+    file.write_text("severities: {Preempt: critical}\nlabels.add: {owner: web}\n")
+    flags = ("--alertmanager", team[0].url, "--scenario", "spot-preempt", "--alerts.values", str(file), "--keep")
+    for way in ((), ("--push",)):
+        assert start_drill(*flags, *way).process.wait(60) == 0
+    posted, pushed = sorted(team[0].alerts(), key=lambda alert: "drill" not in alert["labels"])
+    assert {**posted["labels"], "event_id": ""} == {**pushed["labels"], "event_id": "", "drill": "true"}
+    assert posted["labels"]["owner"] == "web"
+    assert posted["receivers"] == pushed["receivers"]
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"[{}]", b'[{"status": 1, "receivers": 2}]', b"{}x", b"7"])
+def test_alerts_of_another_form(body: bytes) -> None:
+    """A server that answers with something else than alerts is reported in one line."""
+    with Peer(body=body) as peer, pytest.raises(ExporterError, match="not with alerts: is it an Alertmanager"):
+        Team(AlertmanagerClient(peer.url, None)).holding('drill="true"', "Any")
+
+
+def test_braces_in_the_name_of_a_receiver() -> None:
+    """Counts are read whatever other labels contain; what is no number is left out."""
+    body = rb"""
+alertmanager_notification_requests_total{integration="webhook",receiver_name="a}b"} 3
+alertmanager_notification_requests_total{receiver_name="{c\"} ,integration=",integration="webhook"} 4
+alertmanager_notification_requests_total{integration="x"} abc
+alertmanager_notification_requests_failed_total{integration="email",receiver_name="\\"} 1
+"""
+    with Peer(body=body) as peer:
+        sent = Team(AlertmanagerClient(peer.url, None)).sent()
+    assert sent.delivered == {"webhook": 7}
+    assert sent.failed == {"email": 1}
+
+
+def test_alert_is_the_rules_own() -> None:
+    """Each scenario raises the alert of the rules, with the severity that is set; one that is harmless raises none."""
+    catalog = parse_catalog(pushed_alerts(resolve({"severities.Freeze": "page"})))
+    raised = {}
+    for name in SHIPPED:
+        with suppress(UsageError):
+            raised[name] = alert_of_story(story_of(name), catalog, time.time()).labels
+    assert {name: f"{labels['alertname']} {labels['severity']}" for name, labels in raised.items()} == {
+        name: f"AzureScheduledEvent{text}"
+        for name, text in {
+            "host-maintenance": "Freeze page",
+            "user-reboot": "Requested warning",
+            "user-redeploy": "Requested warning",
+            "spot-preempt": "Preempt warning",
+            "terminate": "Requested warning",
+            "cancelled": "Freeze page",
+            "host-failure": "WithoutNotice critical",
+            "degraded-host": "DegradedHost warning",
+            "double-impact": "Freeze page",
+            "waiting-neighbors": "Requested warning",
+            "single-fault-domain": "Reboot critical",
+        }.items()
+    }
