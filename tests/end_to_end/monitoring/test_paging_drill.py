@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from alerts import resolve
-from alerts.groups import alerts
 from alerts.pushed import pushed_alerts
 from azure_scheduled_events_exporter.alertmanager.alert import parse_catalog
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient

@@ -98,7 +98,10 @@ def _run(flags: Mapping[str, Any]) -> None:
     story = story_of(flags["scenario"])
     settings = {name: flags[name] for name in (_HTTP_CONFIG, "alerts.values") if flags[name] is not None}
     settings["alertmanager.url"] = flags["alertmanager"]
-    catalog = alert_push.check(resolve(settings, {}))
+    config = resolve(settings, {})
+    catalog = alert_push.check(config)
+    if len(config.alertmanager_url) > 1:
+        raise UsageError("--alertmanager: give one address; a cluster tells all its members")
     client = AlertmanagerClient(flags["alertmanager"], flags[_HTTP_CONFIG], min(timeout, TIMEOUT_SECONDS))
     team = Team(client)
     if flags["maintenance"] is not None:
