@@ -27,13 +27,11 @@ _MODULES = {
     "pushes": "pushes",
     "collector": "collector",
     "approvals": "approvals",
-    "turns": "turns",
     "disk": "storage.disk",
     "journal": "storage.journal",
     "history": "storage.history",
     "power": "storage.power",
     "clock": "clock",
-    "suspended": "suspended",
     "clients": "load.clients",
 }
 TRIALS = tuple(_MODULES)

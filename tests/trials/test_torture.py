@@ -20,8 +20,6 @@ HOLDS = {
     "kills": "`integrity_check` ok",  # after any number of kills, no transition is lost or counted twice
     "power": " 0 lost",  # what was reported is in the journal after a power failure
     "pushes": "one page and one resolve for each event",  # however often exporters and Alertmanager restart
-    "suspended": "all of it reported once",  # after a pause of the process, and it polls at its interval
-    "turns": "with 1 POST",  # another VM approves in its turn once the exporter of the event's own VM has ended
 }
 """What the row of a trial says if its promise holds."""
 

@@ -7,7 +7,6 @@ import pytest
 from azure_scheduled_events_exporter.approval import policy_file
 from azure_scheduled_events_exporter.commands.cli import main
 from azure_scheduled_events_exporter.config import CONFIG_FILE_FLAG, resolve
-from azure_scheduled_events_exporter.core.document import parse_not_before
 from azure_scheduled_events_exporter.errors import UsageError
 
 
@@ -57,16 +56,3 @@ def test_a_value_that_nothing_could_use_is_refused_at_once(flag: str, value: str
     with pytest.raises(UsageError, match=f"^--{flag}: ") as caught:
         resolve({flag: value}, {"HOME": "/"})
     assert str(caught.value).isprintable()
-
-
-def test_a_file_name_that_no_file_can_have_is_refused_in_one_line() -> None:
-    """A NUL in the name of a file is a complaint like any other, not a traceback."""
-    with pytest.raises(UsageError, match="cannot be read: embedded null byte") as caught:
-        policy_file.load(Path("policy\0.yaml"))
-    assert str(caught.value).isprintable()
-
-
-@pytest.mark.parametrize("text", ["Thu, 01 Jan 1970 00:00:00 +2359", "1970-01-01T00:00:00+01:00"])
-def test_a_zone_puts_no_not_before_ahead_of_the_epoch(text: str) -> None:
-    """A NotBefore that its zone moves before 1970 is unreadable, as it is when written without that zone."""
-    assert parse_not_before(text) is None

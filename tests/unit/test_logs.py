@@ -93,15 +93,6 @@ def test_no_value_forges_a_field(value: str) -> None:
     assert fields["level"] == "info"
 
 
-@pytest.mark.parametrize("value", NASTY)
-def test_no_value_breaks_json(value: str) -> None:
-    """A line is one JSON object, with any value."""
-    line = written("json", description=value)
-    assert line.count("\n") == 1
-    assert line[:-1].isprintable()
-    assert json.loads(line)["description"] == value
-
-
 @given(text=st.text(st.characters(codec=None)), form=st.sampled_from(["logfmt", "json"]))
 @settings(deadline=None)
 def test_any_text(text: str, form: str) -> None:
@@ -131,12 +122,6 @@ def test_traceback_is_one_line(form: str) -> None:
     assert "ValueError: of\ntwo lines" in fields["traceback"]
 
 
-def test_objects_are_written_as_text() -> None:
-    """A fact of any kind is written as it prints itself."""
-    assert read(written("logfmt", error=ValueError("no way"))[:-1])["error"] == "no way"
-    assert json.loads(written("json", error=ValueError("no way")))["error"] == "no way"
-
-
 def test_level() -> None:
     """Nothing below the level is written."""
     stream = io.StringIO()
@@ -145,22 +130,6 @@ def test_level() -> None:
     log.warning("loud")
     assert "quiet" not in stream.getvalue()
     assert "msg=loud" in stream.getvalue()
-
-
-def test_set_up_twice() -> None:
-    """Setting up again replaces what was set up, so that no line is written twice."""
-    first, second = io.StringIO(), io.StringIO()
-    set_up("info", "logfmt", first)
-    set_up("info", "json", second).info("once")
-    assert first.getvalue() == ""
-    assert second.getvalue().count("\n") == 1
-
-
-def test_record_without_facts() -> None:
-    """A record that has only a message is a line too."""
-    stream = io.StringIO()
-    set_up("info", "logfmt", stream).info("ended")
-    assert list(read(stream.getvalue()[:-1])) == ["ts", "level", "msg"]
 
 
 def test_a_line_longer_than_the_space_for_it() -> None:

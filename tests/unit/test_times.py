@@ -43,13 +43,6 @@ def test_parse_refuses(text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
-def test_parse_refuses_what_is_too_long() -> None:
-    """A text of any length costs a short message."""
-    with pytest.raises(ValueError, match="is no duration") as caught:
-        parse_duration("9" * 1_000_000 + "s")
-    assert len(str(caught.value)) < 200
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -104,10 +97,3 @@ def test_any_text(text: str) -> None:
 def test_iso_time(seconds: float, text: str) -> None:
     """A time is written in UTC to the second; one that no calendar has stays a number."""
     assert iso_time(seconds) == text
-
-
-@settings(deadline=None)
-@given(st.floats())
-def test_iso_time_of_anything(seconds: float) -> None:
-    """Every number can be written."""
-    assert iso_time(seconds)

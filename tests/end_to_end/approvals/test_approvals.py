@@ -219,26 +219,6 @@ def test_next_poll_follows_at_once(start_exporter: Callable[..., Exporter]) -> N
         assert [vm for vm, _ in posts(simulator)] == ["vmss_0"]
 
 
-def test_foreign_events(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """What does not touch this VM is approved by a rule for peers, and by nothing else."""
-    policy = tmp_path / "peer.yaml"
-    policy.write_text("rules:\n  - name: for the others\n    match: {scope: peer}\n    action: approve\n")
-    event = PlannedEvent("Reboot", ("vmss_0",), source="User", announced_at=0.0)
-    with Simulator(Scenario("foreign", "Another VM's reboot.", VMS, (event,))) as simulator:
-        own = start_exporter(simulator.vm_url("vmss_3"), *FAST, "--approval.policy", "documented")
-        own.shows("polls", lambda scrape: (scrape.value("polls_total", outcome="ok") or 0) > 3)
-        assert own.scrape().total("pending", scope="peer") == 1
-        assert not posts(simulator)
-        peer = start_exporter(simulator.vm_url("vmss_4"), *FAST, "--approval.policy", str(policy))
-        peer.shows("approved", lambda scrape: scrape.total("event_approved", scope="peer") == 1)
-        assert [vm for vm, _ in posts(simulator)] == ["vmss_4"]
-        own.shows(
-            "approved elsewhere", lambda s: s.total("transitions_total", scope="peer", transition="approved") == 1
-        )
-        assert own.scrape().total("approval_latency_seconds_count") == 0, "counted where it was approved"
-        assert peer.scrape().total("approval_latency_seconds_count", approved_by="exporter") == 1
-
-
 def test_dry_run_and_hold(start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
     """A dry run decides, counts and logs; a rule that holds logs; neither sends anything."""
     policy = tmp_path / "dry.yaml"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.files import read_only, writable
+from azure_scheduled_events_exporter.journal.files import writable
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import (
     VMS,
@@ -83,14 +83,6 @@ def test_imds_throttles(
         assert exporter.scrape().transitions(event_type="Reboot")["approved"] == 1
 
 
-def test_polls_stay_throttled(simulator: Simulator, state: Path) -> None:
-    """If IMDS answers 429 to every poll, the command says to try again, and not how a poller goes on."""
-    simulator.inject("throttle")
-    done = approve(simulator.url, state, "--all-mine", "--yes")
-    assert done.returncode == 1
-    assert done.stderr.endswith("over 5 requests a second from this VM, all its programs together; try again\n")
-
-
 def test_no_answer(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
     """Without an answer the event may be approved, also if IMDS refuses afterwards: the exit status says so."""
     with Gate(simulator.url, Way.HANG, 409) as gate:
@@ -128,22 +120,6 @@ def test_name_is_not_known(simulator: Simulator, state: Path) -> None:
         assert (done.returncode, done.stdout) == (1, "")
         assert "this VM's name is unknown" in done.stderr
         assert gate.posts == []
-
-
-def test_a_sent_request_that_expires(
-    simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]
-) -> None:
-    """A request that was sent and has no result when it expires may have been approved, and says so."""
-    exporter = start(start_exporter, simulator.url, state)
-    event_id = event_ids(simulator)["Reboot"]
-    now = time.time()
-    with stopped(exporter, state), closing(writable(state)) as store:
-        numbers = store.requests.add([store.current()[event_id]], "ada", now - 60, now - 30)
-        store.requests.mark_sent(numbers, now - 40)
-    with closing(read_only(state)) as store:
-        (result,) = eventually(lambda: store.requests.results(numbers), "a result").values()
-    assert result == "sent, but no result came: it may have been approved"
-    nothing_was_sent(simulator, exporter)
 
 
 def test_the_exporter_cannot_write(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:

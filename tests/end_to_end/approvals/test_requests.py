@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
-from support.events.approve_command import VMS, approve
+from support.events.approve_command import VMS
 from support.programs import Exporter, eventually
 
 POLL = ("--poll.interval", "250ms", "--instance.name", "vmss_0")
@@ -41,17 +41,6 @@ def event(minutes: float = 60, **more: object) -> dict[str, object]:
 def approvals(simulator: Simulator) -> list[str]:
     """Return the EventIds that IMDS was asked to start, one for each time."""
     return [happening.event_id for happening in simulator.record if happening.what is What.APPROVED]
-
-
-def test_an_event_that_came_back(simulator: Simulator, state: Path, start_exporter: Callable[..., Exporter]) -> None:
-    """An event that was over and is in the document again is approved by its id."""
-    exporter = start_exporter(simulator.url, *POLL, "--journal.path", str(state))
-    for document, transition in (([event()], "detected"), ([], "cancelled"), ([event()], "returned")):
-        simulator.set_document(document)
-        exporter.shows(transition, lambda scrape, name=transition: scrape.transitions().get(name) == 1)  # type: ignore[misc] # bound now
-    done = approve(simulator.url, state, ID, "--yes")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, f"{ID}: accepted"), done.stderr
-    assert approvals(simulator) == [ID]
 
 
 def test_not_before_moves_away_after_the_approval(

@@ -60,15 +60,6 @@ class TestEvents:
         assert event["resources"] == ["vm_0", "vm_1"]
         assert event["seconds_until_not_before"] == pytest.approx(not_before - time.time(), abs=20)
 
-    def test_json_has_the_interval_and_the_identity(self, simulator: Simulator) -> None:
-        """The JSON has the configured poll interval, and this VM's instance metadata unless its name is a setting."""
-        flags = ("--poll.interval", "2s", "--imds.endpoint", simulator.vm_url("vm_1"))
-        content = json.loads(command("events", "--json", *flags).stdout)
-        assert content["polls"]["interval_seconds"] == 2.0
-        assert content["identity"]["vm_name"] == "vm_1"
-        named = json.loads(command("events", "--json", "--instance.name", "vm_1", *flags).stdout)
-        assert (named["vm_name"], named["identity"]) == ("vm_1", None)
-
     def test_none(self, simulator: Simulator) -> None:
         """If there are no events, a sentence says so."""
         done = command("events", "--imds.endpoint", simulator.url)
@@ -92,21 +83,6 @@ class TestEvents:
         """If IMDS gives no valid answer, one line reports it and the status is 1."""
         simulator.inject(fault)
         assert_one_line(command("events", "--imds.endpoint", simulator.url), 1)
-
-    def test_imds_throttles(self, simulator: Simulator) -> None:
-        """After a 429, the command says to try again, and not how a poller goes on."""
-        simulator.inject("throttle")
-        done = command("events", "--imds.endpoint", simulator.url)
-        assert_one_line(
-            done, 1, "answered 429", "5 requests a second from this VM, all its programs together; try again\n"
-        )
-
-    def test_name_not_known(self, simulator: Simulator) -> None:
-        """Events are shown although IMDS does not say who this VM is."""
-        place_event(simulator)
-        done = command("events", "--imds.endpoint", simulator.url, "--instance.name", "elsewhere")
-        assert done.returncode == 0
-        assert " peer " in done.stdout
 
     @pytest.mark.parametrize(("body", "kind"), [(b"null", "null"), (b"[]", "an array")])
     def test_another_document(self, body: bytes, kind: str, simulator: Simulator) -> None:

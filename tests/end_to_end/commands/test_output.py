@@ -12,7 +12,6 @@ import pytest
 from azure_scheduled_events_exporter.simulator import Simulator
 from deploy.stack.free_port import free_port
 from support.commands import NAME, place_event
-from support.events.approve_command import approved, event_ids, group
 from support.events.follower import event
 from support.programs import COMMAND, PATIENCE, Exporter, Scrape, environment, eventually, fetch
 from support.servers.http_peer import Peer
@@ -95,19 +94,6 @@ def test_no_space(arguments: dict[str, list[str]]) -> None:
     shell = ["sh", "-c", 'exec "$@" >&- <&-', "sh", COMMAND, *arguments["events"]]
     done = subprocess.run(shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (1, f"{NAME}: standard output cannot be written: Bad file descriptor\n")
-
-
-def test_approval_that_nobody_reads(tmp_path: Path) -> None:
-    """`approve --yes` sends the approval whether or not its table can be written, and its status is the result."""
-    with Simulator(group(), requests_per_second=1000) as simulator:
-        ids = event_ids(simulator)
-        for kind, redirected in {"Freeze": '"$@" | true', "Reboot": '"$@" >&-'}.items():
-            names = ("--imds.endpoint", simulator.url, "--journal.path", str(tmp_path), ids[kind])
-            shell = ["bash", "-c", f"set -o pipefail; {redirected}", "sh", COMMAND, "approve", "--yes", *names]
-            done = subprocess.run(shell, env=buffering(), capture_output=True, text=True, timeout=60, check=False)
-            assert done.returncode == 0
-            assert "Traceback" not in done.stderr
-        assert approved(simulator) == [("Freeze", "vmss_0"), ("Reboot", "vmss_0")]
 
 
 def test_log_that_nobody_reads(simulator: Simulator, tmp_path: Path) -> None:

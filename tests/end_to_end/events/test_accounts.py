@@ -137,27 +137,6 @@ def test_resource_type(imds: Simulator, start_exporter: Start, tmp_path: Path) -
         assert b"VirtualMachineScaleSet" not in fetch(f"{exporter.url}/metrics").body
 
 
-def test_a_fleet_counts_an_approval_once(start_exporter: Start) -> None:
-    """Of one approved Reboot a group of three VMs counts one approval, one notice and one phase."""
-    with Simulator(QUIET) as simulator:
-        fleet = [start_exporter(simulator.vm_url(each.name), *FAST, "--approval.policy", "documented") for each in VMS]
-        for exporter in fleet:
-            exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
-        simulator.set_document([event(EventSource="User", not_before=time.time() + 900)])
-        for exporter in fleet:
-            exporter.shows("detected", lambda scrape: scrape.transitions().get("detected") == 1)
-        seen(fleet[0], detected=1, approved=1)
-        simulator.set_document([event("Started", EventSource="User")])
-        scrapes = [seen(exporter, detected=1, approved=1, started=1) for exporter in fleet]
-    approvals = [
-        labels["approved_by"] for s in scrapes for labels, n in s.series("approval_latency_seconds_count") if n
-    ]
-    assert approvals == ["exporter"]
-    assert sum(scrape.total("notice_seconds_count") for scrape in scrapes) == 1
-    assert sum(scrape.total("notice_seconds_sum") for scrape in scrapes) == pytest.approx(898, abs=10)
-    assert sum(scrape.total("phase_duration_seconds_count", phase="scheduled") for scrape in scrapes) == 1
-
-
 def test_every_reschedule_is_in_the_trace(imds: Simulator, start_exporter: Start) -> None:
     """Each move of NotBefore is an event of the root span, with NotBefore before and after it."""
     times = [round(time.time()) + HOUR * number for number in (1, 2, 3)]

@@ -110,21 +110,6 @@ def _fails_and_recovers(simulator: Simulator, exporter: Exporter, fault: str, ou
     assert 'msg="IMDS answers again"' in last
 
 
-def test_failure_that_changes(simulator: Simulator, start_exporter: Start) -> None:
-    """A failure that changes its cause is logged once more, with the new cause."""
-    exporter = start_exporter(simulator.url, "--poll.interval", "250ms")
-    exporter.shows("a poll", lambda now: now.value("up") == 1)
-    for fault in ("500", "503", "410"):
-        simulator.inject(fault)
-        exporter.wait_for_line(f"answered {fault}")
-    before = exporter.scrape().value("polls_total", outcome="http_error") or 0
-    exporter.shows("more polls", lambda now: (now.value("polls_total", outcome="http_error") or 0) >= before + 3)
-    simulator.heal()
-    exporter.wait_for_line("IMDS answers again")
-    told = [line for line in exporter.log.splitlines() if "IMDS" in line]
-    assert len(told) == 4, told
-
-
 def test_event_gone_after_an_outage(simulator: Simulator, start_exporter: Start) -> None:
     """An event that left the document during a short outage ends with the first answer, and only then."""
     simulator.set_document([reboot(time.time() + 3600)])
@@ -193,25 +178,6 @@ def test_what_can_be_read(start_exporter: Start) -> None:
 def _page_with(exporter: Exporter, text: bytes) -> bytes:
     page = fetch(f"{exporter.url}/").body
     return page if text in page else b""
-
-
-def test_the_name_without_a_document(simulator: Simulator, start_exporter: Start) -> None:
-    """This VM's name is shown as soon as it is known, also while no poll succeeds."""
-    with _Disabled(simulator.url) as gate:
-        exporter = start_exporter(gate.url, "--poll.interval", "250ms")
-        exporter.shows("its name", lambda now: now.total("instance_info", vm_name="vm_0") == 1)
-        document = eventually(lambda: json.loads(fetch(f"{exporter.url}/api/v1/events").body), "JSON")
-        assert (document["vm_name"], document["identity"]["vm_name"]) == ("vm_0", "vm_0")
-        assert exporter.scrape().series("pending", scope="unknown") == []
-
-
-class _Disabled(Gate):
-    """An IMDS without Scheduled Events."""
-
-    def take(self, method: str, path: str, body: bytes) -> Treatment:
-        """Refuse polls."""
-        treated = super().take(method, path, body)
-        return 500 if "/metadata/scheduledevents" in path else treated
 
 
 class _Enabling(Gate):

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -142,14 +141,6 @@ def test_killed(two: Program) -> None:
     eventually(lambda: gone(started), "the parts have ended")
 
 
-def test_interrupted(two: Program) -> None:
-    """Ctrl-C ends it with all of its parts."""
-    started = children(two)
-    two.process.send_signal(signal.SIGINT)
-    assert two.process.wait(PATIENCE) == 0
-    assert gone(started)
-
-
 def test_a_part_cannot_start(tmp_path: Path) -> None:
     """A part that refuses its flags is named with its own complaint."""
     flags = ["--free-ports", "--file", str(small(tmp_path, "--speed=0")), "--folder", str(tmp_path / "stack")]
@@ -229,16 +220,6 @@ def test_links_lead_somewhere(phone: tuple[Program, str]) -> None:
         404,
         404,
     ]
-
-
-def test_what_is_no_page(phone: tuple[Program, str]) -> None:
-    """What Alertmanager would not send is refused, and the next page still arrives."""
-    program, url = phone
-    for path, body in (("/", b"{}"), ("/pager", b"[]"), ("/pager", b"{"), ("/pager", b'{"alerts": 1}')):
-        assert fetch(f"{url}{path}", "POST", body).status == 400
-    assert fetch(f"{url}/pager", "POST", b"", Content_Length=str(1 << 30)).status == 400
-    assert fetch(f"{url}/pager", "POST", notification("firing")).status == 200
-    assert len(program.lines("PAGE ")) == 1
 
 
 @pytest.mark.parametrize("engine", ["", "--victoria"], ids=["Prometheus", "VictoriaMetrics"])

@@ -120,16 +120,6 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
     assert scrape.value("spans_total", outcome="failed") == 0
 
 
-def test_detected_is_sent_immediately(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
-    """The trace exists within a moment of the poll that saw the event, since the VM may go away."""
-    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url)
-    exporter.shows("a poll", lambda scrape: scrape.value("up"))
-    imds.set_document([reboot()])
-    span = collector.wait_for("detected", trace_id=TRACE)["detected"]
-    (request,) = collector.received
-    assert request.at - span.start / 1e9 < 15.0, "1 s on a machine that is not busy with tests"
-
-
 def test_two_vms_one_trace(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
     """Two VMs that see one event send one trace: the first of Resources sends the root, the other its child."""
     flags = [*POLL, "--otlp.endpoint", collector.url]
@@ -156,15 +146,14 @@ def test_two_vms_one_trace(collector: Collector, imds: Simulator, start_exporter
             assert span.parent_id == spans[vm, "scheduled_event"].span_id
 
 
-@pytest.mark.parametrize("scope", ["self", "all"])
-def test_the_events_of_others(scope: str, collector: Collector, imds: Simulator, start_exporter: Start) -> None:
+def test_the_events_of_others(collector: Collector, imds: Simulator, start_exporter: Start) -> None:
     """Another VM's events are traced with --tracing.scope all only."""
-    exporter = start_exporter(imds.vm_url("vmss_2"), *POLL, "--otlp.endpoint", collector.url, "--tracing.scope", scope)
+    exporter = start_exporter(imds.vm_url("vmss_2"), *POLL, "--otlp.endpoint", collector.url)
     imds.set_document([reboot()])
     seen_by(exporter, "detected")
     imds.set_document([reboot(), {**reboot(event_id="MINE"), "Resources": ["vmss_2"]}])
     collector.wait_for("detected", trace_id=trace_id("MINE"))
-    assert collector.names(TRACE) == ([] if scope == "self" else ["detected"])
+    assert collector.names(TRACE) == []
 
 
 def test_the_end_in_mid_event(collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
@@ -216,10 +205,7 @@ def test_the_end_with_a_collector_that_hangs(
     collector.wait_for("detected", trace_id=TRACE)
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["", "killed"])
-def test_a_collector_that_is_away(
-    collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path, *, killed: bool
-) -> None:
+def test_a_collector_that_is_away(collector: Collector, imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """A collector that is down for the whole event gets every span once it is back, also after a kill."""
     collector.stop()
     flags = [*POLL, "--otlp.endpoint", collector.url, "--journal.path", str(tmp_path / "journal")]
@@ -230,10 +216,9 @@ def test_a_collector_that_is_away(
         imds.set_document(document)
         exporter.shows(transition, lambda scrape, what=transition: what in scrape.transitions())  # type: ignore[misc]
     exporter.shows("every span waits", lambda scrape: scrape.value("spans_queued") == 5)
-    if killed:
-        exporter.kill()
-        exporter = start_exporter(imds.url, *flags)
-        exporter.shows("every span waits again", lambda scrape: scrape.value("spans_queued") == 5)
+    exporter.kill()
+    exporter = start_exporter(imds.url, *flags)
+    exporter.shows("every span waits again", lambda scrape: scrape.value("spans_queued") == 5)
     collector.start()
     spans = collector.wait_for(*WHOLE, trace_id=TRACE)
     exporter.shows("nothing waits", lambda scrape: scrape.value("spans_queued") == 0)
@@ -271,29 +256,3 @@ def test_without_tracing(collector: Collector, imds: Simulator, start_exporter: 
     assert f"trace_id={TRACE}" in line
     assert exporter.scrape().value("spans_queued") in {0, None}
     assert collector.received == []
-
-
-def test_names_that_change_case(imds: Simulator, collector: Collector, start_exporter: Start) -> None:
-    """If Resources change the spelling of this VM, its spans are still one trace under one root."""
-    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, "--instance.name", "vmss_0")
-    imds.set_document([{**reboot(), "Resources": ["VMSS_0", "vmss_1"]}])
-    seen_by(exporter, "detected")
-    imds.set_document([{**reboot("Started"), "Resources": ["vmss_0", "VMSS_1"]}])
-    seen_by(exporter, "detected", "approved", "started")
-    imds.set_document([])
-    spans = collector.wait_for(*WHOLE, trace_id=TRACE)
-    root = spans["scheduled_event"]
-    assert root.parent_id == ""
-    assert {span.parent_id for name, span in spans.items() if name != "scheduled_event"} == {root.span_id}
-
-
-def test_a_vm_that_leaves_resources(imds: Simulator, collector: Collector, start_exporter: Start) -> None:
-    """A trace that was begun gets its root, also if this VM is no longer in Resources at the end."""
-    exporter = start_exporter(imds.url, *POLL, "--otlp.endpoint", collector.url, "--instance.name", "vmss_0")
-    imds.set_document([reboot()])
-    collector.wait_for("detected", trace_id=TRACE)
-    imds.set_document([{**reboot(), "Resources": ["vmss_1"]}])
-    exporter.shows("the event of another VM", lambda scrape: scrape.total("pending", scope="peer") == 1)
-    imds.set_document([])
-    spans = collector.wait_for("detected", "scheduled", "scheduled_event", trace_id=TRACE)
-    assert spans["detected"].parent_id == spans["scheduled_event"].span_id

@@ -5,21 +5,17 @@ import os
 import re
 import shutil
 import signal
-import socket
-import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import bcrypt
-import psutil
 import pytest
 import requests
 from playwright.sync_api import Error, expect, sync_playwright
 
-from azure_scheduled_events_exporter.http_server.web_config import HEADERS, load
+from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.documented import Block, blocks
 from support.paths import ROOT
@@ -119,28 +115,6 @@ def test_prometheus(
     assert exporter.terminate() == 0
 
 
-def test_paths(
-    simulator: Simulator, authority: Authority, start_exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
-    """Every path asks for a password but health and readiness; a session of requests gets all of them with it."""
-    text = GUARDED.replace("RequireAndVerifyClientCert", "NoClientCert")
-    text = re.sub("  client_(ca_file|allowed_sans): .*\n", "", text).format(hashed("secret"))
-    (tmp_path / "web.yml").write_text(text)
-    exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
-    base = f"https://localhost:{exporter.port}"
-    with requests.Session() as session:
-        session.trust_env = False
-        session.verify = str(authority.own.certificate)
-        eventually(lambda: session.get(f"{base}/-/ready", timeout=10).status_code == 200, "readiness")
-        assert session.get(f"{base}/-/healthy", timeout=10).text == "alive\n"
-        for path in PATHS:
-            answer = session.get(base + path, timeout=10)
-            assert answer.status_code == 401
-            assert answer.headers["WWW-Authenticate"].startswith('Basic realm="azure-scheduled-events-exporter"')
-        session.auth = ("prometheus", "secret")
-        assert [session.get(base + path, timeout=10).status_code for path in PATHS] == [200, 200, 200, 404]
-
-
 def test_browser(
     simulator: Simulator, authority: Authority, start_exporter: Callable[..., Exporter], tmp_path: Path
 ) -> None:
@@ -217,45 +191,6 @@ def test_wrong_from_the_start(text: str | None, tmp_path: Path) -> None:
         assert "cannot be read: No such file or directory" in line
 
 
-def test_other_commands_do_not_read_it(tmp_path: Path) -> None:
-    """A command that serves nothing does not look at keys that only the daemon may read."""
-    flags = ["--web.config.file", str(tmp_path / "nowhere.yml"), "--journal.path", str(tmp_path)]
-    done = subprocess.run(
-        [COMMAND, "history", *flags], env=environment(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert "nowhere" not in done.stdout + done.stderr
-
-
-def test_memory(
-    simulator: Simulator, authority: Authority, start_exporter: Callable[..., Exporter], tmp_path: Path
-) -> None:
-    """400 clients that connect and then say nothing, and 50 that stop after the handshake, do not fill the memory."""
-    (tmp_path / "web.yml").write_text("tls_server_config: {cert_file: server.pem, key_file: server.key}\n")
-    exporter = start_exporter(simulator.url, "--web.config.file", str(tmp_path / "web.yml"))
-    context = ssl.create_default_context(cafile=str(authority.own.certificate))
-    process = psutil.Process(exporter.process.pid)
-
-    def connected() -> socket.socket:
-        return socket.create_connection(("127.0.0.1", exporter.port), 10)
-
-    def scrape() -> bytes:
-        with context.wrap_socket(connected(), server_hostname="localhost") as client:
-            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            return client.recv(15)
-
-    assert scrape() == b"HTTP/1.1 200 OK"
-    before = process.memory_info().rss
-    with ExitStack() as stack:
-        for _ in range(400):
-            stack.enter_context(connected())
-        for _ in range(50):
-            stack.enter_context(context.wrap_socket(stack.enter_context(connected()), server_hostname="localhost"))
-        assert scrape() == b"HTTP/1.1 200 OK"
-        grown = (process.memory_info().rss - before) / (1 << 20)
-    assert grown < 64, f"{grown:.0f} MiB"
-    assert exporter.terminate() == 0
-
-
 @pytest.mark.parametrize("block", [pytest.param(block, id=block.place) for block in FILES])
 def test_documented_files(block: Block, authority: Authority, tmp_path: Path) -> None:
     """Each web configuration on the page about it is one that the exporter takes."""
@@ -287,9 +222,3 @@ def test_documented_hash(tmp_path: Path) -> None:
     file = tmp_path / "web.yml"
     file.write_text(f"basic_auth_users: {{prometheus: {made}}}\n")
     assert load(file).users == ((b"prometheus", made.encode()),)
-
-
-def test_documented_headers() -> None:
-    """The page names every header that may be set."""
-    page = PAGE.read_text()
-    assert [name for name in HEADERS if f"`{name}`" not in page] == []

@@ -232,23 +232,6 @@ def test_turns_of_documented_all() -> None:
     assert DOCUMENTED_ALL.decide(event, "DB_1", after(30)).due == moments["db_1"], "the same at every poll"
 
 
-def test_after_and_turns_add_up() -> None:
-    """The second VM waits for ``after`` and then for its turn."""
-    policy = Policy("p", (Rule("r", Match(), Action.APPROVE, after=30.0, takeover=10.0),))
-    event = life(resources=VMS, vm="vmss_2")
-    assert not policy.decide(event, "vmss_2", after(49)).approve
-    assert policy.decide(event, "vmss_2", after(50)).approve
-
-
-def test_turns_of_a_rule_that_waits_for_the_notice_to_run_low() -> None:
-    """A rule for the last minutes before NotBefore lets the VMs take turns from then on, not all at once."""
-    rule = Rule("last minutes", Match(notice_left=Range(below=300.0)), Action.APPROVE, takeover=60.0)
-    for turn, vm in enumerate(VMS[:3]):
-        event = life(resources=VMS, vm=vm, notice=900.0)
-        begins = next(s for s in range(590, 800) if Policy("p", (rule,)).decide(event, vm, after(s)).approve)
-        assert begins == (601 if turn == 0 else 600 + 60 * turn), vm  # at 600 exactly 300 s are left, not fewer
-
-
 # A small world in which every bound, every unknown and every scope meets.
 _bounds = st.sampled_from([0.0, 1.0, 2.0, 5.0, 9.0, 30.0])
 _ranges = st.one_of(
