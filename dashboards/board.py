@@ -1,66 +1,86 @@
-"""What the three dashboards share: variables, marks, links, and how tables look."""
+"""What the three dashboards share: links, the table of events, and the look of single numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from alerts import resolve
-from alerts.rule import Dashboard
+from azure_scheduled_events_exporter import DOCUMENTATION
 
-from . import fleet_queries
 from .grafana import (
     SCHEMA_VERSION,
-    annotation,
+    cell_link,
+    columns,
     dashboard_link,
     datasource_variable,
+    instant,
     laid_out,
+    over_time,
+    panel,
     plain,
     web_link,
 )
-from .recorded import EXPORTER_INFO
-from .style import BLIND, FINE, IMPACT, NEUTRAL, STATES, WAITING, Json, by_name, hidden, pattern, steps, values
+from .style import (
+    APPROVED,
+    BLIND,
+    FINE,
+    IMPACT,
+    NEUTRAL,
+    NO_TIME,
+    QUIET,
+    STATES,
+    UNKNOWN,
+    WAITING,
+    Json,
+    between,
+    by_name,
+    colors,
+    hidden,
+    pattern,
+    steps,
+    values,
+)
 
-FLEET, VM, EXPORTER = (str(uid) for uid in (Dashboard.FLEET, Dashboard.VM, Dashboard.EXPORTER))
-HISTORY = "30d"
+FLEET, VM, EXPORTER = (f"azure-scheduled-events-{name}" for name in ("fleet", "vm", "exporter"))
 SOON_SECONDS = 300
-COUNTDOWN_UNIT = "dtdhms"
-COUNTDOWN_STEPS = steps(IMPACT, (SOON_SECONDS, WAITING))
-OVERDUE: Json = {
-    "type": "range",
-    "options": {"from": None, "to": -1, "result": {"text": "any moment", "color": IMPACT}},
-}
-_RUNBOOKS = resolve({}).text("runbooks.url")
+_RUNBOOKS = f"{DOCUMENTATION}runbooks"
 _DESCRIPTIONS = {
     FLEET: ("Fleet", "What Azure is about to do to which VMs"),
     VM: ("VM", "The events of one VM"),
     EXPORTER: ("Exporters", "Whether the exporters work"),
 }
+_KEPT = "${datasource:queryparam}&${__url_time_range}"
+_PORTAL = "https://portal.azure.com/#@/resource/subscriptions/${__data.fields.subscription_id}/resourceGroups"
+PORTAL_LINK = cell_link(
+    "VM in the Azure portal",
+    f"{_PORTAL}/${{__data.fields.resource_group}}/providers/Microsoft.Compute/${{__data.fields.portal}}",
+)
+STATUS_LINK = cell_link("Status page of the exporter", "http://${__data.fields.instance}/")
 
 
 def board(
-    uid: str, description: str, panels: Sequence[g.Panel], variables: Sequence[g.Template], *, time_from: str
+    uid: str,
+    description: str,
+    panels: Sequence[g.Panel],
+    variables: Sequence[g.Template],
+    *,
+    time_from: str = "now-24h",
 ) -> Json:
-    """Return a dashboard with the data source, marks and links that all have."""
-    marks = (
-        annotation("Detected", fleet_queries.DETECTED, WAITING, "{{event_type}} announced"),
-        annotation("Started", fleet_queries.STARTED, IMPACT, "{{event_type}} started"),
-        annotation("Ended", fleet_queries.ENDED, NEUTRAL, "{{event_type}} ended"),
-    )
+    """Return a dashboard with the data source and the links that all have."""
     return plain(
         g.Dashboard(
             uid=uid,
             title=f"Azure Scheduled Events / {_DESCRIPTIONS[uid][0]}",
             description=description,
             panels=laid_out(panels),
-            templating=g.Templating([datasource_variable("datasource", "Data source", "prometheus"), *variables]),
-            annotations=g.Annotations([_BUILT_IN_ANNOTATIONS, *marks]),
+            templating=g.Templating([datasource_variable(), *variables]),
+            annotations=g.Annotations([]),
             links=[
                 dashboard_link(name, other, tooltip) for other, (name, tooltip) in _DESCRIPTIONS.items() if other != uid
             ],
             tags=["azure-scheduled-events"],
             editable=False,
             graphTooltip=g.GRAPH_TOOLTIP_MODE_SHARED_CROSSHAIR,
-            refresh="30s",
+            refresh="10s",
             schemaVersion=SCHEMA_VERSION,
             time=g.Time(time_from, "now"),
             timezone="browser",
@@ -68,108 +88,146 @@ def board(
     )
 
 
-def values_of(label: str, *matchers: str) -> str:
-    """Return the query of a variable: the values of a label of the recorded exporters."""
-    return f"label_values({EXPORTER_INFO}{{{', '.join(matchers)}}}, {label})"
-
-
 def runbook(alert: str) -> list[Json]:
-    """Return the link to the runbook of one of our alerts."""
+    """Return the link of a panel to the runbook of one of our alerts."""
     return [web_link(f"Runbook: {alert}", f"{_RUNBOOKS}/{alert}.md")]
 
 
 def manual(part: str) -> list[Json]:
-    """Return the link to the documentation of a part of a dashboard."""
-    return [web_link("What this shows", f"{_RUNBOOKS.rpartition('/')[0]}/dashboards.md#{part}")]
+    """Return the link of a panel to the documentation of a part of a dashboard."""
+    return [web_link("What this shows", f"{DOCUMENTATION}dashboards.md#{part}")]
 
 
-def vm_link(field: str) -> list[Json]:
-    """Return the link from a table cell to the dashboard of the VM in another field of the row."""
-    kept = "${datasource:queryparam}&${__url_time_range}"
-    return [{"title": "VM dashboard", "url": f"/d/{VM}?{kept}&var-vm=${{__data.fields.{field}}}"}]
+def vm_link(field: str) -> Json:
+    """Return the link of a cell to the dashboard of the VM that another field of the row names."""
+    return cell_link("Dashboard of the VM", f"/d/{VM}?{_KEPT}&var-vm=${{__data.fields.{field}}}", inside=True)
 
 
-def trace_link() -> list[Json]:
-    """Return the link from a table cell to the trace of the event in Explore."""
-    panes = (
-        '{"t":{"datasource":"${traces}","queries":[{"refId":"A","datasource":{"type":"tempo","uid":"${traces}"},'
-        '"queryType":"traceql","query":"${__data.fields.trace_id}"}],"range":{"from":"now-7d","to":"now"}}}'
-    )
-    return [{"title": "Trace of the event", "url": f"/explore?schemaVersion=1&panes={panes}", "targetBlank": True}]
+def stat(
+    title: str,
+    description: str,
+    width: int,
+    query: str,
+    *,
+    links: Sequence[Json],
+    legend: str = "",
+    text: str = "value",
+    **look: object,
+) -> g.Panel:
+    """Return a panel with one number, with the name of its series, or with both, as Grafana's ``textMode`` says."""
+    queries, options = instant(query, legend=legend), {"textMode": text}
+    return panel(g.Stat, title, description, (width, 4), queries, links=links, options=options, **look)  # type: ignore[arg-type]
 
 
-def columns(names: Mapping[str, str], *dropped: str) -> list[Json]:
-    """Return the transformations that make one table of all queries, with ``names`` for its columns, in their order."""
+def in_doubt(none: str, quiet: float = 0) -> list[Json]:
+    """Return the mappings of what :func:`.queries.or_quiet` returns in place of a number."""
     return [
-        {"id": "merge", "options": {}},
-        {
-            "id": "organize",
-            "options": {
-                "excludeByName": dict.fromkeys(("Time", *dropped), True),
-                "indexByName": {name: index for index, name in enumerate(names)},
-                "renameByName": {name: title for name, title in names.items() if title},
-            },
-        },
+        *values({quiet: (none, FINE), UNKNOWN: ("unknown", BLIND)}),
+        between(max(quiet + 1, 1e7), UNKNOWN - 1, f"{none} known, some exporters are blind", BLIND),
     ]
 
 
-def solid(name: str, *, mappings: Sequence[Json], width: int) -> Json:
-    """Return the override of a column whose cells are painted by their value."""
-    return by_name(
-        name,
-        mappings=list(mappings),
-        custom__cellOptions={"type": "color-background", "mode": "basic"},
-        custom__width=width,
+def next_impact(query: str, description: str, width: int) -> g.Panel:
+    """Return the countdown to the next event."""
+    return stat(
+        "Next event in",
+        description,
+        width,
+        query,
+        links=manual("next-event"),
+        unit="dtdhms",
+        thresholds=steps(IMPACT, (SOON_SECONDS, WAITING)),
+        mappings=[between(None, 0, "any moment", IMPACT), *in_doubt("none", QUIET)],
     )
 
 
-def colored(name: str, width: int, **properties: object) -> Json:
-    """Return the override of a column whose texts are colored by their value."""
-    return by_name(name, custom__cellOptions={"type": "color-text"}, custom__width=width, **properties)
-
-
-def countdown(name: str, width: int = 110, *, without: str = "now") -> Json:
-    """Return the override of a column of seconds until NotBefore; ``without`` is shown where there is none."""
-    return by_name(
-        name,
-        unit=COUNTDOWN_UNIT,
-        thresholds=COUNTDOWN_STEPS,
-        mappings=[OVERDUE, {"type": "special", "options": {"match": "null", "result": {"text": without}}}],
-        custom__cellOptions={"type": "color-background", "mode": "basic"} if without == "now" else {"type": "auto"},
-        custom__width=width,
+def events(
+    description: str, height: int, queries: Sequence[str], links: Sequence[Json], own: Sequence[str] = ()
+) -> g.Panel:
+    """Return the table of current and past events; that of one VM has columns of its ``own``, and no VMs."""
+    no_time = values({1000 * NO_TIME: ("no time given", "")})
+    return panel(
+        g.Table,
+        "Events: now, next, and the last 30 days",
+        description,
+        (24, height),
+        instant(*queries),
+        links=links,
+        transformations=columns(
+            {
+                "event_status": "State",
+                "event_type": "Type",
+                "When": "When",
+                "At": "At",
+                **({} if own else {"resources": "VMs"}),
+                "Approved": "Approved",
+                "Policy": "Policy approves",
+                **{name: name for name in own},
+                "Impact": "Impact",
+                "kind": "Kind",
+                "description": "Description",
+                "trace_id": "Trace",
+            },
+            "event_id",
+            "vm",
+            needed="When",
+        ),
+        defaults={"noValue": "No event now, and none in the last 30 days, as far as exporters saw."},
+        overrides=[
+            solid("State", mappings=colors(STATES), custom__width=105, custom__filterable=True),
+            by_name("Type", links=[_TYPE_LINK], custom__width=100, custom__filterable=True),
+            by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=130),
+            by_name("At", unit="dateTimeAsIsoNoDateIfToday", mappings=no_time, custom__width=155),
+            *([] if own else [by_name("VMs", links=[vm_link("vm")], custom__minWidth=110, custom__filterable=True)]),
+            by_name(
+                "Approved", mappings=values({code: (text, "") for code, text in APPROVED.items()}), custom__width=120
+            ),
+            by_name("Policy approves", unit="dateTimeFromNow", custom__width=140),
+            by_name("Impact", unit="s", mappings=values({0: ("none", "")}), custom__width=75),
+            by_name("Kind", mappings=pattern("(.*)_(.*)", "$1 $2"), custom__width=105),
+            by_name(
+                "Description",
+                custom__cellOptions={"type": "auto", "wrapText": True},
+                custom__wrapText=True,
+                custom__minWidth=170,
+            ),
+            *(by_name(name, unit="s", decimals=0, custom__width=90) for name in own),
+            by_name("Trace", links=[_TRACE_LINK], mappings=pattern(".+", "open"), custom__width=70),
+            *hidden("event_id", "vm"),
+        ],
     )
 
 
-EVENT_COLUMNS = {
-    "VMs": by_name("VMs", links=vm_link("first_vm"), custom__minWidth=150),
-    "VMs hit": by_name("VMs hit", custom__width=75),
-    "Unwatched": colored("Unwatched", 95, thresholds=steps(NEUTRAL, (1, BLIND))),
-    "Impact": by_name(
-        "Impact",
-        unit="s",
-        noValue="unknown",
-        mappings=[{"type": "value", "options": {"0": {"text": "none", "color": FINE, "index": 0}}}],
-        custom__width=80,
-    ),
-    "NotBefore": by_name("NotBefore", unit="dateTimeAsIsoNoDateIfToday", noValue="past or none", custom__width=155),
-    "Shown by": colored("Shown by", 90, mappings=values({0: ("outdated", BLIND)}), thresholds=steps(NEUTRAL)),
-}
-EVENT_LOOKS = (
-    solid("State", mappings=values(STATES), width=90),
-    by_name("Type", custom__width=95),
-    by_name("Source", custom__width=80),
-    by_name("Description", custom__minWidth=150),
-    by_name("EventId", links=trace_link(), mappings=pattern("^(.{8}).*", "$1 …"), custom__width=105),
-    *hidden("first_vm", "trace_id"),
+_TYPE_LINK = cell_link("Runbook of the type", f"{_RUNBOOKS}/AzureScheduledEvent${{__data.fields.Type}}.md")
+
+_TRACE_PANES = (
+    '{"t":{"datasource":"$traces","queries":[{"refId":"A","datasource":{"type":"tempo","uid":"$traces"},'
+    '"queryType":"traceql","query":"${__data.fields.trace_id}"}],"range":{"from":"now-7d","to":"now"}}}'
 )
-"""Columns that every table of events has."""
+_TRACE_LINK = cell_link("Trace of the event", f"/explore?schemaVersion=1&panes={_TRACE_PANES}")
 
-_BUILT_IN_ANNOTATIONS: Json = {
-    "builtIn": 1,
-    "datasource": {"type": "grafana", "uid": "-- Grafana --"},
-    "enable": True,
-    "hide": True,
-    "iconColor": "rgba(0, 211, 255, 1)",
-    "name": "Annotations & Alerts",
-    "type": "dashboard",
-}
+
+def solid(name: str, **properties: object) -> Json:
+    """Return the override of a column whose cells are painted by their value."""
+    return by_name(name, custom__cellOptions={"type": "color-background", "mode": "basic"}, **properties)
+
+
+def bars(query: str, width: int) -> g.Panel:
+    """Return the events of the last 30 days, a bar a day."""
+    return panel(
+        g.TimeSeries,
+        "Events a day, last 30 days",
+        "Events by the day (UTC) on which they were first seen, each once, as the exporters of their own VMs saw them.",
+        (width, 8),
+        over_time(query, "events"),
+        links=manual("history"),
+        timeFrom="30d",
+        interval="1d",
+        custom={"drawStyle": "bars", "barWidthFactor": 0.8, "fillOpacity": 100, "lineWidth": 0, "axisSoftMin": 0},
+        defaults={
+            "color": {"mode": "fixed", "fixedColor": NEUTRAL},
+            "decimals": 0,
+            "min": 0,
+            "noValue": "No exporter saw an event of its own VM.",
+        },
+    )

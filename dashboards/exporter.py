@@ -1,373 +1,205 @@
-"""The dashboard of the exporters: whether they work."""
-
-from collections.abc import Mapping, Sequence
+"""The dashboard of the exporters: whether the watching itself works. One row of green and one table if it does."""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from . import exporter_queries as q
-from .board import COUNTDOWN_UNIT, EXPORTER, board, columns, manual, runbook, solid, values_of, vm_link
-from .grafana import Query, graph, instant, panel, row, tables, variable
-from .style import (
-    BLIND,
-    FINE,
-    FIXED,
-    MISSING,
-    NO_RULES,
-    POLLS,
-    QUANTILES,
-    REASONS,
-    REQUEST_COLORS,
-    SHADES,
-    UNKNOWN,
-    Json,
-    between,
-    by_name,
-    painted,
-    steps,
-    values,
-)
+from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
+from .grafana import columns, instant, over_time, panel, variable
+from .queries import JOB, MOST, NAMES, cells, last, metric, sees, selector
+from .queries import VM as IDENTITY
+from .style import BLIND, FINE, UNKNOWN, Json, by_name, hidden, steps, values
 
-_DOWN = "AzureScheduledEventExporterDown"
-_UNREACHABLE = "AzureScheduledEventImdsUnreachable"
-_JOURNAL = "AzureScheduledEventJournalNotOnDisk"
-_STACKED = {"stacking": {"mode": "normal", "group": "A"}, "fillOpacity": 60, "lineWidth": 1}
+_TARGET = JOB, 'instance=~"$instance"'
+_REFUSED = 'outcome!="accepted"'
+_LAST = metric("last_success_timestamp_seconds", *_TARGET)
+_RECENT = "[5m]"
+
+
+def _polls(outcome: str, window: str) -> str:
+    return f"increase({metric('polls_total', *_TARGET, outcome=outcome)}{window})"
+
+
+# ---- Numbers: how many exporters have each problem ------------------------------------------------------------------
+
+_PROBLEMS = {
+    "IMDS": (
+        f"{sees(*_TARGET)} == 0",
+        "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed.",
+        "AzureScheduledEventExporterDown",
+    ),
+    "Polls": (
+        f"time() - {_LAST} > 60 + 3 * {metric('poll_interval_seconds', *_TARGET)}",
+        "Exporters whose last valid answer of IMDS is older than a minute and three poll intervals.",
+        "AzureScheduledEventImdsUnreachable",
+    ),
+    "Throttling": (
+        f"{_polls('throttled', '[10m]')} > 0",
+        "Exporters whose polls IMDS refused in the last ten minutes: something else on the VM asks IMDS too often.",
+        "AzureScheduledEventThrottled",
+    ),
+    "Documents": (
+        f"{_polls('invalid_document', '[10m]')} > 0",
+        "Exporters that got a document from IMDS in the last ten minutes that they could not read.",
+        "AzureScheduledEventDocumentInvalid",
+    ),
+    "Journal": (
+        f"{metric('journal_up', *_TARGET)} == 0",
+        "Exporters that cannot write their journal now. Entries wait in memory; a restart loses them.",
+        "AzureScheduledEventJournalNotOnDisk",
+    ),
+    "Spans": (
+        f"{metric('spans_queued', *_TARGET)} > 100",
+        "Exporters with more than 100 trace spans that no collector accepted.",
+        "",
+    ),
+    "Alert pushes": (
+        f"{metric('alertmanager_up', *_TARGET)} == 0",
+        "Exporters whose last push of alerts was not accepted by every Alertmanager.",
+        "AzureScheduledEventAlertsNotPushed",
+    ),
+    "Approvals": (
+        f"increase({metric('approval_requests_total', *_TARGET, _REFUSED)}[1h]) > 0",
+        "Exporters with a request to approve in the last hour that IMDS did not accept.",
+        "AzureScheduledEventApprovalRefused",
+    ),
+}
+
+
+def _problem(expression: str) -> str:
+    """How many exporters have a problem; 0 while others answer."""
+    found = f"count(group by (job, instance) ({expression}))"
+    return f"{found} or on () 0 * count({sees(*_TARGET)}) or on () vector({UNKNOWN:.0f})"
+
+
+# ---- The table: the exporters whose last answer is oldest, and those without a journal on disk, first ---------------
+
+_WORST = (
+    f"topk({MOST}, time() - {_LAST} + 1e6 * (1 - {metric('journal_up', *_TARGET)})"
+    f" or on (job, instance) 1e9 + {selector('up', *_TARGET)} == 1e9)"
+)
+_OK, _ALL = metric("polls_total", *_TARGET, outcome="ok"), metric("poll_duration_seconds_count", *_TARGET)
+_TIME = metric("poll_duration_seconds_sum", *_TARGET)
+_COLUMNS = {
+    "State": f"2 * ({selector('up', *_TARGET)} == 0) ^ 0 or on (job, instance) 1 - {metric('up', *_TARGET)}",
+    "Last answer": f"time() - {_LAST}",
+    "Failed polls": f"clamp_min(1 - rate({_OK}{_RECENT}) / on (job, instance) rate({_ALL}{_RECENT}), 0)",
+    "Time of a poll": f"rate({_TIME}{_RECENT}) / rate({_ALL}{_RECENT})",
+    "Journal": metric("journal_up", *_TARGET),
+    "Failed writes": metric("journal_errors_total", *_TARGET),
+    "Spans": metric("spans_queued", *_TARGET),
+    "CPU": f"rate({selector('process_cpu_seconds_total', *_TARGET)}{_RECENT})",
+    "Memory": selector("process_resident_memory_bytes", *_TARGET),
+}
+
+
+def _table() -> list[str]:
+    texts = {
+        "vm": f"topk by (job, instance) (1, {last(IDENTITY, NAMES, *_TARGET)})",
+        "version": metric("build_info", *_TARGET),
+        "policy": metric("approval_policy_info", *_TARGET),
+    }
+    return [
+        f"sort_desc({cells('order', _WORST)})",
+        *(cells(name, f"({query}) and on (job, instance) {_WORST}") for name, query in _COLUMNS.items()),
+        *(cells("row", f"{query} and on (job, instance) {_WORST}") for query in texts.values()),
+    ]
 
 
 def exporter() -> Json:
     """Return the dashboard."""
-    everything = ".+"
+    build = metric("build_info")
     return board(
         EXPORTER,
-        "Whether the exporters work: polling on time, answered by IMDS, writing their journal, sending their traces.",
+        "Whether the exporters work: polling on time, answered by IMDS, writing their journal, sending spans and "
+        "alerts.",
+        [*_answer(), _exporters(), _over_time()],
         [
-            *_answer(),
-            *_sight(),
-            row("Polls of IMDS"),
-            *_polls(),
-            row("Journal, traces, approvals"),
-            *_delivery(),
-            row("Process"),
-            *_process(),
+            variable("job", "Job", f"label_values({build}, job)"),
+            variable(
+                "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".+"
+            ),
         ],
-        [
-            variable("job", "Job", values_of("job"), all_value=everything),
-            variable("instance", "Instance", values_of("instance", 'job=~"$job"'), all_value=everything),
-        ],
-        time_from="now-3h",
-    )
-
-
-def _stat(
-    title: str, text: str, expr: str, unit: str, look: Json, mappings: Sequence[Json] = (), links: Sequence[Json] = ()
-) -> g.Panel:
-    return panel(
-        g.Stat,
-        title,
-        text,
-        (4, 4),
-        [instant(expr)],
-        unit=unit,
-        thresholds=look,
-        mappings=mappings,
-        defaults={"noValue": "unknown", "decimals": 0},
-        links=links or manual("exporters"),
     )
 
 
 def _answer() -> list[g.Panel]:
     return [
-        _stat(
-            "Without current data",
-            "Prometheus cannot scrape them, IMDS does not answer them, or they stopped polling.",
-            q.TRUST,
-            "none",
-            steps(FINE, (1, BLIND)),
-            values({0: ("none", FINE), UNKNOWN: ("no exporter", BLIND), MISSING: NO_RULES}),
-            runbook(_DOWN),
-        ),
-        _stat(
-            "With current data",
-            "Exporters whose last poll was answered recently.",
-            q.WATCHING,
-            "none",
-            steps(BLIND, (1, FINE)),
-        ),
-        _stat(
-            "Oldest answer of IMDS",
-            "The age of the last valid answer, of the exporter where it is oldest, with the time since the scrape. "
-            "Exporters that are down are not included.",
-            q.OLDEST_ANSWER,
-            "s",
-            steps(FINE, (120, BLIND)),
-            [*values({UNKNOWN: ("unknown", BLIND)}), between(1e9, UNKNOWN - 1, "never", BLIND)],
-        ),
-        _stat(
-            "Slowest poll rate",
-            "Polls made for each poll that was due, of the slowest exporter of the chosen jobs.",
-            q.PACE,
-            "percentunit",
-            steps(BLIND, (0.9, FINE)),
-        ),
-        _stat(
-            "Without journal",
-            "Exporters whose journal is not on disk: a restart loses what they counted.",
-            q.JOURNALS_OFF,
-            "none",
-            steps(FINE, (1, BLIND)),
-            links=runbook(_JOURNAL),
-        ),
-        _stat(
-            "Spans queued",
-            "Trace spans that no collector has accepted yet, of all exporters of the chosen jobs.",
-            q.SPANS_WAITING,
-            "none",
-            steps(FINE, (100, BLIND)),
-        ),
+        stat(
+            title,
+            text,
+            3,
+            _problem(expression),
+            links=runbook(alert) if alert else manual("exporters"),
+            unit="suffix: affected",
+            thresholds=steps(FINE, (1, BLIND)),
+            mappings=values({0: ("fine", FINE), UNKNOWN: ("no exporter", BLIND)}),
+        )
+        for title, (expression, text, alert) in _PROBLEMS.items()
     ]
 
 
-def _sight() -> list[g.Panel]:
-    return [
-        panel(
-            g.StateTimeline,
-            "Without current data, over time",
-            "Ten exporters that had no current data in this time range, and why.",
-            (16, 8),
-            [graph(q.SIGHT, "{{instance}}")],
-            mappings=values(REASONS),
-            links=runbook(_DOWN),
-            defaults={"color": FIXED, "noValue": "none is known"},
-        ),
-        panel(
-            g.Table,
-            "Without current data now",
-            "At most 50 exporters, why they have no current data, and for how long they had none in the last 24 hours.",
-            (8, 8),
-            tables(q.BLIND_NOW, q.BLIND_FOR),
-            links=runbook(_DOWN),
-            transformations=columns(
-                {"Value #A": "Why", "vm_name": "VM", "Value #B": "In last 24 h", "instance": "Instance"}, "job"
-            ),
-            options={"sortBy": [{"displayName": "In last 24 h", "desc": True}]},
-            defaults={"noValue": "None is known."},
-            overrides=[
-                solid("Why", mappings=values(REASONS), width=115),
-                by_name("VM", links=vm_link("VM"), custom__minWidth=80),
-                by_name("In last 24 h", unit=COUNTDOWN_UNIT, custom__width=110),
-            ],
-        ),
-    ]
-
-
-def _graph(
-    title: str,
-    text: str,
-    width: int,
-    queries: Sequence[Query],
-    unit: str,
-    *,
-    overrides: Sequence[Json] = (),
-    custom: Mapping[str, object] | None = None,
-    defaults: Mapping[str, object] | None = None,
-    links: Sequence[Json] = (),
-) -> g.Panel:
-    return panel(
-        g.TimeSeries,
-        title,
-        text,
-        (width, 8),
-        queries,
-        unit=unit,
-        links=links or manual("exporters"),
-        overrides=overrides,
-        custom=custom,
-        defaults={"min": 0, "color": SHADES, "noValue": "no exporter answers", **(defaults or {})},
-    )
-
-
-def _quantiles(
-    title: str, text: str, width: int, expr: str, unit: str, links: Sequence[Json] = (), **defaults: str
-) -> g.Panel:
-    """A graph of the median, the 99th percentile and the maximum over the exporters."""
-    queries, overrides = [graph(expr, "{{quantile}}")], painted(QUANTILES)
-    return _graph(title, text, width, queries, unit, overrides=overrides, links=links, defaults=defaults)
-
-
-def _top(title: str, text: str, width: int, expr: str, unit: str, column: str, empty: str, link: str = "") -> g.Panel:
-    """A table of the ten exporters with the highest value."""
+def _exporters() -> g.Panel:
     return panel(
         g.Table,
-        title,
-        text,
-        (width, 8),
-        tables(expr),
-        unit=unit,
-        links=runbook(link) if link else manual("exporters"),
-        transformations=columns({"vm_name": "VM", "Value": column, "instance": "Instance"}, "job", "quantile"),
-        options={"sortBy": [{"displayName": column, "desc": True}]},
-        defaults={"noValue": empty},
-        overrides=[by_name("VM", links=vm_link("VM"), custom__minWidth=80), by_name(column, custom__width=95)],
+        "Exporters",
+        "At most 50 exporters: those that are down first, then those without a journal on disk, then those whose last "
+        "answer of IMDS is oldest. Failed polls and CPU: of the last five minutes. Failed writes: since the start.",
+        (24, 14),
+        instant(*_table()),
+        links=manual("exporters"),
+        transformations=columns(
+            {
+                "State": "State",
+                "vm_name": "VM",
+                "instance": "Status page",
+                **{name: name for name in list(_COLUMNS)[1:]},
+                "policy": "Policy",
+                "version": "Version",
+            },
+            "job",
+        ),
+        custom={"minWidth": 60},
+        defaults={"noValue": "No exporter is known: none was scraped in this time range, or none is chosen above."},
+        overrides=[
+            solid(
+                "State",
+                mappings=values({0: ("sees IMDS", FINE), 1: ("IMDS fails", BLIND), 2: ("down", BLIND)}),
+                custom__width=105,
+            ),
+            by_name("VM", links=[vm_link("VM")], custom__minWidth=90),
+            by_name("Status page", links=[STATUS_LINK], custom__minWidth=140),
+            by_name("Last answer", unit="s", decimals=1),
+            by_name("Failed polls", unit="percentunit", decimals=0),
+            by_name("Time of a poll", unit="s", custom__width=105),
+            solid("Journal", mappings=values({0: ("in memory", BLIND), 1: ("on disk", FINE)}), custom__width=95),
+            by_name("Failed writes", custom__width=110),
+            by_name("Policy", custom__width=110),
+            by_name("CPU", unit="percentunit", decimals=1),
+            by_name("Memory", unit="bytes"),
+            *hidden("job"),
+        ],
     )
 
 
-def _polls() -> list[g.Panel]:
-    return [
-        _graph(
-            "Polls by outcome",
-            "Polls of all exporters of the chosen jobs by outcome. 'throttled': more than five requests a second from "
-            "one VM.",
-            12,
-            [graph(q.POLLS_BY_OUTCOME, "{{outcome}}")],
-            "reqps",
-            overrides=painted(POLLS),
-            custom=_STACKED,
-            links=runbook(_UNREACHABLE),
-        ),
-        _graph(
-            "Failed polls",
-            "The share of its polls that failed, of the ten exporters where it was highest.",
-            12,
-            [graph(q.FAILED, "{{instance}}")],
-            "percentunit",
-            defaults={"max": 1, "noValue": "no failed poll is known"},
-            links=runbook(_UNREACHABLE),
-        ),
-        _quantiles(
-            "Time of a poll",
-            "The mean duration of an exporter's polls: the median, the 99th percentile and the slowest exporter.",
-            8,
-            q.POLL_TIMES,
-            "s",
-        ),
-        _quantiles(
-            "Age of the last answer",
-            "Time since the last valid answer of IMDS: the median, the 99th percentile and the oldest.",
-            8,
-            q.ANSWER_AGES,
-            "s",
-            runbook(_UNREACHABLE),
-        ),
-        _graph(
-            "Throttled polls",
-            "Polls that IMDS refused because this VM sends too many requests, of the ten exporters with the most. "
-            "Another program on the VM queries IMDS too.",
-            8,
-            [graph(q.THROTTLED, "{{instance}}")],
-            "reqps",
-            defaults={"noValue": "no throttled poll is known"},
-            links=runbook("AzureScheduledEventThrottled"),
-        ),
-    ]
-
-
-def _delivery() -> list[g.Panel]:
-    return [
-        panel(
-            g.StateTimeline,
-            "Journals that are not on disk",
-            "Ten exporters that could not write their transitions to disk, and when.",
-            (8, 8),
-            [graph(q.JOURNALS, "{{instance}}")],
-            mappings=values({0: ("in memory", BLIND)}),
-            links=runbook(_JOURNAL),
-            defaults={"color": FIXED, "noValue": "none is known"},
-        ),
-        _top(
-            "Failed writes of the journal",
-            "Writes that failed in the last hour, of the ten exporters with the most.",
-            8,
-            q.JOURNAL_ERRORS,
-            "none",
-            "Failed writes",
-            "none is known",
-            _JOURNAL,
-        ),
-        _top(
-            "Spans queued by exporter",
-            "Trace spans that wait for the collector, of the ten exporters with the most.",
-            8,
-            q.MOST_SPANS,
-            "none",
-            "Spans",
-            "no span waits, as far as exporters answer",
-            "AzureScheduledEventSpansPilingUp",
-        ),
-        _graph(
-            "Spans by outcome",
-            "Trace spans by what the collector answered.",
-            4,
-            [graph(q.SPANS_BY_OUTCOME, "{{outcome}}")],
-            "cps",
-            overrides=painted({"exported": FINE, "failed": BLIND}),
-        ),
-        _graph(
-            "Spans queued over time",
-            "Trace spans that wait for the collector, of all exporters of the chosen jobs.",
-            4,
-            [graph(q.SPANS_OVER_TIME, "queued")],
-            "none",
-        ),
-        _graph(
-            "Requests to approve",
-            "Approvals that exporters requested from IMDS in five minutes, by answer.",
-            4,
-            [graph(q.REQUESTS, "{{outcome}}")],
-            "none",
-            overrides=painted(REQUEST_COLORS),
-            links=runbook("AzureScheduledEventApprovalRefused"),
-        ),
-        _graph(
-            "Pushed alerts by outcome",
-            "Alerts that exporters push to Alertmanager, by its answer. Empty without --alertmanager.url.",
-            4,
-            [graph(q.PUSHED_BY_OUTCOME, "{{outcome}}")],
-            "cps",
-            overrides=painted({"accepted": FINE, "rejected": BLIND, "error": BLIND}),
-            defaults={"noValue": "no exporter that pushes is known"},
-            links=runbook("AzureScheduledEventAlertsNotPushed"),
-        ),
-        panel(
-            g.Table,
-            "Versions and policies",
-            "How many exporters run which version on which Python, and which approval policy.",
-            (8, 8),
-            tables(q.VERSIONS, q.POLICIES),
-            links=manual("exporters"),
-            transformations=columns(
-                {
-                    "version": "Version",
-                    "python_version": "Python",
-                    "policy": "Policy",
-                    "Value #A": "Exporters",
-                    "Value #B": "Exporters ",
-                }
-            ),
-            defaults={"noValue": " "},
-        ),
-    ]
-
-
-def _process() -> list[g.Panel]:
-    none = "no process metrics are known; Windows has none"
-    return [
-        _quantiles(
-            "CPU",
-            "CPU time of an exporter: the median, the 99th percentile and the highest.",
-            6,
-            q.CPU_OVER_TIME,
-            "percentunit",
-            noValue=none,
-        ),
-        _top("Most CPU", "The ten exporters with the most CPU time.", 6, q.MOST_CPU, "percentunit", "CPU", none),
-        _quantiles(
-            "Memory",
-            "Resident memory of an exporter: the median, the 99th percentile and the highest. It should stay flat.",
-            6,
-            q.MEMORY_OVER_TIME,
-            "bytes",
-            noValue=none,
-        ),
-        _top(
-            "Most memory", "The ten exporters with the most resident memory.", 6, q.MOST_MEMORY, "bytes", "Memory", none
-        ),
-    ]
+def _over_time() -> g.Panel:
+    return panel(
+        g.TimeSeries,
+        "Exporters without current data",
+        "How many exporters Prometheus could not scrape, or did not see IMDS.",
+        (24, 6),
+        over_time(f"count({sees(JOB)} == 0) or on () 0 * count({sees(JOB)})", "without current data"),
+        links=runbook("AzureScheduledEventExporterDown"),
+        maxDataPoints=120,
+        custom={
+            "lineInterpolation": "stepAfter",
+            "fillOpacity": 100,
+            "lineWidth": 0,
+            "axisSoftMax": 1,
+            "showPoints": "never",
+        },
+        defaults={
+            "color": {"mode": "fixed", "fixedColor": BLIND},
+            "decimals": 0,
+            "min": 0,
+            "noValue": "No exporter was scraped in this time range.",
+        },
+    )

@@ -1,389 +1,283 @@
-"""The dashboard of the fleet: what is about to happen, to what, when, and whether this can be trusted."""
-
-from collections.abc import Sequence
+"""The dashboard of the fleet: what happens now and next, to which VMs and when, and what happened."""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from . import fleet_queries as q
 from .board import (
-    COUNTDOWN_STEPS,
-    COUNTDOWN_UNIT,
-    EVENT_COLUMNS,
-    EVENT_LOOKS,
     FLEET,
-    HISTORY,
-    OVERDUE,
+    PORTAL_LINK,
+    STATUS_LINK,
+    bars,
     board,
-    colored,
-    columns,
-    countdown,
+    events,
+    in_doubt,
     manual,
+    next_impact,
     runbook,
     solid,
-    values_of,
+    stat,
     vm_link,
 )
-from .grafana import datasource_variable, graph, instant, panel, row, tables, variable
-from .style import (
-    APPROVED_BY,
-    BLIND,
-    FINE,
-    FIXED,
+from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
+from .queries import (
+    DAY,
+    ENDED,
+    FIRST_SEEN,
+    HELD,
     IMPACT,
-    MISSING,
-    NEUTRAL,
-    NO_RULES,
-    OUTCOMES,
-    QUIET,
-    REASONS,
-    STATES,
-    TYPES,
-    UNKNOWN,
-    WAITING,
-    Json,
-    between,
-    by_name,
-    painted,
-    steps,
-    values,
+    INFO,
+    JOB,
+    MOST,
+    NAMES,
+    NOT_BEFORE,
+    OWN,
+    PAST,
+    STARTED,
+    STARTED_FIRST,
+    TIMES,
+    VM,
+    approval,
+    cells,
+    countdown,
+    first_vm,
+    last,
+    metric,
+    one,
+    or_quiet,
+    sees,
+    with_portal,
+    with_trace,
 )
+from .style import BLIND, FINE, NEUTRAL, UNKNOWN, WAITING, Json, by_name, hidden, pattern, steps, values
+from .style import IMPACT as HAPPENS
+
+_ROWS = MOST // 2
+_GROUP = 'resource_group=~"$resource_group|"'
+_ELSEWHERE = f"unless on (job, instance) {metric(VM, _GROUP.replace('=~', '!~'))}"
+_ENDED = f"unless on (event_id) {metric(ENDED)}"
+
+# ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
+
+_TIMES = f"min by (event_id) (({TIMES}) {_ELSEWHERE})"
+_NOW = f"bottomk({_ROWS}, {_TIMES} {_ENDED})"
+_ROWS_NOW = f"bottomk({_ROWS}, {_TIMES})"
+"""Shorter: the table drops rows without a time, such as those of events that only a blind exporter still shows."""
+_AWAY = (
+    f"topk({_ROWS}, max by (event_id) ({last(IMPACT, HELD, _GROUP)}) unless on (event_id) {metric(FIRST_SEEN)}"
+    f" unless on (event_id) {last(ENDED, HELD)})"
+)
+"""Events that nobody shows any more and nobody saw end: their VMs may be away with them."""
+_ROWS_OVER = f"topk({_ROWS}, max by (event_id) ({last(ENDED, PAST, OWN)} {_ELSEWHERE}))"
+_OVER = f"{_ROWS_OVER} unless on (event_id) ({metric(FIRST_SEEN)} {_ENDED})"
+_TEXTS = "group by (event_id, event_type, resources, description)"
+_SELF = 'scope="self"'
+
+
+def _of(rows: str, column: str, vector: str) -> str:
+    return cells(column, f"({vector}) and on (event_id) {rows}")
+
+
+def _events() -> list[str]:
+    not_seen = f'label_replace({one(last(INFO, HELD, _SELF))}, "event_status", "not seen", "", "")'
+    outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, OWN)})')} and on (event_id) {_ROWS_OVER}"
+    return [
+        f"sort({cells('When', f'1000 * {_NOW}')})",
+        f"sort({cells('When', f'1000 * {_AWAY}')})",
+        f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
+        _of(_ROWS_NOW, "row", first_vm(one(STARTED_FIRST))),
+        _of(_AWAY, "row", not_seen),
+        _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, OWN)})"))),
+        f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
+        cells("traced", with_trace(_ROWS_NOW)),
+        cells("traced", with_trace(_ROWS_OVER)),
+        cells("At", f"1000 * {_NOW}"),
+        cells("At", f"1000 * ({_OVER})"),
+        _of(_ROWS_NOW, "Approved", approval()),
+        _of(_ROWS_OVER, "Approved", approval(PAST, OWN)),
+        _of(_ROWS_NOW, "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"),
+        _of(_ROWS_NOW, "Impact", f"max by (event_id) ({metric('event_duration_seconds')})"),
+        _of(_ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, OWN)})"),
+    ]
+
+
+# ---- VMs ------------------------------------------------------------------------------------------------------------
+
+_OWN_EVENTS = f"4 * {metric(STARTED, _SELF)} ^ 0 or 3 + 0 * {metric(FIRST_SEEN, _SELF)}"
+_VMS = f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) 2 - {sees(JOB)}) {_ELSEWHERE})"
+_ATTENTION = f"topk({MOST}, {metric(FIRST_SEEN, _SELF)} or on (job, instance) {sees(JOB)} == 0)"
+_KNOWN = f"topk by (job, instance) (1, {last(VM, NAMES)})"
+_STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
+
+
+def _vms() -> list[str]:
+    impact = f"1000 * max by (event_id, event_type, job, instance) ({last(IMPACT, HELD)})"
+    current = f"{impact} unless on (event_id, job, instance) {last(ENDED, HELD)}"
+    return [
+        f"sort_desc({cells('Now', _VMS)})",
+        cells("row", f"{_KNOWN} and on (job, instance) {_VMS}"),
+        cells("row", f"{with_portal(_KNOWN)} and on (job, instance) {_ATTENTION}"),
+        cells("When", f"topk({MOST}, {current})"),
+    ]
+
+
+# ---- Numbers --------------------------------------------------------------------------------------------------------
+
+_BLIND = f"sum(1 - {sees(JOB)})"
+_ALL = f'count_values("all", count({sees(JOB)}))'
+_WAITING = f"{metric(NOT_BEFORE)} unless on (event_id) {metric(STARTED)} {_ENDED} {_ELSEWHERE}"
+
+
+def _count(of: str) -> str:
+    """The number of VMs in Resources of the events ``of``."""
+    return or_quiet(f"sum(max by (event_id) ({metric('event_resources')} and on (event_id) ({of})))")
+
+
+def _by_type(outcome: str) -> str:
+    ended = f"{last(ENDED, PAST, OWN, outcome)} {_ELSEWHERE}"
+    return f"count by (event_type) (group by (event_id, event_type) ({ended}))"
+
+
+def _notice() -> str:
+    both = (
+        f"max by (event_id, event_type) ({each})" for each in (last(NOT_BEFORE, PAST, OWN), last(FIRST_SEEN, PAST, OWN))
+    )
+    return f"min by (event_type) (clamp_min({' - '.join(both)}, 0))"
+
+
+_DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, OWN)}{DAY}) {_ELSEWHERE}) >= time())"
 
 
 def fleet() -> Json:
     """Return the dashboard."""
-    everywhere = ".*"
-    group = 'resource_group=~"$resource_group|"'
     return board(
         FLEET,
-        "What Azure is about to do to which VMs, when, and whether the exporters that report it have current data.",
-        [*_answer(), _events(), *_now(), row("The last 30 days"), *_history()],
+        "What Azure is about to do to which VMs, when, who approved it, what happened, and whether exporters see IMDS.",
+        [*_answer(), _table_of_events(), _table_of_vms(), bars(_DAYS, 12), _types()],
         [
-            datasource_variable("traces", "Traces", "tempo"),
-            variable("resource_group", "Resource group", values_of("resource_group"), all_value=everywhere),
-            variable("scale_set", "Scale set", values_of("scale_set", group), all_value=everywhere),
+            variable("resource_group", "Resource group", f"label_values({metric(VM)}, resource_group)", all_value=".*"),
+            hidden_variable("job", f"label_values({metric('build_info')}, job)"),
+            text_variable("traces", "Traces (UID of Tempo)"),
         ],
-        time_from="now-3h",
     )
 
 
 def _answer() -> list[g.Panel]:
+    vms = "A VM counts for each event that names it, whether it has an exporter or not."
     return [
-        panel(
-            g.Stat,
-            "Is the data current?",
-            "Exporters without current data: Prometheus cannot scrape them, IMDS does not answer them, or they stopped "
-            "polling. Their events may be missing on this page. Also shows when the recording rules are missing.",
-            (4, 5),
-            [instant(q.TRUST)],
-            unit="suffix: without data",
+        next_impact(
+            countdown(_WAITING),
+            "Time to the earliest NotBefore of all Scheduled events. Azure starts no event before its NotBefore, "
+            "unless it is approved.",
+            6,
+        ),
+        stat(
+            "VMs, event Started",
+            f"VMs with an event that has started. {vms}",
+            6,
+            _count(f"{metric(STARTED)} {_ENDED} {_ELSEWHERE}"),
+            links=manual("vms"),
+            thresholds=steps(NEUTRAL, (1, HAPPENS)),
+            mappings=in_doubt("0"),
+        ),
+        stat(
+            "VMs, event Scheduled",
+            f"VMs with an event that has not started. {vms}",
+            6,
+            _count(_WAITING),
+            links=manual("vms"),
+            thresholds=steps(NEUTRAL, (1, WAITING)),
+            mappings=in_doubt("0"),
+        ),
+        stat(
+            "Do exporters see IMDS?",
+            "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed. Their VMs' events may be "
+            "missing.",
+            6,
+            f"{_BLIND} * on () group_left (all) ({_ALL}) or on () vector({UNKNOWN:.0f})",
+            legend="{{all}} exporters:",
+            text="value_and_name",
+            unit="suffix: blind",
+            links=runbook("AzureScheduledEventExporterDown"),
             thresholds=steps(FINE, (1, BLIND)),
-            mappings=values({0: ("yes", FINE), UNKNOWN: ("no exporter", BLIND), MISSING: NO_RULES}),
-            links=runbook("AzureScheduledEventExporterDown"),
-        ),
-        panel(
-            g.Stat,
-            "Next impact in",
-            "Time to the earliest NotBefore of all waiting events. Azure does not start an event before it, unless the "
-            "event is approved; after it, at any moment.",
-            (5, 5),
-            [instant(q.NEXT_IMPACT)],
-            unit=COUNTDOWN_UNIT,
-            thresholds=COUNTDOWN_STEPS,
-            mappings=[
-                OVERDUE,
-                *values(
-                    {
-                        QUIET: ("nothing announced", FINE),
-                        UNKNOWN: ("unknown", BLIND),
-                    }
-                ),
-                between(QUIET + 1, UNKNOWN - 1, "none known, data incomplete", BLIND),
-            ],
-            links=manual("next-impact-in"),
-        ),
-        _count("VMs about to be hit", q.VMS_WAITING, WAITING, "VMs with an event that has not started"),
-        _count("VMs being hit now", q.VMS_STARTED, IMPACT, "VMs with an event that has started"),
-        panel(
-            g.Table,
-            "Exporters without current data",
-            "At most 50: the VM that each was last known to run on, why it has no current data, and for how long "
-            "it had none in the last 24 hours. Other VMs of the scale set may still report the events of this VM.",
-            (7, 5),
-            tables(q.BLIND_EXPORTERS, q.BLIND_FOR),
-            links=runbook("AzureScheduledEventExporterDown"),
-            transformations=columns(
-                {
-                    "Value #A": "Why",
-                    "vm_name": "VM",
-                    "Value #B": "In last 24 h",
-                    "scale_set": "Scale set",
-                    "instance": "Instance",
-                },
-                "job",
-            ),
-            options={"sortBy": [{"displayName": "In last 24 h", "desc": True}]},
-            defaults={"noValue": "None is known."},
-            overrides=[
-                solid("Why", mappings=values(REASONS), width=115),
-                by_name("VM", links=vm_link("VM"), custom__minWidth=70),
-                by_name("Scale set", custom__minWidth=65),
-                by_name("In last 24 h", unit=COUNTDOWN_UNIT, custom__width=100),
-                by_name("Instance", custom__minWidth=95),
-            ],
+            mappings=values({0: ("all", FINE), UNKNOWN: ("none known", BLIND)}),
         ),
     ]
 
 
-def _count(title: str, expr: str, color: str, what: str) -> g.Panel:
-    return panel(
-        g.Stat,
-        title,
-        f"{what}. A VM counts for each event that names it, whether it has an exporter or not.",
-        (4, 5),
-        [instant(expr)],
-        thresholds=steps(NEUTRAL, (1, color)),
-        mappings=[*values({UNKNOWN: ("unknown", BLIND)}), between(1e5, UNKNOWN - 1, "0 known, data incomplete", BLIND)],
-        links=manual("vms"),
+def _table_of_events() -> g.Panel:
+    return events(
+        "Current events first, the most urgent on top, then those that ended in the last 30 days. When: NotBefore of a "
+        "Scheduled event, the start of a Started one, the end of a past one. not seen: no exporter shows the event, "
+        "and none saw its end; its VM may be away with it.",
+        11,
+        _events(),
+        manual("events"),
     )
 
 
-def _events() -> g.Panel:
+def _table_of_vms() -> g.Panel:
     return panel(
         g.Table,
-        "Events now",
-        "The 50 most urgent events, each once, whatever the number of exporters that report it: started ones first, "
-        "then by NotBefore.",
+        "VMs",
+        "VMs with an event first, then those whose exporter has no current data, then quiet ones; at most 50 rows. "
+        "When: the start of the event, its approval, or NotBefore.",
         (24, 9),
-        tables(q.EVENTS, *q.EVENT_COLUMNS),
-        links=manual("events-now"),
+        instant(*_vms()),
+        links=manual("vms"),
         transformations=columns(
             {
-                "Value #A": "State",
-                "event_type": "Type",
-                "Value #B": "Starts in",
-                "resources": "VMs",
-                "Value #D": "VMs hit",
-                "Value #F": "Impact",
-                "Value #C": "NotBefore",
-                "approved_by": "Approved by",
-                "approver": "Approved on",
-                "event_source": "Source",
-                "Value #E": "Unwatched",
-                "Value #I": "Shown by",
-                "description": "Description",
-                "event_id": "EventId",
-                "first_vm": "",
-                "trace_id": "",
+                "Now": "Now",
+                "vm_name": "VM",
+                "event_type": "Event",
+                "When": "When",
+                "scale_set": "Scale set",
+                "zone": "Zone",
+                "resource_group": "Resource group",
+                "instance": "Status page",
+                "portal": "Azure portal",
             },
-            "Value #G",
-            "Value #H",
-            "vm_name",
-            "job",
-            "instance",
-            "scope",
+            "subscription_id",
+            "event_id",
+            needed="Now",
         ),
-        options={"sortBy": [{"displayName": "Starts in", "desc": False}]},
-        defaults={"noValue": "No current event is known. Look at 'Is the data current?' first."},
+        defaults={"noValue": "No exporter is known: Prometheus scrapes none, or none of the chosen resource group."},
         overrides=[
-            *EVENT_LOOKS,
-            *EVENT_COLUMNS.values(),
-            countdown("Starts in"),
-            by_name("Approved on", custom__width=105, noValue=" "),
-            colored("Approved by", 150, mappings=APPROVED_BY, noValue="not yet"),
+            solid("Now", mappings=values(_STATES), custom__width=110),
+            by_name("VM", links=[vm_link("VM")], custom__minWidth=120, custom__filterable=True),
+            by_name("Event", custom__width=100),
+            by_name("When", unit="dateTimeFromNow", custom__width=140),
+            by_name("Scale set", custom__filterable=True),
+            by_name("Zone", custom__width=70),
+            by_name("Status page", links=[STATUS_LINK], custom__minWidth=150),
+            by_name("Azure portal", links=[PORTAL_LINK], mappings=pattern(".+", "open"), custom__width=120),
+            *hidden("subscription_id", "event_id"),
         ],
     )
 
 
-def _now() -> list[g.Panel]:
-    waiting, started = steps(NEUTRAL, (1, WAITING)), steps(NEUTRAL, (1, IMPACT))
-    return [
-        panel(
-            g.Table,
-            "VMs that are hit",
-            "A row for each VM and event, the 50 most urgent ones, as the VM's own exporter reported it. A VM's name "
-            "leads to its dashboard.",
-            (10, 9),
-            tables(q.VM_STATES, q.VM_COUNTDOWNS),
-            links=manual("vms"),
-            transformations=columns(
-                {
-                    "Value #A": "State",
-                    "event_type": "Type",
-                    "vm_name": "VM",
-                    "Value #B": "Starts in",
-                    "scale_set": "Scale set",
-                    "zone": "Zone",
-                    "fault_domain": "Fault domain",
-                },
-                "event_id",
-                "location",
-                "resource_group",
-            ),
-            options={"sortBy": [{"displayName": "Starts in", "desc": False}]},
-            defaults={"noValue": "No exporter reports an event of its own VM."},
-            overrides=[
-                solid("State", mappings=values(STATES), width=90),
-                by_name("Type", custom__width=90),
-                by_name("VM", links=vm_link("VM"), custom__minWidth=80),
-                countdown("Starts in"),
-                by_name("Scale set", custom__minWidth=80),
-                by_name("Zone", custom__width=55),
-                by_name("Fault domain", custom__width=105),
-            ],
-        ),
-        panel(
-            g.Table,
-            "By type",
-            "Current events by type, and how many VMs they name. Each event counts once.",
-            (8, 9),
-            tables(q.TYPE_WAITING, q.TYPE_VMS_WAITING, q.TYPE_NEXT, q.TYPE_STARTED, q.TYPE_VMS_STARTED),
-            links=manual("vms"),
-            transformations=columns(
-                {
-                    "event_type": "Type",
-                    "Value #A": "Waiting",
-                    "Value #B": "on VMs",
-                    "Value #C": "Next in",
-                    "Value #D": "Started",
-                    "Value #E": "on VMs ",
-                }
-            ),
-            defaults={"noValue": "No current event is known."},
-            overrides=[
-                by_name("Type", custom__width=90),
-                *(colored(name, 72, thresholds=waiting, noValue=" ") for name in ("Waiting", "on VMs")),
-                countdown("Next in", without=" "),
-                *(colored(name, 72, thresholds=started, noValue=" ") for name in ("Started", "on VMs ")),
-            ],
-        ),
-        panel(
-            g.Table,
-            "Share that is affected",
-            "VMs with a current event, of all VMs with an exporter in the same scale set and in the same zone: the ten "
-            "highest of each.",
-            (6, 9),
-            tables(q.SCALE_SETS_HIT, q.ZONES_HIT),
-            unit="percentunit",
-            links=manual("share-that-is-affected"),
-            transformations=columns({"place": "Place", "Value #A": "Scale set", "Value #B": "Zone"}),
-            thresholds=steps(NEUTRAL, (0.001, WAITING), (0.5, IMPACT)),
-            options={"sortBy": [{"displayName": "Scale set", "desc": True}]},
-            defaults={"min": 0, "max": 1, "decimals": 0, "noValue": "No VM is known to be hit."},
-            overrides=[
-                by_name("Place", custom__minWidth=100),
-                *(colored(name, 80, noValue=" ") for name in ("Scale set", "Zone")),
-            ],
-        ),
-        panel(
-            g.StateTimeline,
-            "Events over time",
-            "The 30 events that were seen last, each from its announcement to its end.",
-            (24, 8),
-            [graph(q.EVENT_STATES, "{{event_type}} {{vms}}")],
-            mappings=values(STATES),
-            links=manual("events-over-time"),
-            defaults={"color": FIXED, "noValue": "no event in this time range, as far as the exporters saw"},
-        ),
-    ]
-
-
-def _by_type(
-    title: str,
-    description: str,
-    size: tuple[int, int],
-    queries: Sequence[str],
-    names: dict[str, str],
-    part: str,
-    overrides: Sequence[Json] = (),
-) -> g.Panel:
-    """A table of the last 30 days with a row per type; ``names`` are the titles of its columns."""
+def _types() -> g.Panel:
+    outcomes = ("Completed", "Cancelled", "Lost")
     return panel(
         g.Table,
-        title,
-        description,
-        size,
-        tables(*queries),
-        unit=COUNTDOWN_UNIT,
-        links=manual(part),
-        time_from=HISTORY,
-        transformations=columns({"event_type": "Type", **names}),
-        defaults={"noValue": "no event is recorded"},
-        overrides=[by_name("Type", custom__width=95), *overrides],
+        "By type, last 30 days",
+        "Events that ended in the last 30 days, each once, by how they ended: lost means that nobody was polling "
+        "when it disappeared. Least notice: from first seen to NotBefore.",
+        (12, 8),
+        instant(
+            *(cells(title, _by_type(f'outcome="{title.lower()}"')) for title in outcomes),
+            cells("Least notice", _notice()),
+        ),
+        links=manual("history"),
+        transformations=columns(
+            {
+                "event_type": "Type",
+                **{title: title for title in outcomes},
+                "Least notice": "Least notice",
+            }
+        ),
+        defaults={"decimals": 0, "noValue": "No event of a VM with an exporter ended in the last 30 days."},
+        overrides=[
+            by_name("Type", custom__minWidth=90),
+            *(by_name(title, noValue="0", custom__width=95) for title in outcomes),
+            by_name("Least notice", unit="s", noValue="none given", custom__minWidth=100),
+        ],
     )
-
-
-def _history() -> list[g.Panel]:
-    ended = (q.ENDED_COMPLETED, q.ENDED_CANCELLED, q.ENDED_LOST, q.STILL_CURRENT)
-    return [
-        panel(
-            g.TimeSeries,
-            "Events per day",
-            "Events by the day on which they were first seen, each once.",
-            (8, 8),
-            [graph(q.EVENTS_PER_DAY, "{{event_type}}")],
-            links=manual("history"),
-            time_from=HISTORY,
-            interval="1d",
-            custom={
-                "drawStyle": "bars",
-                "fillOpacity": 90,
-                "lineWidth": 0,
-                "stacking": {"mode": "normal", "group": "A"},
-            },
-            defaults={"decimals": 0, "min": 0, "noValue": "no event is recorded"},
-            overrides=painted(TYPES),
-        ),
-        panel(
-            g.BarChart,
-            "How they ended",
-            "completed: seen Started. cancelled: gone more than a minute before NotBefore. lost: gone later, and no "
-            "exporter saw it start. Each event counts once.",
-            (8, 8),
-            tables(*ended),
-            links=manual("history"),
-            time_from=HISTORY,
-            transformations=columns(
-                {"event_type": "Type", **{f"Value #{ref}": name for ref, name in zip("ABCD", OUTCOMES, strict=True)}}
-            ),
-            options={"xField": "Type"},
-            defaults={"color": FIXED, "decimals": 0, "min": 0, "noValue": "no event is recorded"},
-            overrides=painted(OUTCOMES),
-        ),
-        _by_type(
-            "Notice given",
-            "From first seen to the last NotBefore announced; 0 for an event first seen as Started. Azure documents no "
-            "notice for Preempt.",
-            (8, 8),
-            (q.NOTICE_MEDIAN, q.NOTICE_LEAST),
-            {"Value #A": "Median", "Value #B": "Least"},
-            "history",
-            [by_name("Least", thresholds=steps(IMPACT, (30, NEUTRAL)), custom__cellOptions={"type": "color-text"})],
-        ),
-        _by_type(
-            "Approvals",
-            "Events by who approved them, and the time from first seen to the approval, or to the start when "
-            "they were not approved here.",
-            (12, 8),
-            (q.APPROVALS, q.APPROVAL_MEDIAN, q.APPROVAL_SLOWEST),
-            {"approved_by": "Approved by", "Value #A": "Events", "Value #B": "Median", "Value #C": "Slowest"},
-            "approvals",
-            [
-                by_name(
-                    "Approved by",
-                    mappings=APPROVED_BY,
-                    custom__cellOptions={"type": "color-text"},
-                    custom__minWidth=180,
-                ),
-                by_name("Events", unit="none", decimals=0, custom__width=80),
-                *(by_name(name, noValue="did not wait") for name in ("Median", "Slowest")),
-            ],
-        ),
-        _by_type(
-            "How long events stayed Started",
-            "The phase Started, which is longer than the impact itself. Each event counts once.",
-            (12, 8),
-            (q.STARTED_MEDIAN, q.STARTED_LONGEST),
-            {"Value #A": "Median", "Value #B": "Longest"},
-            "history",
-        ),
-    ]

@@ -1,7 +1,7 @@
 """Builds the JSON of dashboards for Grafana 11 to 13 with grafanalib's public classes and their ``extraJson``.
 
 grafanalib also writes keys that Grafana dropped long ago. Serialization leaves those out, as well as what is not set.
-This module uses no metric.
+Must not know metrics.
 """
 
 import json
@@ -14,11 +14,12 @@ from .style import FINE, Json, steps
 
 SCHEMA_VERSION = 39
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+COLUMN = "column"
+"""The label that names the table column which a series' value belongs to."""
 _COLUMNS = 24
 _OBSOLETE: Mapping[type, frozenset[str]] = {
     g.Dashboard: frozenset({"__inputs", "hideControls", "rows", "sharedCrosshair", "style", "version"}),
     g.Panel: frozenset({"editable", "error", "hideTimeOverride", "span"}),
-    g.RowPanel: frozenset({"fieldConfig", "maxDataPoints", "links", "targets", "transformations", "transparent"}),
     g.Table: frozenset({"color", "columns", "fontSize", "mappings"}),
     g.TimePicker: frozenset({"time_options"}),
     g.Template: frozenset({"auto", "auto_count", "auto_min", "useTags"}),
@@ -39,25 +40,7 @@ _LOOKS: Mapping[type, Json] = {  # arguments that all panels of a class share, a
             "options": {"cellHeight": "sm"},
         },
     },
-    g.TimeSeries: {
-        "lineWidth": 2,
-        "tooltipMode": "multi",
-        "tooltipSort": "desc",
-        "extraJson": {"options": {"legend": {"showLegend": True}}},
-    },
-    g.StateTimeline: {
-        "fillOpacity": 90,
-        "rowHeight": 0.8,
-        "extraJson": {"options": {"legend": {"calcs": [], "showLegend": True}, "tooltip": {"sort": "none"}}},
-    },
-    g.BarChart: {
-        "barWidth": 0.8,
-        "fillOpacity": 90,
-        "lineWidth": 0,
-        "stacking": "normal",
-        "tooltipMode": "multi",
-        "tooltipSort": "desc",
-    },
+    g.TimeSeries: {"extraJson": {"options": {"legend": {"showLegend": False}}}},
 }
 
 
@@ -88,19 +71,14 @@ class Variable(g.Template):  # type: ignore[misc] # untyped
         return {**super().to_json_data(), "query": query, "current": chosen}
 
 
-def instant(expr: str, legend: str = "") -> Query:
-    """Return a query for one moment."""
-    return Query(expr=expr, legendFormat=legend, instant=True)
+def instant(*expressions: str, legend: str = "") -> list[Query]:
+    """Return queries for one moment."""
+    return [Query(expr=expr, legendFormat=legend, instant=True) for expr in expressions]
 
 
-def tables(*expressions: str) -> list[Query]:
-    """Return queries for one moment that give a table with a row per series."""
-    return [Query(expr=expr, format=g.TABLE_TARGET_FORMAT, instant=True) for expr in expressions]
-
-
-def graph(expr: str, legend: str) -> Query:
+def over_time(expr: str, legend: str) -> list[Query]:
     """Return a query over the time range."""
-    return Query(expr=expr, legendFormat=legend)
+    return [Query(expr=expr, legendFormat=legend)]
 
 
 def panel(
@@ -110,18 +88,16 @@ def panel(
     size: tuple[int, int],
     queries: Sequence[Query],
     *,
-    unit: str = "none",
     links: Sequence[Json],
+    unit: str = "none",
     thresholds: Json | None = None,
     mappings: Sequence[Json] = (),
     overrides: Sequence[Json] = (),
     transformations: Sequence[Json] = (),
-    time_from: str | None = None,
-    interval: str | None = None,
-    points: int | None = None,
     defaults: Mapping[str, object] | None = None,
     custom: Mapping[str, object] | None = None,
     options: Mapping[str, object] | None = None,
+    **more: object,
 ) -> g.Panel:
     """Return a panel of one of grafanalib's classes; ``size`` is its width, of 24 columns, and its height."""
     look = dict(_LOOKS[kind])
@@ -130,36 +106,55 @@ def panel(
     field = {
         "unit": unit,
         "color": {"mode": "thresholds"},
-        "thresholds": thresholds or steps(FINE),
+        "thresholds": thresholds or steps("transparent" if kind is g.Table else FINE),
         "mappings": list(mappings),
         **(defaults or {}),
         "custom": {**shared_custom, **(custom or {})},
     }
+    if kind is g.Table:  # the text of an empty panel does not belong into its empty cells
+        blank = {"matcher": {"id": "byRegexp", "options": ".*"}, "properties": [{"id": "noValue", "value": " "}]}
+        overrides = [blank, *overrides]
+    for index, query in enumerate(queries):
+        query.refId = chr(ord("A") + index)
     return kind(
         title=title,
         description=description,
         dataSource=DATASOURCE,
         gridPos=g.GridPos(w=size[0], h=size[1], x=0, y=0),
-        targets=[_named(query, chr(ord("A") + index)) for index, query in enumerate(queries)],
+        targets=list(queries),
         links=list(links),
         overrides=list(overrides),
         transformations=list(transformations),
-        timeFrom=time_from,
-        interval=interval,
-        maxDataPoints=points,
         **look,
+        **more,
         extraJson={"fieldConfig": {"defaults": field}, "options": {**extra.get("options", {}), **(options or {})}},
     )
 
 
-def _named(query: Query, name: str) -> Query:
-    query.refId = name
-    return query
+def columns(names: Mapping[str, str], *kept: str, needed: str = "") -> list[Json]:
+    """Return the transformations that make one table of all queries, with the columns ``names`` in their order.
 
-
-def row(title: str) -> g.RowPanel:
-    """Return a heading over the panels that follow."""
-    return g.RowPanel(title=title, gridPos=g.GridPos(w=_COLUMNS, h=1, x=0, y=0))
+    A series is a cell: its label :data:`COLUMN` names the column, its other labels are columns, too. Rows stand in the
+    order of the first queries. ``names`` are labels and values of :data:`COLUMN` with their titles; ``kept`` are those
+    that only links read. Rows without a value in the column ``needed`` are left out.
+    """
+    shown = [*names, *kept]
+    filled = {"fieldName": needed, "config": {"id": "isNotNull", "options": {}}}
+    only = {"id": "filterByValue", "options": {"type": "include", "match": "any", "filters": [filled]}}
+    return [
+        {"id": "labelsToFields", "options": {"valueLabel": COLUMN, "keepLabels": [*shown, COLUMN], "mode": "columns"}},
+        {"id": "merge", "options": {}},
+        *([only] if needed else []),
+        {"id": "filterFieldsByName", "options": {"include": {"names": shown}}},
+        {
+            "id": "organize",
+            "options": {
+                "excludeByName": {},
+                "indexByName": {name: index for index, name in enumerate(shown)},
+                "renameByName": {name: title for name, title in names.items() if title != name},
+            },
+        },
+    ]
 
 
 def laid_out(panels: Iterable[g.Panel]) -> list[g.Panel]:
@@ -174,9 +169,8 @@ def laid_out(panels: Iterable[g.Panel]) -> list[g.Panel]:
     return placed
 
 
-def variable(name: str, label: str, query: str, *, all_value: str | None, hide: int = g.SHOW) -> g.Template:
-    """Return a variable of label values; with ``all_value`` one may choose several, and All is chosen at first."""
-    many = all_value is not None
+def variable(name: str, label: str, query: str, *, all_value: str | None = None, many: bool = True) -> g.Template:
+    """Return a variable of label values; of ``many`` one may choose several, and All is chosen at first."""
     return Variable(
         name=name,
         label=label,
@@ -185,30 +179,24 @@ def variable(name: str, label: str, query: str, *, all_value: str | None, hide: 
         allValue=all_value,
         includeAll=many,
         multi=many,
-        hide=hide,
         refresh=g.REFRESH_ON_TIME_RANGE_CHANGE,  # VMs come and go
         regex="",
     )
 
 
-def datasource_variable(name: str, label: str, plugin: str) -> g.Template:
-    """Return a variable of the data sources of one type."""
-    return Variable(name=name, label=label, query=plugin, type="datasource", regex="")
+def hidden_variable(name: str, query: str) -> g.Template:
+    """Return a variable of label values that follows from others; it has all of them."""
+    return attr.evolve(variable(name, name.capitalize(), query), hide=g.HIDE_VARIABLE)
 
 
-def annotation(name: str, expr: str, color: str, title: str) -> Json:
-    """Return marks on all graphs wherever ``expr`` has a value, checked once a minute."""
-    return {
-        "name": name,
-        "datasource": DATASOURCE,
-        "enable": True,
-        "hide": False,
-        "iconColor": color,
-        "expr": expr,
-        "step": "60s",
-        "titleFormat": title,
-        "tagKeys": "event_type",
-    }
+def datasource_variable() -> g.Template:
+    """Return the variable of the data source."""
+    return Variable(name="datasource", label="Data source", query="prometheus", type="datasource", regex="")
+
+
+def text_variable(name: str, label: str) -> g.Template:
+    """Return a variable that people write; it is empty at first."""
+    return Variable(name=name, label=label, query="", type="textbox")
 
 
 def dashboard_link(title: str, uid: str, tooltip: str) -> g.DashboardLink:
@@ -219,11 +207,16 @@ def dashboard_link(title: str, uid: str, tooltip: str) -> g.DashboardLink:
 
 
 def web_link(title: str, url: str) -> Json:
-    """Return a link to a page outside of Grafana."""
+    """Return a link of a panel to a page outside of Grafana."""
     link: Json = g.DashboardLink(
         title=title, uri=url, type="link", icon="doc", keepTime=False, targetBlank=True
     ).to_json_data()
     return link
+
+
+def cell_link(title: str, url: str, *, inside: bool = False) -> Json:
+    """Return a link of a cell, in a tab of its own unless it leads to a page ``inside`` of Grafana."""
+    return {"title": title, "url": url, **({} if inside else {"targetBlank": True})}
 
 
 def plain(dashboard: g.Dashboard) -> Json:

@@ -1,106 +1,112 @@
-"""What the queries of all dashboards are made of: the selection by variables, and whether exporters reach IMDS.
+"""What the queries of all dashboards are made of. Must not know panels.
 
-- Each event counts once, whatever the number of exporters that see it: the recordings have one row per event.
-- A selection hides an event, a VM or an exporter only if its place is known and differs. Unknown ones stay visible.
-- An empty answer is not shown as quiet: :func:`or_quiet` checks whether any exporter reached IMDS.
+Queries read scraped series alone, so that boards are right without any recording rule and in the first minute:
 
-Queries use recordings, so that they take milliseconds with
-thousands of VMs. Scraped series are read only for one moment, never over time. This module writes PromQL and must not
-depend on
-panels.
+- The exporters decide what is hard to know, such as the kind of an event and that it is over. Queries only select.
+- An event counts once, whatever the number of exporters that show it.
+- Of 10,000 VMs, at most what one sample each is read of all; over time, only events of exporters' own VMs are.
+- An empty answer is never shown as quiet: :func:`or_quiet` looks whether exporters see IMDS.
 """
 
 from azure_scheduled_events_exporter.metrics.spec import PREFIX
 
-from .recorded import BLIND_SHARE, EVENT, EXPORTER_INFO, HELD, VM_STATE
-from .style import MISSING, UNKNOWN
+from .grafana import COLUMN
+from .style import NO_TIME, QUIET, UNKNOWN
 
-RANGE = "$__range"
-CHOSEN_SCALE_SET = 'scale_set=~"$scale_set|"'
-ELSEWHERE = 'resource_group!~"$resource_group|"'
-PLACE = 'scale_set=~"$scale_set|", resource_group=~"$resource_group|"'
-TARGET = 'job=~"$job", instance=~"$instance"'
-SELF = 'scope="self"'
-IN_START, IN_WAIT = '{phase="started"}', '{phase="waiting"}'
 MOST = 50
-"""The most rows or lines of a panel."""
+"""The most rows of a table."""
+PAST = "[30d]"
+HELD = "[1h]"
+"""For how long an event is shown that nobody shows any more and whose end nobody saw: its VM may be away with it."""
+NAMES = "[30m]"
+"""For how long the name of a VM is known whose exporter is down."""
+DAY = "[1d] offset -1d"
+"""A day from its beginning on, where a bar is drawn."""
+OWN = 'scope!="peer"'
+JOB = 'job=~"$job"'
 
 
-def series(name: str, *matchers: str) -> str:
-    """Return the selector of one of the exporter's metrics; ``name`` is without prefix."""
-    return f"{PREFIX}{name}{{{', '.join(matchers)}}}" if matchers else f"{PREFIX}{name}"
+def metric(name: str, *matchers: str, **labels: str) -> str:
+    """Return the selector of one of the exporter's metrics; ``name`` is without prefix, ``labels`` are compared."""
+    return selector(f"{PREFIX}{name}", *matchers, **labels)
 
 
-def of(recording: str, *matchers: str) -> str:
-    """Return the selector of a recording."""
-    return f"{recording}{{{', '.join(matchers)}}}"
+def selector(name: str, *matchers: str, **labels: str) -> str:
+    """Return the selector of any metric."""
+    every = ",".join([*matchers, *(f'{label}="{value}"' for label, value in labels.items())])
+    return f"{name}{{{every}}}" if every else name
 
 
-def placed(recording: str, *matchers: str) -> str:
-    """Return the selector of a recording, restricted to the chosen scale sets and resource groups."""
-    return of(recording, PLACE, *matchers)
+def last(name: str, window: str, *matchers: str, **labels: str) -> str:
+    """Return the last value of each series of a metric within a window."""
+    return f"last_over_time({metric(name, *matchers, **labels)}{window})"
 
 
-def here(events: str) -> str:
-    """Return current ``events`` without those that are known to be outside of the selection.
+INFO, APPROVED, VM = "event_info", "event_approved", "instance_info"
+FIRST_SEEN, NOT_BEFORE, STARTED, ENDED, IMPACT = (
+    f"{name}_timestamp_seconds"
+    for name in ("event_first_seen", "event_not_before", "event_started", "event_ended", "vm_impact")
+)
+TIMES = f"{metric(STARTED)} or {metric(NOT_BEFORE)} or {NO_TIME / 1e9:.0f}e9 + 0 * {metric(FIRST_SEEN)}"
+"""When each current event started, or its NotBefore."""
+STARTED_FIRST = f"{metric(INFO, event_status='Started')} or on (event_id) {metric(INFO)}"
+"""The texts of current events; exporters that see IMDS know of a start before others do."""
 
-    The alert rules decide which events are current: they hold an event whose exporters are silent, as those of VMs are
-    that restart.
+
+def one(vector: str) -> str:
+    """Return one series of each event."""
+    return f"topk by (event_id) (1, {vector})"
+
+
+def cells(column: str, vector: str) -> str:
+    """Return ``vector`` as the cells of a column of a table."""
+    return f'label_replace({vector}, "{COLUMN}", "{column}", "", "")'
+
+
+def with_portal(vms: str) -> str:
+    """Return ``vms`` with the label ``portal``: what follows the provider in the VM's resource id.
+
+    Only an instance of a uniform scale set has an underscore in its name: NAME_NUMBER.
     """
-    known = of(EVENT, CHOSEN_SCALE_SET)
-    return f"{events} and on (event_id) {known} unless on (event_id) {latest(VM_STATE, ELSEWHERE)}"
+    single = f'label_replace({vms}, "portal", "virtualMachines/$1", "vm_name", "(.*)")'
+    instance = "virtualMachineScaleSets/$1/virtualMachines/$2"
+    return f'label_replace({single}, "portal", "{instance}", "vm_name", "(.+)_([0-9]{{1,6}})")'
 
 
-def latest(recording: str, *matchers: str) -> str:
-    """Return the last values of a recording of events, for longer than the rules hold events by default.
-
-    The labels of the recording must not change during an event, or it would be two rows.
-    """
-    return f"last_over_time({of(recording, *matchers) if matchers else recording}[{HELD}])"
-
-
-def past(events: str, window: str = f"[{RANGE}]") -> str:
-    """Return past ``events``, except those known to be outside the selection."""
-    places = (of(VM_STATE, each) for each in ('scale_set!~"$scale_set|"', ELSEWHERE))
-    outside = " or ".join(f"last_over_time({each}{window})" for each in places)
-    return f"{events} unless on (event_id) ({outside})"
+def with_trace(events: str) -> str:
+    """Return ``events`` with the label ``trace_id``, the 128 bits of the EventId if traces are chosen."""
+    guid = "-".join(f"([0-9a-fA-F]{{{digits}}})" for digits in (8, 4, 4, 4, 12))
+    chosen = 'label_replace(vector(1), "chosen", "$traces", "", "") unless on (chosen) vector(1)'
+    return f'label_replace({events} and on () ({chosen}), "trace_id", "$1$2$3$4$5", "event_id", "{guid}")'
 
 
-def with_trace(vector: str) -> str:
-    """Return ``vector`` with ``trace_id``, the 128 bits of the EventId, and ``first_vm`` of its resources."""
-    first = f'label_replace({vector}, "first_vm", "$1", "resources", "([^,]*).*")'
-    guid = "-".join(f"(.{{{digits}}})" for digits in (8, 4, 4, 4, 12))
-    return f'label_replace({first}, "trace_id", "$1$2$3$4$5", "event_id", "{guid}")'
+def first_vm(events: str) -> str:
+    """Return ``events`` with the label ``vm``, the first of their ``resources``."""
+    return f'label_replace({events}, "vm", "$1", "resources", "([^,]*).*")'
 
 
-def with_names(vector: str) -> str:
-    """Return ``vector`` with ``vms``: the names in ``resources``, cut after the second."""
-    names = f'label_replace({vector}, "vms", "$1", "resources", "(.*)")'
-    return f'label_replace({names}, "vms", "$1, …", "resources", "([^,]+,[^,]+),.+")'
+def approval(window: str = "", *matchers: str) -> str:
+    """Return the numbers of :data:`.style.APPROVED`, of current events or of those in a window."""
+    if not window:
+        approved = metric(APPROVED)
+        return f"max by (event_id) ({approved} + 2 * {metric(STARTED)} ^ 0 or {approved})"
+    return f"2 + max by (event_id) (max_over_time({metric(APPROVED, *matchers)}{window}))"
 
 
-def known_here(exporters: str) -> str:
-    """Return ``exporters`` without those that are known to be outside of the selection."""
-    outside = (f'{label}!~"${label}|"' for label in ("scale_set", "resource_group"))
-    return f"{exporters}{''.join(f' unless on (job, instance) {of(EXPORTER_INFO, each)}' for each in outside)}"
+def sees(*matchers: str) -> str:
+    """Return 1 for each exporter that sees IMDS and 0 for each that does not, or that cannot be scraped."""
+    return f"({metric('up', *matchers)} or {selector('up', *matchers)} == 0)"
 
 
 def or_quiet(vector: str, quiet: float = 0) -> str:
-    """Return ``vector``, or why it is empty.
+    """Return ``vector``; while it is empty, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does.
 
-    ``quiet`` while all exporters see, :data:`.style.UNKNOWN` while none sees, and a number between while some see.
+    A number in between stands for nothing known while some do not see IMDS.
     """
-    doubt = f"{UNKNOWN - quiet:g} * avg({placed(BLIND_SHARE)})"
-    return f"{vector} or on () ({quiet:g} + {doubt}) or on () vector({UNKNOWN:g})"
+    blind = f"(1 - avg({sees(JOB)}))"
+    return f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {blind} or on () vector({UNKNOWN:.0f})"
 
 
-RULES_MISSING = f"({MISSING:g} + 0 * count({series('up')}) unless on () count({EXPORTER_INFO}))"
-"""The number for exporters that are scraped by a Prometheus without the recording rules.
-
-The rules record every exporter. So they are loaded if there is any row, also if none of the selected exporters is left.
-"""
-
-
-def trust(blind: str, seeing: str) -> str:
-    """Return how many exporters are ``blind``, or why that is not known; ``seeing`` exists while any is known."""
-    return f"count({blind}) or on () 0 * sum({seeing}) or on () {RULES_MISSING} or on () vector({UNKNOWN:g})"
+def countdown(waiting: str) -> str:
+    """Return the seconds until the first of ``waiting`` NotBefores, or why there is none."""
+    return or_quiet(f"min({waiting}) - time()", QUIET)

@@ -1,133 +1,191 @@
-"""The dashboard of one VM: what happens to it now, what happened to it, and whether its exporter has current data."""
+"""The dashboard of one VM: what happens to it, who can do what, what happened, and what its exporter counted.
+
+Its neighbors show its events too, also while its own exporter cannot.
+"""
 
 import grafanalib.core as g  # type: ignore[import-untyped] # it carries no types
 
-from . import vm_queries as q
-from .board import (
-    COUNTDOWN_STEPS,
-    COUNTDOWN_UNIT,
-    EVENT_COLUMNS,
-    EVENT_LOOKS,
-    HISTORY,
-    OVERDUE,
-    VM,
-    board,
-    colored,
-    columns,
-    countdown,
-    manual,
-    runbook,
-    values_of,
-)
-from .grafana import datasource_variable, graph, instant, panel, row, tables, variable
-from .style import (
-    APPROVED_BY,
-    BLIND,
-    FINE,
-    FIXED,
+from .board import PORTAL_LINK, STATUS_LINK, VM, bars, board, events, in_doubt, manual, next_impact, runbook, stat
+from .grafana import columns, hidden_variable, instant, panel, text_variable, variable
+from .queries import (
+    DAY,
+    ENDED,
+    FIRST_SEEN,
+    HELD,
     IMPACT,
-    MISSING,
-    NEUTRAL,
-    NO_RULES,
-    OUTCOMES,
-    QUIET,
-    REASONS,
-    REQUESTS,
-    STATES,
-    UNKNOWN,
-    WAITING,
-    Json,
-    between,
-    by_name,
-    painted,
-    steps,
-    values,
+    INFO,
+    MOST,
+    NOT_BEFORE,
+    PAST,
+    STARTED,
+    STARTED_FIRST,
+    TIMES,
+    approval,
+    cells,
+    first_vm,
+    last,
+    metric,
+    one,
+    selector,
+    with_portal,
+    with_trace,
 )
+from .queries import VM as IDENTITY
+from .style import BLIND, FINE, NEUTRAL, QUIET, UNKNOWN, WAITING, Json, by_name, hidden, pattern, steps, values
+from .style import IMPACT as HAPPENS
+
+_NAMED = 'vm_name="$vm"'
+_AT = 'instance=~"$instance"'
+_SELF = 'scope="self"'
+_TOUCHES = "resources=~`(?i)(.+,)?_?${vm:regex}(,.+)?`"  # as the exporter compares names; backquotes, for escapes
+_ENDED = f"unless on (event_id) {metric(ENDED)}"
+
+# ---- Events: the rows of each part of the table, and its columns ----------------------------------------------------
+
+_ITS = f"({metric(INFO, _TOUCHES)} or on (event_id) {metric(IMPACT, _NAMED)})"
+"""``resources`` holds ten names; of larger events, its own exporter tells."""
+_NOW = f"topk({MOST // 2}, min by (event_id) ({TIMES}) {_ENDED} and on (event_id) {_ITS})"
+_ROWS_NOW = f"topk({MOST}, max by (event_id) {_ITS})"
+_AWAY = (
+    f"(max by (event_id) ({last(IMPACT, HELD, _NAMED)}) unless on (event_id) {metric(FIRST_SEEN)}"
+    f" unless on (event_id) {last(ENDED, HELD)})"
+)
+_WERE = f"({last(INFO, PAST, _AT, _TOUCHES)} or on (event_id) {last(IMPACT, PAST, _NAMED)})"
+_ROWS_OVER = f"topk({MOST // 2}, max by (event_id) ({last(ENDED, PAST, _AT, _SELF)}))"
+_OVER = f"{_ROWS_OVER} and on (event_id) {_WERE} unless on (event_id) {metric(FIRST_SEEN)}"
+_TEXTS = "group by (event_id, event_type, resources, description)"
+
+
+def _of(rows: str, column: str, vector: str) -> str:
+    return cells(column, f"({vector}) and on (event_id) {rows}")
+
+
+def _latest(name: str) -> str:
+    return f"max by (event_id) ({last(name, PAST, _AT, _SELF)})"
+
+
+def _events() -> list[str]:
+    not_seen = f'label_replace({one(last(INFO, HELD, _AT, _SELF))}, "event_status", "not seen", "", "")'
+    outcome = f"{one(f'group by (event_id, outcome) ({last(ENDED, PAST, _AT, _SELF)})')} and on (event_id) {_ROWS_OVER}"
+    return [
+        f"sort({cells('When', f'1000 * {_NOW}')})",
+        cells("When", f"1000 * {_AWAY}"),
+        f"sort_desc({cells('When', f'1000 * ({_OVER})')})",
+        _of(_ROWS_NOW, "row", first_vm(one(STARTED_FIRST))),
+        _of(_AWAY, "row", not_seen),
+        _of(_ROWS_OVER, "row", first_vm(one(f"{_TEXTS} ({last(INFO, PAST, _AT)})"))),
+        f'label_replace({cells("row", outcome)}, "event_status", "$1", "outcome", "(.*)")',
+        cells("traced", with_trace(_ROWS_NOW)),
+        cells("traced", with_trace(_ROWS_OVER)),
+        cells("At", f"1000 * {_NOW}"),
+        cells("At", f"1000 * ({_OVER})"),
+        _of(_ROWS_NOW, "Approved", approval()),
+        _of(_ROWS_OVER, "Approved", approval(PAST, _AT)),
+        _of(_ROWS_NOW, "Policy", f"1000 * min by (event_id) ({metric('event_approval_due_timestamp_seconds')})"),
+        _of(_ROWS_NOW, "Impact", f"max by (event_id) ({metric('event_duration_seconds')})"),
+        _of(_ROWS_OVER, "Impact", f"max by (event_id) ({last('event_duration_seconds', PAST, _AT)})"),
+        _of(_ROWS_OVER, "Notice", f"clamp_min({_latest(NOT_BEFORE)} - {_latest(FIRST_SEEN)}, 0)"),
+        _of(_ROWS_OVER, "Started for", f"{_latest(ENDED)} - {_latest(STARTED)}"),
+    ]
+
+
+# ---- Numbers, identity, and what was counted ------------------------------------------------------------------------
+
+_SEES = f"({metric('up', _AT)} or {selector('up', _AT)} == 0)"
+
+
+def _or_quiet(vector: str, quiet: float = 0) -> str:
+    """``vector`` or why it is empty: ``quiet`` while this VM's exporter sees IMDS, else unknown."""
+    return f"{vector} or on () {quiet:.0f} + 0 * max({_SEES} == 1) or on () vector({UNKNOWN:.0f})"
+
+
+_SHOWN = metric(INFO, _TOUCHES, 'kind!="advisory"')
+_BEGAN = metric(INFO, _TOUCHES, event_status="Started")
+_WAITS = f"{metric(NOT_BEFORE)} and on (event_id) {_SHOWN} unless on (event_id) {metric(STARTED)} {_ENDED}"
+_STATE = _or_quiet(f"max((3 * {_BEGAN} ^ 0 or 2 * {_SHOWN} ^ 0 or {last(IMPACT, HELD, _NAMED)} ^ 0) {_ENDED})")
+_NEXT = _or_quiet(f"min({_WAITS}) - time()", QUIET)
+_SIGHT = (
+    f"max(2 * ({selector('up', _AT)} == 0) ^ 0) or on () max(1 - {metric('up', _AT)}) or on () vector({UNKNOWN:.0f})"
+)
+_NO_POLICY = 'label_replace(vector(1), "policy", "unknown", "", "")'
+_POLICY = f"topk(1, {metric('approval_policy_info', _AT)}) or on () {_NO_POLICY}"
+_WHO = f"topk(3, {metric(IDENTITY, _NAMED)} or on () {last(IDENTITY, '[1d]', _NAMED)})"
+_DAYS = f"count(max by (event_id) (max_over_time({metric(FIRST_SEEN, _AT, _SELF)}{DAY})) >= time())"
+
+
+def _mean(name: str, **labels: str) -> str:
+    series = (last(f"{name}_{each}", "[1d]", _AT, **labels) for each in ("sum", "count"))
+    total, count = (f"sum by (event_type) ({each})" for each in series)
+    return f"{total} / {count} >= 0"  # 0 / 0 is no number
+
+
+def _approvals(by: str) -> str:
+    latency = last("approval_latency_seconds_count", "[1d]", _AT, f'approved_by=~"{by}"')
+    return f"sum by (event_type) ({latency}) > 0"
+
+
+_COUNTED = {
+    "Seen": f"sum by (event_type) ({last('transitions_total', '[1d]', _AT, _SELF, transition='detected')}) > 0",
+    "By exporter": _approvals("exporter|operator"),
+    "Elsewhere": _approvals("external"),
+    "By nobody": _approvals("deadline"),
+    "Notice": _mean("notice_seconds"),
+    "Scheduled": _mean("phase_duration_seconds", phase="scheduled"),
+    "Started": _mean("phase_duration_seconds", phase="started"),
+    "Pause": _mean("observed_pause_seconds"),
+}
 
 
 def vm() -> Json:
     """Return the dashboard."""
-    everywhere = ".*"
-    group, scale_set = 'resource_group=~"$resource_group|"', 'scale_set=~"$scale_set|"'
-    this = 'vm_name="$vm"'
     return board(
         VM,
-        "One VM: its events now and over the last 30 days, and whether its exporter has current data.",
-        [*_answer(), _identity(), _events(), *_past(), row("What its exporter counted"), *_counted()],
+        "What Azure is about to do to one VM, who approves it, and what happened to it.",
+        [*_answer(), _identity(), _table(), bars(_DAYS, 10), _counted()],
         [
-            datasource_variable("traces", "Traces", "tempo"),
-            variable("resource_group", "Resource group", values_of("resource_group"), all_value=everywhere),
-            variable("scale_set", "Scale set", values_of("scale_set", group), all_value=everywhere),
-            variable("vm", "VM", values_of("vm_name", group, scale_set), all_value=None),
-            variable("job", "Job", values_of("job", this), all_value=None),
-            variable("instance", "Instance", values_of("instance", this, 'job="$job"'), all_value=None),
+            variable("vm", "VM", f"label_values({metric(IDENTITY)}, vm_name)", many=False),
+            hidden_variable("instance", f"label_values({metric(IDENTITY, _NAMED)}, instance)"),
+            text_variable("traces", "Traces (UID of Tempo)"),
         ],
-        time_from="now-24h",
     )
 
 
 def _answer() -> list[g.Panel]:
     return [
-        panel(
-            g.Stat,
-            "Is its data current?",
-            "Whether the exporter on this VM gets answers from IMDS, and if not, why.",
-            (5, 4),
-            [instant(q.SIGHT)],
-            mappings=values({0: ("yes", FINE), **REASONS, UNKNOWN: ("no exporter known", BLIND), MISSING: NO_RULES}),
-            links=runbook("AzureScheduledEventExporterDown"),
+        stat(
+            "What happens to it?",
+            "The furthest of its current events. not seen: nobody shows its event any more, and nobody saw its end; "
+            "the VM may be away with it.",
+            6,
+            _STATE,
+            links=manual("vm"),
+            mappings=[
+                *values({1: ("not seen", HAPPENS), 2: ("Scheduled", WAITING), 3: ("Started", HAPPENS)}),
+                *in_doubt("nothing"),
+            ],
         ),
-        panel(
-            g.Stat,
-            "What happens to it",
-            "The furthest state of the events of this VM, whichever exporter reports them. It is in "
-            "maintenance while it does not answer although its event is over.",
-            (6, 4),
-            [instant(q.CURRENT_STATE)],
-            thresholds=steps(NEUTRAL),
+        next_impact(_NEXT, "Time to the earliest NotBefore of its Scheduled events.", 6),
+        stat(
+            "Does its exporter see IMDS?",
+            "Whether Prometheus can scrape the exporter on this VM, and IMDS answers it. If not, other VMs of its "
+            "scale set may still show its events.",
+            6,
+            _SIGHT,
+            links=runbook("AzureScheduledEventImdsUnreachable"),
             mappings=values(
-                {
-                    0: ("nothing announced", FINE),
-                    q.IN_MAINTENANCE: ("in maintenance", WAITING),
-                    **STATES,
-                    UNKNOWN: ("unknown", BLIND),
-                }
+                {0: ("yes", FINE), 1: ("IMDS fails", BLIND), 2: ("down", BLIND), UNKNOWN: ("no exporter", BLIND)}
             ),
+        ),
+        stat(
+            "Approval policy",
+            "Which events the exporter on this VM approves by itself. off: people or programs approve, or nobody. "
+            "unknown: it does not answer.",
+            6,
+            _POLICY,
+            legend="{{policy}}",
             links=manual("vm"),
-        ),
-        panel(
-            g.Stat,
-            "Next impact in",
-            "Time to the earliest NotBefore of its waiting events.",
-            (6, 4),
-            [instant(q.NEXT_IMPACT)],
-            unit=COUNTDOWN_UNIT,
-            thresholds=COUNTDOWN_STEPS,
-            mappings=[OVERDUE, *values({QUIET: ("nothing waiting", FINE), UNKNOWN: ("unknown", BLIND)})],
-            links=manual("vm"),
-        ),
-        panel(
-            g.Stat,
-            "Last answer of IMDS",
-            "How long ago its exporter got its last valid answer. Without a scrape in the last 5 minutes, unknown.",
-            (4, 4),
-            [instant(q.ANSWER_AGE)],
-            unit="s",
-            thresholds=steps(FINE, (120, BLIND)),
-            mappings=[*values({UNKNOWN: ("unknown", BLIND)}), between(1e9, UNKNOWN - 1, "never", BLIND)],
-            defaults={"decimals": 0, "noValue": "unknown"},
-            links=runbook("AzureScheduledEventExporterDown"),
-        ),
-        panel(
-            g.Stat,
-            "Incarnation",
-            "DocumentIncarnation of the newest document. IMDS changes it with the events.",
-            (3, 4),
-            [instant(q.INCARNATION)],
             thresholds=steps(NEUTRAL),
-            options={"colorMode": "value"},
-            defaults={"noValue": "unknown"},
-            links=manual("vm"),
+            text="name",
         ),
     ]
 
@@ -135,14 +193,16 @@ def _answer() -> list[g.Panel]:
 def _identity() -> g.Panel:
     return panel(
         g.Table,
-        "Identity",
-        "What the instance metadata says about this VM, as of the last 24 hours.",
+        "This VM",
+        "The VM as its instance metadata describes it, and where to act on it. VMs with the same name have a row each.",
         (24, 4),
-        tables(q.IDENTITY),
+        instant(cells("row", with_portal(_WHO)), cells("row", metric("build_info", _AT))),
         links=manual("vm"),
         transformations=columns(
             {
                 "vm_name": "VM",
+                "instance": "Status page",
+                "portal": "Azure portal",
                 "scale_set": "Scale set",
                 "resource_group": "Resource group",
                 "location": "Location",
@@ -150,226 +210,51 @@ def _identity() -> g.Panel:
                 "fault_domain": "Fault domain",
                 "vm_size": "Size",
                 "priority": "Priority",
-                "vm_id": "VM id",
-                "instance": "Instance",
-                "job": "Job",
+                "version": "Exporter",
             },
-            "Value",
+            "subscription_id",
         ),
-        defaults={"noValue": "No exporter has named this VM within a day."},
+        defaults={"noValue": "No exporter reported this VM in the last day."},
         overrides=[
-            by_name("VM id", custom__width=305),
-            by_name("Zone", custom__width=60),
-            by_name("Fault domain", custom__width=105),
-            by_name("Priority", custom__width=80),
-            *(by_name(name, custom__minWidth=95) for name in ("VM", "Scale set", "Location", "Size", "Job")),
-            *(by_name(name, custom__minWidth=130) for name in ("Resource group", "Instance")),
+            by_name("VM", custom__minWidth=90),
+            by_name("Status page", links=[STATUS_LINK], custom__minWidth=130),
+            by_name("Resource group", custom__minWidth=115),
+            by_name("Azure portal", links=[PORTAL_LINK], mappings=pattern(".+", "open"), custom__width=110),
+            *(by_name(name, custom__minWidth=60) for name in ("Zone", "Priority", "Exporter", "Location", "Scale set")),
+            by_name("Fault domain", custom__width=110),
+            by_name("Size", custom__minWidth=130),
+            *hidden("subscription_id"),
         ],
     )
 
 
-def _events() -> g.Panel:
+def _table() -> g.Panel:
+    return events(
+        "Its current events first, then those that ended in the last 30 days, as its own exporter saw them. Notice: "
+        "from first seen to the last NotBefore. Started for: until it ended, which is longer than the impact.",
+        7,
+        _events(),
+        manual("vm"),
+        ("Notice", "Started for"),
+    )
+
+
+def _counted() -> g.Panel:
     return panel(
         g.Table,
-        "Events now",
-        "The current events that name this VM, each once, whichever exporter reports them.",
-        (24, 6),
-        tables(q.EVENTS, *q.EVENT_COLUMNS),
-        links=manual("events-now"),
-        transformations=columns(
-            {
-                "Value #A": "State",
-                "event_type": "Type",
-                "Value #B": "Starts in",
-                "resources": "VMs",
-                "Value #D": "VMs hit",
-                "Value #E": "Impact",
-                "Value #C": "NotBefore",
-                "approved_by": "Approved by",
-                "event_source": "Source",
-                "Value #G": "Shown by",
-                "description": "Description",
-                "event_id": "EventId",
-                "first_vm": "",
-                "trace_id": "",
-            },
-            "Value #F",
-        ),
-        options={"sortBy": [{"displayName": "Starts in", "desc": False}]},
-        defaults={"noValue": "No exporter knows of an event of this VM."},
+        "What its exporter counted since its journal began",
+        "Events of this VM by type, who approved them, and means: of the notice, of the time Scheduled and Started, "
+        "and of the longest pause that the VM measured.",
+        (14, 8),
+        instant(*(cells(name, query) for name, query in _COUNTED.items())),
+        links=manual("vm"),
+        transformations=columns({"event_type": "Type", **{name: name for name in _COUNTED}}),
+        unit="s",
+        custom={"minWidth": 55},
+        defaults={"decimals": 0, "noValue": "Its exporter counted no event, or no exporter answers."},
         overrides=[
-            *EVENT_LOOKS,
-            *(look for name, look in EVENT_COLUMNS.items() if name != "Unwatched"),
-            countdown("Starts in"),
-            colored("Approved by", 150, mappings=APPROVED_BY, noValue="not yet"),
+            by_name("Type", custom__width=90),
+            *(by_name(name, unit="none") for name in list(_COUNTED)[:4]),
+            by_name("Pause", decimals=1),
         ],
     )
-
-
-def _past() -> list[g.Panel]:
-    announced = {1: ("announced", WAITING), 2: STATES[2], 3: STATES[3]}
-    return [
-        panel(
-            g.StateTimeline,
-            "Its last 30 days",
-            "By type, the furthest state of its events, and whether its exporter had current data. Gaps in the last "
-            "line: Prometheus knew of no exporter on it.",
-            (24, 8),
-            [graph(q.TIMELINE, "{{event_type}}"), graph(q.SIGHT_HISTORY, "exporter")],
-            mappings=values(announced),
-            links=manual("vm"),
-            time_from=HISTORY,
-            points=8640,  # five minutes each
-            defaults={"color": FIXED, "noValue": "neither an event nor an exporter is recorded"},
-            overrides=[by_name("exporter", mappings=values({0: ("current data", FINE), **REASONS}))],
-        ),
-        panel(
-            g.Table,
-            "Its last events",
-            "Events of the last 30 days that named it: the notice given, how long they waited and stayed Started, and "
-            "how they ended.",
-            (24, 9),
-            tables(q.PAST_EVENTS, q.PAST_NOTICE, q.PAST_WAITED, q.PAST_STARTED, q.PAST_OUTCOME),
-            unit="s",
-            links=manual("vm"),
-            time_from=HISTORY,
-            transformations=columns(
-                {
-                    "Value #A": "First seen",
-                    "event_type": "Type",
-                    "Value #E": "Outcome",
-                    "Value #B": "Notice",
-                    "Value #C": "Waited",
-                    "Value #D": "Started for",
-                    "resources": "VMs",
-                    "event_source": "Source",
-                    "description": "Description",
-                    "event_id": "EventId",
-                    "trace_id": "",
-                },
-                "first_vm",
-            ),
-            options={"sortBy": [{"displayName": "First seen", "desc": True}]},
-            defaults={"decimals": 0, "noValue": "no event is recorded"},
-            overrides=[
-                by_name("First seen", unit="dateTimeAsIso", custom__width=170),
-                colored(
-                    "Outcome",
-                    100,
-                    mappings=values({float(number): (name, OUTCOMES[name]) for number, name in enumerate(q.OUTCOMES)}),
-                ),
-                *(
-                    by_name(name, unit=COUNTDOWN_UNIT, noValue=without, custom__width=100)
-                    for name, without in (("Notice", "none"), ("Waited", "not at all"), ("Started for", " "))
-                ),
-                *(look for look in EVENT_LOOKS if look["matcher"]["options"] not in {"State", "first_vm"}),
-            ],
-        ),
-    ]
-
-
-def _counted() -> list[g.Panel]:
-    known = "none in its journal"
-    return [
-        panel(
-            g.Table,
-            "Approvals that its exporter knows of",
-            "Events in its journal by who let them start, and the mean time from first seen to then.",
-            (9, 7),
-            tables(q.APPROVALS, q.APPROVAL_MEAN),
-            unit="s",
-            links=manual("approvals"),
-            transformations=columns(
-                {
-                    "event_type": "Type",
-                    "approved_by": "Approved by",
-                    "Value #A": "Events",
-                    "Value #B": "Mean time to approval",
-                }
-            ),
-            defaults={"decimals": 0, "noValue": known},
-            overrides=[
-                by_name(
-                    "Approved by",
-                    mappings=APPROVED_BY,
-                    custom__cellOptions={"type": "color-text"},
-                    custom__minWidth=170,
-                ),
-                by_name("Type", custom__width=95),
-                by_name("Events", unit="none", decimals=0, custom__width=80),
-            ],
-        ),
-        panel(
-            g.Table,
-            "How long its events took",
-            "Mean notice, and mean time in each phase, of the events in its journal.",
-            (8, 7),
-            tables(q.NOTICE_MEAN, q.SCHEDULED_MEAN, q.STARTED_MEAN),
-            unit="s",
-            links=manual("vm"),
-            transformations=columns(
-                {"event_type": "Type", "Value #A": "Notice", "Value #B": "Scheduled", "Value #C": "Started"}
-            ),
-            defaults={"decimals": 0, "noValue": known},
-            overrides=[by_name("Type", custom__width=95)],
-        ),
-        panel(
-            g.Table,
-            "How long it paused",
-            "The longest pause that this VM measured during each event in its journal.",
-            (7, 7),
-            tables(q.PAUSES, q.PAUSE_MEAN),
-            unit="s",
-            links=manual("vm"),
-            transformations=columns({"event_type": "Type", "Value #A": "Events", "Value #B": "Mean pause"}),
-            defaults={"decimals": 1, "noValue": known},
-            overrides=[
-                by_name("Type", custom__width=95),
-                by_name("Events", unit="none", decimals=0, custom__width=80),
-            ],
-        ),
-        panel(
-            g.Table,
-            "Requests to approve",
-            "What its exporter requested from IMDS in the last 30 days, by answer.",
-            (6, 7),
-            tables(q.APPROVAL_REQUESTS),
-            links=runbook("AzureScheduledEventApprovalRefused"),
-            time_from=HISTORY,
-            transformations=columns({"outcome": "Answer", "Value": "Requests"}),
-            defaults={"decimals": 0, "noValue": "unknown"},
-            overrides=[by_name("Answer", mappings=REQUESTS, custom__cellOptions={"type": "color-text"})],
-        ),
-        panel(
-            g.Table,
-            "Transitions",
-            "What happened to its own events in its journal.",
-            (6, 7),
-            tables(q.TRANSITIONS),
-            links=manual("vm"),
-            transformations=columns({"transition": "Transition", "Value": "Events"}),
-            defaults={"decimals": 0, "noValue": "unknown"},
-        ),
-        panel(
-            g.TimeSeries,
-            "Events by state",
-            "How many events of this VM its exporter reports.",
-            (6, 7),
-            [graph(q.PENDING, "pending"), graph(q.STARTED, "started")],
-            links=manual("vm"),
-            custom={"lineInterpolation": "stepAfter"},
-            defaults={"decimals": 0, "min": 0, "noValue": "no exporter on it"},
-            overrides=painted({"pending": WAITING, "started": IMPACT}),
-        ),
-        panel(
-            g.TimeSeries,
-            "DocumentIncarnation",
-            "Changes whenever the events do, and restarts when Scheduled Events was disabled in between.",
-            (6, 7),
-            [graph(q.INCARNATION, "incarnation"), graph(q.DOCUMENT_CHANGES, "changes of the document")],
-            links=manual("vm"),
-            custom={"lineInterpolation": "stepAfter"},
-            defaults={"decimals": 0, "color": FIXED, "noValue": "no document in this time"},
-            overrides=painted({"changes of the document": WAITING}),
-        ),
-    ]

@@ -90,6 +90,7 @@ METRICS = (
         "DocumentIncarnation of the newest document; absent if it has none.",
         ("incarnation",),
         lambda incarnation: [] if incarnation is None else [((), incarnation)],
+        not_shown="For diagnosis: it means nothing to who only runs VMs.",
     ),
     MetricSpec(
         "document_changes_total",
@@ -98,6 +99,7 @@ METRICS = (
         "Number of documents that differed from the one before.",
         ("document_changes",),
         lambda changes: [((), changes)],
+        not_shown="For diagnosis: the events that changed are shown.",
     ),
     MetricSpec(
         "instance_info",
@@ -130,6 +132,7 @@ METRICS = (
         "Current events that have not started: Scheduled, or with an unknown status.",
         ("shown", "vm_name"),
         count(lambda life: life.is_pending),
+        not_shown="Dashboards show the events themselves.",
     ),
     MetricSpec(
         "started",
@@ -138,6 +141,7 @@ METRICS = (
         "Current events that have started.",
         ("shown", "vm_name"),
         count(lambda life: life.state is State.STARTED),
+        not_shown="Dashboards show the events themselves.",
     ),
     MetricSpec(
         "event_info",

@@ -1,117 +1,107 @@
-"""Draws the dashboards of a simulated fleet: at a quiet moment, during a rollout, and with two exporters down.
+"""Draws the pictures of the dashboards from one story, and keeps their words beside them.
 
-It plays a story in real time and has each moment drawn by the command that it is given.
+Run by ``scripts/render-dashboards``. The words of a picture are those that its dashboard can show; a test compares them
+with the dashboard, so that a picture that is older than its dashboard is noticed.
 """
 
+import hashlib
 import json
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from alerts import resolve
-from dashboards.recorded import BLIND
-from support.monitoring.fleet import Fleet, Group
-from support.monitoring.paging import write
+from support.monitoring.board_story import StoryPrometheus, moments
 from support.paths import ROOT
-from support.programs import eventually
 
 JSON = ROOT / "dashboards" / "json"
-HOST, RESTART = "Host server is undergoing maintenance.", "Virtual machine is going to be restarted as requested."
-MOVE = "Virtual machine is being paused because of a memory-preserving Live Migration operation."
-QUIET, ROLLOUT, DOWN = 220.0, 480.0, 570.0  # seconds since the fleet started
-DAY = "3d"
+IMAGES = ROOT / "docs" / "images"
+Json = dict[str, Any]
 
 
-def _event(
-    kind: str, group: str, vms: tuple[int, ...], announced: int, notice: str | None, **more: str
-) -> dict[str, object]:
-    """An event of a scenario file, which happens to some VMs of a group; ``announced`` in seconds."""
-    return {
-        "type": kind,
-        "resources": [f"{group}_{index}" for index in vms],
-        "announced_at": f"{announced}s",
-        **({"notice": notice} if notice else {}),
-        **more,
-    }
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """One dashboard at one moment of the story."""
+
+    board: str
+    moment: str
+    vm: str = ""
+    width: int = 1366
+    theme: str = "dark"
+
+    @property
+    def name(self) -> str:
+        """The name of its files, without the ending."""
+        return f"dashboard-{self.board}-{self.moment}"
 
 
-WEB = Group(
-    "web",
-    ("1", "2", "3", "1", "2"),
-    (
-        _event("Freeze", "web", (4,), 20, "70s", duration="9s", description=MOVE, started_for="40s"),
-        _event("Freeze", "web", (0,), 240, "30s", duration="9s", description=HOST, started_for="60s"),
-        _event("Freeze", "web", (1,), 300, "90s", duration="9s", description=HOST),
-        _event("Freeze", "web", (2,), 390, "15m", duration="9s", description=HOST),
-        _event("Freeze", "web", (3,), 440, "15m", duration="9s", description=HOST),
-    ),
-)
-BATCH = Group(
-    "batch",
-    ("1", "1", "2", "2", "3"),
-    (
-        _event("Preempt", "batch", (4,), 30, "30s", started_for="40s"),
-        _event("Freeze", "batch", (2,), 25, "15m", duration="30s", description=MOVE, cancelled_at="120s"),
-        _event("Reboot", "batch", (3,), 130, None, starts="at once", started_for="50s", description=HOST),
-        _event("Redeploy", "batch", (0, 1), 260, DAY, description=HOST),
-        _event("Reboot", "batch", (4,), 420, "12m", source="User", approval_delay="5m", description=RESTART),
-        _event("Reboot", "batch", (2,), 450, None, starts="at once", description=HOST),
-    ),
-    "Spot",
+PICTURES = (
+    Picture("fleet", "event"),
+    Picture("fleet", "quiet", theme="light"),
+    Picture("vm", "event", "web_2"),
+    Picture("exporter", "quiet"),
+    Picture("exporter", "blind", theme="light"),
 )
 
 
-def main(command: str, folder: Path) -> None:
-    """Play the story and have it drawn into ``folder``."""
-    with tempfile.TemporaryDirectory() as work:
-        policy = ("--approval.policy", "documented")
-        write(Path(work), "prometheus/", resolve({"job": "exporter", "evaluation.watcher-interval": "5s"}))
-        rules = Path(work) / "prometheus" / "prometheus-rules.yml"
-        with Fleet(Path(work), (WEB, BATCH), interval="5s", flags=policy, rules=rules) as fleet:
-            began = time.time()
-
-            def wait_until(moment: float) -> None:
-                time.sleep(max(0.0, began + moment - time.time()))
-
-            wait_until(QUIET)
-            _draw_all(command, fleet.prometheus.url, began, Path(work), folder, "quiet")
-            wait_until(ROLLOUT)
-            _draw_all(command, fleet.prometheus.url, began, Path(work), folder, "rollout")
-            for vm in ("web_3", "batch_1"):
-                fleet.exporters[vm].kill()
-            eventually(lambda: fleet.prometheus.one(f"count({BLIND})") == 2, "both are recorded as down")
-            wait_until(DOWN)
-            _draw_all(command, fleet.prometheus.url, began, Path(work), folder, "down", "web_3")
+def load(board: str) -> Json:
+    """Return a dashboard as committed."""
+    loaded: Json = json.loads((JSON / f"azure-scheduled-events-{board}.json").read_text("utf-8"))
+    return loaded
 
 
-def _draw_all(command: str, url: str, began: float, work: Path, folder: Path, moment: str, vm: str = "web_1") -> None:
-    """Draw every dashboard as it is now."""
-    span = ("--from", _iso(began), "--to", _iso(time.time()), "--scrape-interval", "5s")
-    for name, variables in (("fleet", ()), ("vm", ("--var", f"vm={vm}")), ("exporter", ("--width", "1400"))):
-        out = folder / f"dashboard-{name}-{moment}.png"
-        dashboard = work / f"{name}.json"
-        dashboard.write_text(_of_minutes(name))
-        arguments = [*shlex.split(command), str(dashboard), "--prometheus", url, "--out", str(out), *span, *variables]
-        sys.stderr.write(f"== {out.name}\n")
-        subprocess.run(arguments, check=False)
-
-
-def _of_minutes(name: str) -> str:
-    """Return the JSON of a dashboard whose panels of 30 days show the minutes of the story, but for bars of a day."""
-    board = json.loads((JSON / f"azure-scheduled-events-{name}.json").read_text("utf-8"))
+def words(board: Json) -> Iterator[str]:
+    """Yield what a dashboard can show: titles, columns, texts of values, and of panels without data."""
+    yield board["title"]
     for panel in board["panels"]:
-        if "interval" not in panel:
-            panel.pop("timeFrom", None)
-    return json.dumps(board)
+        field = panel["fieldConfig"]
+        yield f"{panel['title']}: {panel['description']}"
+        yield from filter(None, [field["defaults"].get("noValue", "").strip()])
+        for transformation in panel.get("transformations", []):
+            yield from transformation["options"].get("renameByName", {}).values()
+        overridden = [
+            each["value"] for rule in field["overrides"] for each in rule["properties"] if each["id"] == "mappings"
+        ]
+        for mapping in [*field["defaults"]["mappings"], *(one for mappings in overridden for one in mappings)]:
+            results = mapping["options"].values() if mapping["type"] == "value" else [mapping["options"]["result"]]
+            yield from (f"{each['text']} {each.get('color', '')}".strip() for each in results)
 
 
-def _iso(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def text_of(picture: bytes, board: Json) -> str:
+    """Return the text that is kept beside a picture: its checksum, and its words."""
+    return "\n".join([f"sha256 {hashlib.sha256(picture).hexdigest()}", *words(board), ""])
+
+
+def main(command: str, folder: Path, pictures: tuple[Picture, ...] = PICTURES) -> None:
+    """Have the pictures drawn into ``folder``."""
+    now = float(int(time.time()))
+    for moment, samples in moments(now):
+        with tempfile.TemporaryDirectory() as work, StoryPrometheus(Path(work), samples) as prometheus:
+            for picture in pictures:
+                if picture.moment == moment:
+                    _draw(command, prometheus.url, now, picture, folder)
+
+
+def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) -> None:
+    sys.stderr.write(f"== {picture.name}\n")
+    out, board = folder / f"{picture.name}.png", JSON / f"azure-scheduled-events-{picture.board}.json"
+    span = ("--from", f"{(now - 86_400) * 1000:.0f}", "--to", f"{now * 1000:.0f}", "--scrape-interval", "30s")
+    more = (
+        "--width",
+        str(picture.width),
+        "--theme",
+        picture.theme,
+        *(("--var", f"vm={picture.vm}") if picture.vm else ()),
+    )
+    drawing = [*shlex.split(command), str(board), "--prometheus", url, "--out", str(out), *span, *more]
+    subprocess.run(drawing, check=True)
+    out.with_suffix(".txt").write_text(text_of(out.read_bytes(), load(picture.board)), "utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs" / "images")
+    main(sys.argv[1], Path(sys.argv[2]) if len(sys.argv) > 2 else IMAGES)

@@ -1,0 +1,220 @@
+"""What the dashboards show of a fleet's last 30 days and present, read as Grafana reads it, from a real Prometheus.
+
+No rule is loaded: boards are right on scraped series alone.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.core.kinds import Kind
+from support.monitoring.board_reader import BOARDS, BoardReader, of_vm
+from support.monitoring.board_story import DAY, HOUR, MINUTE, NOW, Event, StoryPrometheus, story
+
+EVENTS = "Events: now, next, and the last 30 days"
+AT = float(int(time.time()))
+
+
+def _server(folder: Path, text: str) -> Iterator[str]:
+    with StoryPrometheus(folder, text) as prometheus:
+        yield prometheus.url
+
+
+@pytest.fixture(scope="module")
+def during_events(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus at a moment with five current events, the VM of one of which is away."""
+    yield from _server(tmp_path_factory.mktemp("events"), story(AT))
+
+
+STRANGE = (
+    # seen by two VMs, one of which went blind before the end that the other saw
+    Event("Reboot", ("web_0", "web_1"), -HOUR, -30 * MINUTE, -30 * MINUTE, -10 * MINUTE),
+    Event("Freeze", ("web_2",), -MINUTE, None, description="IMDS gives no NotBefore."),
+    Event("SpotRebalanceRecommendation", ("batch_1",), -MINUTE, None, kind=Kind.ADVISORY),
+    *(Event("Preempt", ("batch_2",), -MINUTE, 60.0 + number, description="") for number in range(60)),
+)
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus at a moment with many events, an event that ended while an exporter was blind, and one down."""
+    text = story(AT, current=STRANGE, states={"web_1": "blind", "web_4": "down"})
+    yield from _server(tmp_path_factory.mktemp("strange"), text)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus that scrapes no exporter."""
+    text = f'up{{job="node",instance="a:9100"}} 1 {AT:.0f}\n# EOF\n'
+    yield from _server(tmp_path_factory.mktemp("empty"), text)
+
+
+def shown(url: str, board: str = "fleet", **variables: str) -> BoardReader:
+    """Return a dashboard at the moment of the story."""
+    return BoardReader(board, url, {f"${name}": value for name, value in variables.items()}, AT)
+
+
+def of(url: str, vm: str) -> BoardReader:
+    """Return the dashboard of a VM."""
+    return BoardReader("vm", url, of_vm(vm, f"{vm.replace('_', '-')}:10169"), AT)
+
+
+def states(reader: BoardReader) -> list[tuple[str, str, str]]:
+    """Return state, type and VMs of the rows of events, in their order."""
+    return [(row["State"], row["Type"], row.get("VMs", "")) for row in reader.table(EVENTS)]
+
+
+def test_what_happens_now_stands_above_what_happened(during_events: str) -> None:
+    """Current events come first, the most urgent on top, then those whose VM is away, then past ones."""
+    fleet = shown(during_events)
+    assert states(fleet)[:7] == [
+        ("Started", "Freeze", "web_1"),
+        ("Scheduled", "Preempt", "batch_1"),
+        ("Scheduled", "Reboot", "web_2"),
+        ("Scheduled", "Redeploy", "db-primary"),
+        ("not seen", "Reboot", "db-standby"),
+        ("completed", "Reboot", "web_3"),
+        ("lost", "Reboot", "db-standby"),
+    ]
+    assert len(states(fleet)) == 17
+    assert (fleet.stat("Next event in"), fleet.stat("VMs, event Started")) == ("10", "1")
+    assert fleet.stat("VMs, event Scheduled") == "3"
+    assert fleet.stat("Do exporters see IMDS?") == "10 exporters: 1 blind"
+
+
+def test_each_event_says_who_approved_it_and_when_it_happens(during_events: str) -> None:
+    """An approval counts from the moment that an exporter gave it; a policy announces its own."""
+    rows = {(row["State"], row["VMs"]): row for row in shown(during_events).table(EVENTS)}
+    assert rows["Started", "web_1"]["Approved"] == "not by exporter"
+    assert rows["Scheduled", "batch_1"]["Approved"] == "by exporter"
+    assert rows["Scheduled", "web_2"]["Approved"] == "not yet"
+    assert float(rows["Scheduled", "web_2"]["Policy approves"]) == (AT + 60) * 1000
+    assert float(rows["Scheduled", "web_2"]["When"]) == (AT + 11 * MINUTE) * 1000
+    assert rows["completed", "web_0"]["Approved"] == "by exporter"
+    assert rows["Scheduled", "db-primary"]["Kind"] == "far ahead"
+
+
+def test_vms_with_an_event_stand_above_those_without_data(during_events: str) -> None:
+    """Every VM has a row with its state, its place, and a link to where one can act on it."""
+    rows = {row["VM"]: row for row in shown(during_events).table("VMs")}
+    assert [row["Now"] for row in rows.values()] == ["Started", *["Scheduled"] * 3, "no data", *["quiet"] * 5]
+    assert rows["web_1"]["Azure portal"] == "open"
+    assert (rows["db-standby"]["Event"], rows["db-standby"]["Now"]) == ("Reboot", "no data")
+    assert "Azure portal" not in rows["web_0"]
+
+
+def test_a_resource_group_hides_what_is_known_to_be_in_another(during_events: str) -> None:
+    """The event of a VM that is away goes by the place that it had."""
+    data = shown(during_events, resource_group="data")
+    assert {vms for _, _, vms in states(data)} == {"db-primary", "db-standby"}
+    assert [row["VM"] for row in data.table("VMs") if row["Now"] != "no data"] == ["db-primary"]
+    assert ("not seen", "Reboot", "db-standby") not in states(shown(during_events, resource_group="production"))
+    assert data.stat("VMs, event Started") == "0 known, some exporters are blind"
+
+
+def test_the_board_of_a_vm_has_its_events_alone(during_events: str) -> None:
+    """Its exporter's history, its current events, and names compared as the exporter does, whatever their case."""
+    web = of(during_events, "web_1")
+    assert [(row["State"], row["Type"]) for row in web.table(EVENTS)] == [
+        ("Started", "Freeze"),
+        ("completed", "Freeze"),
+    ]
+    assert web.table(EVENTS)[1] | {"Notice": "900", "Started for": "480", "Impact": "5"} == web.table(EVENTS)[1]
+    assert (web.stat("What happens to it?"), web.stat("Does its exporter see IMDS?")) == ("Started", "yes")
+    assert web.stat("Approval policy") == "documented"
+    (identity,) = web.table("This VM")
+    assert (identity["VM"], identity["Scale set"], identity["Azure portal"]) == ("web_1", "web", "open")
+    loud = BoardReader("vm", during_events, of_vm("WEB_1", "none"), AT)
+    assert [row["State"] for row in loud.table(EVENTS)] == ["Started"]
+
+
+def test_a_vm_that_is_away_is_not_called_quiet(during_events: str) -> None:
+    """Its board says that nobody sees its event, that its exporter is down, and that the rest is unknown."""
+    standby = of(during_events, "db-standby")
+    assert [row["State"] for row in standby.table(EVENTS)] == ["not seen", "lost", "completed"]
+    titles = ("What happens to it?", "Next event in", "Does its exporter see IMDS?", "Approval policy")
+    assert [standby.stat(title) for title in titles] == ["not seen", "unknown", "down", "unknown"]
+
+
+def test_an_end_that_one_exporter_saw_counts(strange: str) -> None:
+    """A blind exporter still shows the event; the boards show its end, once."""
+    over = [state for state in states(shown(strange)) if state[2] == "web_0,web_1"]
+    assert over == [("completed", "Reboot", "web_0,web_1")]
+
+
+def test_events_without_a_time_stand_below_the_others(strange: str) -> None:
+    """Advice, and an event whose NotBefore cannot be read, are current events, too."""
+    rows = of(strange, "batch_1").table(EVENTS)
+    assert (rows[0]["State"], rows[0]["Kind"], rows[0]["When"]) == ("Advisory", "advisory", "no time given")
+    assert of(strange, "web_2").table(EVENTS)[0]["When"] == "no time given"
+    assert of(strange, "batch_1").stat("What happens to it?") == "nothing"
+
+
+def test_a_table_has_at_most_fifty_rows(strange: str) -> None:
+    """The most urgent ones; a query returns no more either."""
+    for board in BOARDS:
+        answers = BoardReader(board, strange, of_vm("batch_2", "batch-2:10169") if board == "vm" else {}, AT).answers()
+        assert {name: len(series) for name, series in answers.items() if len(series) > 50} == {}
+    now = [state for state in states(shown(strange)) if state[0] == "Scheduled"]
+    assert now == [("Scheduled", "Preempt", "batch_2")] * 25
+
+
+def test_the_exporters_with_a_problem_stand_above_the_others(strange: str) -> None:
+    """Each number counts the exporters with a problem; the table names them."""
+    board = shown(strange, "exporter")
+    assert (board.stat("IMDS"), board.stat("Polls"), board.stat("Journal")) == ("2 affected", "1 affected", "fine")
+    rows = board.table("Exporters")
+    assert [(row["State"], row["VM"]) for row in rows[:2]] == [("down", "web_4"), ("IMDS fails", "web_1")]
+    assert {row["State"] for row in rows[2:]} == {"sees IMDS"}
+    assert rows[1]["Failed polls"] == "1"
+    assert rows[2]["Journal"] == "on disk"
+
+
+def test_a_quiet_day_is_green_only_while_all_exporters_see_imds(tmp_path: Path) -> None:
+    """Nothing happens now; the history and the VMs fill the tables."""
+    for quiet in _server(tmp_path, story(AT, current=())):
+        fleet = shown(quiet)
+        titles = ("Next event in", "VMs, event Started", "VMs, event Scheduled", "Do exporters see IMDS?")
+        assert [fleet.stat(title) for title in titles] == ["none", "0", "0", "10 exporters: all"]
+        assert len(states(fleet)) == 12
+        assert {row["Now"] for row in fleet.table("VMs")} == {"quiet"}
+        kinds = {row["Type"]: row for row in fleet.table("By type, last 30 days")}
+        assert kinds["Freeze"] | {"Completed": "4", "Cancelled": "1", "Least notice": "900"} == kinds["Freeze"]
+        assert kinds["Reboot"] | {"Completed": "2", "Lost": "1", "Least notice": "240"} == kinds["Reboot"]
+        days = fleet.answers()["Events a day, last 30 days A"]
+        assert sum(float(value) for _, value in days[0]["values"]) == 12
+
+
+def test_without_exporters_nothing_is_called_quiet(empty: str) -> None:
+    """No number is green, and no table has a row."""
+    fleet, exporters = shown(empty), shown(empty, "exporter", job="none")
+    titles = ("Next event in", "VMs, event Started", "VMs, event Scheduled")
+    assert {fleet.stat(title) for title in titles} <= {"unknown", "0 known, some exporters are blind"}
+    fleet = shown(empty, job="none")
+    assert [fleet.stat(title) for title in titles] == ["unknown"] * 3
+    assert fleet.stat("Do exporters see IMDS?").strip().endswith("none known")
+    assert exporters.stat("IMDS") == "no exporter"
+    assert fleet.table(EVENTS) == fleet.table("VMs") == exporters.table("Exporters") == []
+
+
+def test_an_event_that_returns_after_its_end_is_current(tmp_path: Path) -> None:
+    """Its end is gone from the exporters at once, though Prometheus remembers it."""
+    ended = Event("Reboot", ("web_0",), -2 * HOUR, -HOUR, None, -50 * MINUTE, "lost")
+    text = story(AT, current=(ended,))
+    again = story(AT, current=(replace(ended, seen=-20 * MINUTE, not_before=10.0 * MINUTE, ended=None),))
+    before = [line for line in text.splitlines() if f"{0xC7061BAC + 12:08X}" in line and "_ended_" in line]
+    moments = [line for line in before if float(line.split()[-1]) < AT - 25 * MINUTE]
+    for url in _server(tmp_path, "\n".join([*moments, again])):
+        current = [row for row in shown(url).table(EVENTS) if row["VMs"] == "web_0"]
+        assert current[0]["State"] == "Scheduled"
+        assert len(current) == 2  # and its own past one
+
+
+def test_days_are_counted_by_when_an_event_was_first_seen(during_events: str) -> None:
+    """A bar a day, each event once, though it spans midnight and several exporters show it."""
+    (days,) = shown(during_events).answers()["Events a day, last 30 days A"]
+    assert sum(float(value) for _, value in days["values"]) == 12 + len(NOW)
+    assert len(days["values"]) <= 31 * DAY // DAY

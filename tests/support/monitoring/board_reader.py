@@ -1,0 +1,148 @@
+"""Reads the dashboards as Grafana does: asks their queries with the variables filled in, and says what panels show.
+
+Of Grafana's transformations, it does what :func:`dashboards.grafana.columns` uses.
+"""
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from support.monitoring.engines import answer
+from support.paths import ROOT
+
+JSON = ROOT / "dashboards" / "json"
+BOARDS = ("fleet", "vm", "exporter")
+DAY = 86_400
+EVERYTHING = {"$job": ".+", "$instance": ".+", "$resource_group": ".*", "$traces": ""}
+Json = dict[str, Any]
+Row = dict[str, str]
+
+
+def load(board: str) -> Json:
+    """Return a dashboard as committed."""
+    loaded: Json = json.loads((JSON / f"azure-scheduled-events-{board}.json").read_text("utf-8"))
+    return loaded
+
+
+def filled(expression: str, variables: Mapping[str, str]) -> str:
+    """Return a query with its variables replaced, the longest names first."""
+    for name in sorted(variables, key=len, reverse=True):
+        expression = expression.replace(name, variables[name])
+    return expression
+
+
+def of_vm(name: str, instances: str = ".+") -> dict[str, str]:
+    """Return the variables of the dashboard of one VM; ``instances`` is a regular expression."""
+    return {"$vm": name, "${vm:regex}": name, "$instance": instances}
+
+
+@dataclass(frozen=True, slots=True)
+class BoardReader:
+    """A dashboard over the server at ``url``, at the time ``at`` (seconds; now, if it is 0)."""
+
+    board: str
+    url: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    at: float = 0.0
+
+    def queries(self) -> Iterator[tuple[str, str, str, dict[str, str]]]:
+        """Yield the name of each query, the query, the path of the API, and the times to ask for."""
+        now = self.at or time.time()
+        once = {"time": f"{now}"}
+        for panel in load(self.board)["panels"]:
+            step = DAY if panel.get("interval") == "1d" else 15
+            span = 31 * DAY if step == DAY else 300
+            over_time = {"start": f"{now // step * step - span}", "end": f"{now // step * step}", "step": f"{step}"}
+            for target in panel["targets"]:
+                query = filled(target["expr"], {**EVERYTHING, **self.variables})
+                path, times = ("query", once) if target["instant"] else ("query_range", over_time)
+                yield f"{panel['title']} {target['refId']}", query, path, times
+
+    def answers(self) -> dict[str, list[Json]]:
+        """Return the series of every query, by the name of the query."""
+        return {name: answer(self.url, path, {"query": query, **times}) for name, query, path, times in self.queries()}
+
+    def stat(self, title: str) -> str:
+        """Return the text of a panel with one number."""
+        panel = self._panel(title)
+        series = self._series(title)
+        assert len(series) == 1, f"{title}: {series}"
+        name = filled(panel["targets"][0]["legendFormat"], {f"{{{{{k}}}}}": v for k, v in series[0]["metric"].items()})
+        field = panel["fieldConfig"]["defaults"]
+        text = _text(float(series[0]["value"][1]), field["mappings"], field["unit"])
+        return {"value": text, "name": name}.get(panel["options"]["textMode"], f"{name} {text}")
+
+    def table(self, title: str) -> list[Row]:
+        """Return the rows of a table: the texts of its cells by the title of the column, numbers as they are."""
+        panel = self._panel(title)
+        options = {each["id"]: each["options"] for each in panel["transformations"]}
+        cells, kept = options["labelsToFields"]["valueLabel"], options["labelsToFields"]["keepLabels"]
+        every = self._series(title)
+        keys = set.intersection(*(set(series["metric"]) for series in every)) & set(kept) if every else set()
+        rows: list[Row] = []
+        for series in every:
+            found = {label: text for label, text in series["metric"].items() if label in kept and label != cells}
+            found[series["metric"][cells]] = series["value"][1]
+            _merge(rows, found, keys)
+        filters = options.get("filterByValue", {"filters": []})["filters"]
+        rows = [row for row in rows if all(row.get(each["fieldName"]) for each in filters)]
+        names = {**{name: name for name in kept}, **options["organize"]["renameByName"]}
+        mappings = {
+            rule["matcher"]["options"]: each["value"]
+            for rule in panel["fieldConfig"]["overrides"]
+            for each in rule["properties"]
+            if each["id"] == "mappings"
+        }
+        return [
+            {names[name]: _cell(text, mappings.get(names[name], [])) for name, text in row.items() if name in names}
+            for row in rows
+        ]
+
+    def _panel(self, title: str) -> Json:
+        found: Json = next(panel for panel in load(self.board)["panels"] if panel["title"] == title)
+        return found
+
+    def _series(self, title: str) -> list[Json]:
+        asked = [each for each in self.queries() if each[0].rpartition(" ")[0] == title]
+        return [
+            series for _, query, path, times in asked for series in answer(self.url, path, {"query": query, **times})
+        ]
+
+
+def _merge(rows: list[Row], found: Row, keys: set[str]) -> None:
+    """Join ``found`` to every row that it does not contradict, as Grafana's transformation merge; else add it."""
+    joined = False
+    for row in rows:
+        if all(row.get(key) == found.get(key) for key in keys) and all(
+            row.get(name, text) == text for name, text in found.items()
+        ):
+            row.update(found)
+            joined = True
+    if not joined:
+        rows.append(dict(found))
+
+
+def _cell(text: str, mappings: list[Json]) -> str:
+    for mapping in mappings:
+        if mapping["type"] == "value" and text in mapping["options"]:
+            return str(mapping["options"][text]["text"])
+        if mapping["type"] == "regex" and re.search(mapping["options"]["pattern"], text):
+            replacement = mapping["options"]["result"]["text"].replace("$", "\\")
+            return re.sub(mapping["options"]["pattern"], replacement, text)
+    return text
+
+
+def _text(number: float, mappings: list[Json], unit: str) -> str:
+    for mapping in mappings:
+        if mapping["type"] == "value":
+            for value, result in mapping["options"].items():
+                if float(value) == number:
+                    return str(result["text"])
+        else:
+            least, most = mapping["options"]["from"], mapping["options"]["to"]
+            if (least is None or number >= least) and (most is None or number <= most):
+                return str(mapping["options"]["result"]["text"])
+    return f"{number:g} {unit.removeprefix('suffix: ')}" if unit.startswith("suffix") else f"{number:g}"

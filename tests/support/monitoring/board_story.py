@@ -1,0 +1,308 @@
+"""A fleet's last 30 days and its present as samples, for pictures of the dashboards and for tests of their texts.
+
+The samples have the names and labels of the exporter's metrics: a series that the exporter does not have fails.
+:class:`StoryPrometheus` serves them.
+"""
+
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.metrics.collector import SPECS
+from azure_scheduled_events_exporter.metrics.spec import PREFIX
+from deploy.stack.free_port import free_port
+from support.programs import Program, debian
+
+STEP, MINUTE, HOUR, DAY = 30, 60, 3600, 86_400
+JOB = "azure-scheduled-events-exporter"
+HOST = "Host server is undergoing maintenance."
+MOVE = "Virtual machine is being paused because of a memory-preserving Live Migration operation."
+RESTART = "Virtual machine is going to be restarted as requested by authorized user."
+
+
+@dataclass(frozen=True, slots=True)
+class Vm:
+    """A VM with an exporter; VMs of one ``group`` see each other's events."""
+
+    name: str
+    group: str
+    zone: str
+    priority: str = "Regular"
+    cores: int = 4
+
+    @property
+    def scale_set(self) -> str:
+        """Its scale set, "" if it has none."""
+        return self.name.rpartition("_")[0]
+
+    @property
+    def target(self) -> dict[str, str]:
+        """The labels of Prometheus' target."""
+        return {"job": JOB, "instance": f"{self.name.replace('_', '-')}:10169"}
+
+
+FLEET = (
+    *(Vm(f"web_{index}", "web", str(index % 3 + 1)) for index in range(5)),
+    *(Vm(f"batch_{index}", "batch", str(index % 3 + 1), "Spot") for index in range(3)),
+    Vm("db-primary", "data", "1", cores=16),
+    Vm("db-standby", "data", "2", cores=16),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event; times in seconds from now, negative ones are past.
+
+    Attributes:
+        seen: when the exporters first saw it.
+        not_before: NotBefore; None if it has none.
+        started: when it started; None if it did not.
+        ended: when it left the document; None while it is current.
+        approved: the VM whose exporter approved it.
+        unseen: since when no exporter shows it, because its VM is away and nobody else sees it.
+    """
+
+    type: str
+    vms: tuple[str, ...]
+    seen: float
+    not_before: float | None
+    started: float | None = None
+    ended: float | None = None
+    outcome: str = "completed"
+    kind: Kind = Kind.ANNOUNCED
+    duration: float | None = None
+    description: str = HOST
+    source: str = "Platform"
+    approved: str = ""
+    due: float | None = None
+    unseen: float | None = None
+
+
+def _past(days: float, type_: str, vm: str, notice: float, lasted: float = 8 * MINUTE, **more: object) -> Event:
+    seen = -days * DAY
+    return Event(type_, (vm,), seen, seen + notice, seen + notice, seen + notice + lasted, **more)  # type: ignore[arg-type]
+
+
+PAST = (
+    _past(27.4, "Freeze", "web_2", 15 * MINUTE, duration=9.0),
+    _past(25.1, "Preempt", "batch_1", 30, 60, description=""),
+    _past(21.3, "Freeze", "db-primary", 15 * MINUTE, duration=30.0),
+    _past(21.2, "Freeze", "db-standby", 15 * MINUTE, duration=30.0),
+    _past(
+        16.7, "Reboot", "web_0", 4 * MINUTE, source="User", kind=Kind.REQUESTED, description=RESTART, approved="web_0"
+    ),
+    _past(13.6, "Preempt", "batch_0", 28, 50, description=""),
+    _past(13.59, "Preempt", "batch_2", 30, 60, description=""),
+    Event("Freeze", ("web_4",), -9.5 * DAY, -9.5 * DAY + 900, None, -9.5 * DAY + 400, "cancelled", duration=9.0),
+    _past(6.2, "Freeze", "web_1", 15 * MINUTE, duration=5.0, kind=Kind.HARMLESS, description=MOVE, approved="web_1"),
+    _past(3.4, "Redeploy", "web_4", 10 * MINUTE, 14 * MINUTE),
+    Event("Reboot", ("db-standby",), -2.3 * DAY, -2.3 * DAY + 900, None, -2.3 * DAY + 1200, "lost"),
+    Event("Reboot", ("web_3",), -1.1 * DAY, None, -1.1 * DAY, -1.1 * DAY + 11 * MINUTE, kind=Kind.WITHOUT_NOTICE),
+)
+NOW = (
+    Event("Freeze", ("web_1",), -16 * MINUTE, -60, -60, duration=9.0, description=MOVE),
+    Event(
+        "Reboot", ("web_2",), -4 * MINUTE, 11 * MINUTE, kind=Kind.REQUESTED, source="User", description=RESTART, due=60
+    ),
+    Event("Redeploy", ("db-primary",), -2 * HOUR, 2.9 * DAY, kind=Kind.FAR_AHEAD),
+    Event("Preempt", ("batch_1",), -20, 10, description="", approved="batch_1"),
+    Event("Reboot", ("db-standby",), -20 * MINUTE, -5 * MINUTE, -5 * MINUTE, unseen=-3 * MINUTE),
+)
+
+
+@dataclass(slots=True)
+class Samples:
+    """Series of one story."""
+
+    now: float
+    lines: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, name: str, labels: dict[str, str], value: float, begin: float, end: float, rate: float = 0.0) -> None:
+        """Add one of the exporter's series from ``begin`` to ``end``; see :meth:`series`."""
+        spec = SPECS[name if name in SPECS else name.rpartition("_")[0]]
+        assert set(labels) - {"job", "instance"} == set(spec.labels), name
+        self.series(PREFIX + name, labels, value, begin, end, rate)
+
+    def series(
+        self, name: str, labels: dict[str, str], value: float, begin: float, end: float, rate: float = 0.0
+    ) -> None:
+        """Add any series from ``begin`` to ``end``, both from now; one with a ``rate`` would have ``value`` now."""
+        written = ",".join(f'{label}="{text}"' for label, text in labels.items())
+        last = min(end, 0.0)
+        moments = [begin + step * STEP for step in range(int((last - begin) // STEP) + 1)]
+        for at in [*moments, *([last] if moments and moments[-1] < last else [])]:
+            self.lines[name].append(f"{name}{{{written}}} {value + rate * at:.3f} {self.now + at:.0f}")
+
+    def event(self, number: int, event: Event, down: tuple[str, ...]) -> None:
+        """Add what all exporters of the event's group show."""
+        event_id = f"{number:08X}-AFDC-4513-B24B-AA5F13A1{number:04X}"
+        group = next(vm.group for vm in FLEET if vm.name in event.vms)
+        unseen = 0.0 if event.unseen is None else event.unseen
+        over = unseen if event.ended is None else event.ended
+        for vm in FLEET:
+            if vm.group != group or (event.unseen is not None and vm.name not in event.vms) or vm.name in down:
+                continue
+            scope = "self" if vm.name in event.vms else "peer"
+            key = {**vm.target, "event_id": event_id, "event_type": event.type, "scope": scope}
+            texts = {
+                "event_source": event.source,
+                "kind": str(event.kind),
+                "description": event.description,
+                "resources": ",".join(event.vms),
+            }
+            waiting = "Advisory" if event.kind is Kind.ADVISORY else "Scheduled"
+            begin = over if event.started is None else event.started
+            approved = float(vm.name == event.approved)
+            if begin > event.seen:
+                self.add("event_info", {**key, **texts, "event_status": waiting}, 1, event.seen, begin - 1)
+                if event.not_before is not None:
+                    self.add(
+                        "event_not_before_timestamp_seconds", key, self.now + event.not_before, event.seen, begin - 1
+                    )
+            if event.started is not None:
+                self.add("event_info", {**key, **texts, "event_status": "Started"}, 1, begin, over - 1)
+                self.add("event_started_timestamp_seconds", key, self.now + begin, begin, over - 1)
+            self.add("event_first_seen_timestamp_seconds", key, self.now + event.seen, event.seen, over - 1)
+            self.add("event_approved", key, approved, event.seen, over - 1)
+            self.add("event_resources", key, len(event.vms), event.seen, over - 1)
+            if event.duration is not None:
+                self.add("event_duration_seconds", key, event.duration, event.seen, over - 1)
+            if event.due is not None and scope == "self":
+                self.add("event_approval_due_timestamp_seconds", key, self.now + event.due, event.seen, over - 1)
+            if event.ended is not None:
+                ended = {**key, "outcome": event.outcome}
+                self.add("event_ended_timestamp_seconds", ended, self.now + over, over, over + HOUR)
+            if scope == "self" and event.kind not in {Kind.HARMLESS, Kind.ADVISORY}:
+                moment = event.started if event.started is not None else event.not_before
+                labels = {"event_id": event_id, "event_type": event.type, **_place(vm, impact=True)}
+                impact = self.now + (moment or 0.0)
+                self.add("vm_impact_timestamp_seconds", labels | vm.target, impact, event.seen, over - 1)
+
+    def exporter(self, vm: Vm, state: str, since: float) -> None:
+        """Add what an exporter shows of itself in the last day; it is ok, or down or blind for ``since`` seconds."""
+        target, begin, alive = vm.target, -DAY, 0.0 if state != "down" else -since
+        self.series("up", target, 1, begin, alive)
+        if state == "down":
+            self.series("up", target, 0, alive + STEP, 0)
+        sees = -since if state == "blind" else alive
+        self.add("up", target, 1, begin, sees - (state == "blind"))
+        if state == "blind":
+            self.add("up", target, 0, sees, 0)
+        for name, value in {
+            "poll_interval_seconds": 1,
+            "journal_up": 1,
+            "spans_queued": 0,
+            "alertmanager_up": 1,
+        }.items():
+            self.add(name, target, value, -HOUR, alive)
+        self.add(
+            "last_success_timestamp_seconds", target, self.now + sees - 0.4, -HOUR, alive, rate=float(state == "ok")
+        )
+        self.add("instance_info", {**target, **_place(vm)}, 1, -HOUR, alive)
+        self.add("build_info", {**target, "version": "0.1.0", "python_version": "3.13.5"}, 1, -HOUR, alive)
+        policy = {"web": "documented", "batch": "file"}.get(vm.group, "off")
+        self.add("approval_policy_info", {**target, "policy": policy}, 1, -HOUR, alive)
+        self.add("journal_errors_total", target, 0, -HOUR, alive)
+        number = FLEET.index(vm)
+        for outcome in ("ok", "timeout", "throttled", "invalid_document"):
+            counted = outcome == ("timeout" if state == "blind" else "ok")
+            self.add("polls_total", {**target, "outcome": outcome}, 9e4 * counted, -HOUR, alive, rate=float(counted))
+        self.add("poll_duration_seconds_count", target, 9e4, -HOUR, alive, rate=1.0)
+        took = 1.0 if state == "blind" else 0.005 + 0.0004 * number
+        self.add("poll_duration_seconds_sum", target, 9e4, -HOUR, alive, rate=took)
+        for outcome in ("accepted", "rejected", "error"):
+            self.add("approval_requests_total", {**target, "outcome": outcome}, 0, -HOUR, alive)
+        self.series("process_cpu_seconds_total", target, 900, -HOUR, alive, rate=0.0015 + 0.0001 * number)
+        self.series("process_resident_memory_bytes", target, 38.4e6 + 2e5 * number, -HOUR, alive)
+        self._counted(vm, alive)
+
+    def _counted(self, vm: Vm, alive: float) -> None:
+        for event_type, notice, approver in (("Freeze", 880, "deadline"), ("Reboot", 240, "exporter")):
+            key = {**vm.target, "event_type": event_type}
+            for name, mean, more in (
+                ("notice_seconds", notice, {}),
+                ("approval_latency_seconds", notice, {"approved_by": approver}),
+                ("phase_duration_seconds", notice, {"phase": "scheduled"}),
+                ("phase_duration_seconds", 490, {"phase": "started"}),
+                ("observed_pause_seconds", 4.2, {}),
+            ):
+                self.add(f"{name}_count", {**key, **more}, 2, -HOUR, alive)
+                self.add(f"{name}_sum", {**key, **more}, 2 * mean, -HOUR, alive)
+            seen = {**key, "event_source": "Platform", "scope": "self", "transition": "detected"}
+            self.add("transitions_total", seen, 2, -HOUR, alive)
+
+    def text(self) -> str:
+        """Return all as OpenMetrics."""
+        return "".join(f"{line}\n" for lines in self.lines.values() for line in lines) + "# EOF\n"
+
+
+def _place(vm: Vm, *, impact: bool = False) -> dict[str, str]:
+    number = FLEET.index(vm)
+    place = {
+        "vm_id": f"5a7b1d{number:02x}-0c1f-4a53-9f0e-6d1c2b3a4f5e",
+        "vm_name": vm.name,
+        "subscription_id": "0b1f6471-1bf0-4dda-aec3-cb9272f09590",
+        "resource_group": "data" if vm.group == "data" else "production",
+        "scale_set": vm.scale_set,
+        "zone": vm.zone,
+    }
+    if impact:
+        return {**place, "computer_name": vm.name.replace("_", "")}
+    size = {"vm_size": f"Standard_D{vm.cores}s_v5", "priority": vm.priority}
+    return {**place, **size, "location": "westeurope", "fault_domain": str(number % 3)}
+
+
+def story(now: float, *, current: tuple[Event, ...] = NOW, states: dict[str, str] | None = None) -> str:
+    """Return the story with its ``current`` events; ``states`` of exporters are ``down`` and ``blind``."""
+    samples = Samples(now)
+    states = dict(states or {})
+    for event in current:
+        states |= dict.fromkeys(event.vms if event.unseen is not None else (), "down")
+    unseen = {vm for event in current if event.unseen is not None for vm in event.vms}
+    down = tuple(name for name, state in states.items() if state == "down" and name not in unseen)
+    for number, event in enumerate((*PAST, *current), 0xC7061BAC):
+        samples.event(number, event, down if event in current else ())
+    for vm in FLEET:
+        samples.exporter(vm, states.get(vm.name, "ok"), 3 * MINUTE if vm.name in unseen else 20 * MINUTE)
+    return samples.text()
+
+
+class StoryPrometheus:
+    """A Prometheus that has the samples of a story and scrapes nothing."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        written, data, port = folder / "story.txt", folder / "data", free_port()
+        written.write_text(text)
+        promtool = [debian("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(written), str(data)]
+        subprocess.run(promtool, check=True, capture_output=True)
+        (folder / "prometheus.yml").write_text("{}")
+        self.url = f"http://127.0.0.1:{port}"
+        self._program = Program(
+            [
+                debian("prometheus"),
+                f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={data}",
+                "--storage.tsdb.retention.time=60d",
+                "--query.lookback-delta=45s",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            folder / "prometheus.log",
+        )
+
+    def __enter__(self) -> Self:
+        self._program.wait_for_line("Server is ready to receive web requests")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._program.kill()
+
+
+def moments(now: float) -> Iterator[tuple[str, str]]:
+    """Yield the moments of the story that there are pictures of: their names and their samples."""
+    yield "event", story(now)
+    yield "quiet", story(now, current=())
+    yield "blind", story(now, current=NOW[:4], states={"web_3": "down", "batch_0": "blind"})
