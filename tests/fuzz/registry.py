@@ -7,16 +7,10 @@ from fuzz.target import Target
 _MODULES = {
     "document": "documents",
     "identity": "documents",
-    "pipeline": "pipeline",
-    "page": "pages",
     "policy": "written",
     "configuration": "written",
     "web_config": "written",
     "values": "written",
-    "dhcp": "datagrams",
-    "lease": "datagrams",
-    "http": "connections",
-    "http_guarded": "connections",
 }
 NAMES = tuple(_MODULES)
 PLANTED = "planted"

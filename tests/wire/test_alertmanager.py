@@ -1,6 +1,5 @@
 """What the client of Alertmanager makes of every kind of answer, and what it sends."""
 
-import base64
 import gzip
 import socket
 import threading
@@ -15,7 +14,6 @@ import pytest
 from azure_scheduled_events_exporter.alertmanager.client import AlertmanagerClient, AlertmanagerError, Posted
 from azure_scheduled_events_exporter.alertmanager.pushes import PushOutcome
 from deploy.stack.free_port import free_port
-from support.servers.certificates import Authority
 from support.servers.http_peer import Peer
 
 ALERT = Posted({"alertname": "A", "event_id": "1"}, {"summary": "s"}, starts_at=1000.0, ends_at=2000.0)
@@ -172,35 +170,3 @@ def test_password_in_the_address() -> None:
         sent(client)
         assert peer.requests[0][1]["Authorization"] == "Basic bWU6c2VzYW1l"
         assert client.shown == peer.url
-
-
-def test_users_outside_ascii(tmp_path: Path) -> None:
-    """User and password are sent as UTF-8, from a file or an address."""
-    (tmp_path / "http.yml").write_text("basic_auth: {username: j\u00f6, password: \u20acuro}\n", "utf-8")
-    with Peer() as peer:
-        post(peer.url, str(tmp_path / "http.yml"))
-        post(peer.url.replace("//", "//j%C3%B6:\u20acuro@"))
-    basic = "Basic " + base64.b64encode("j\u00f6:\u20acuro".encode()).decode()
-    assert [headers["Authorization"] for _, headers, _ in peer.requests] == [basic, basic]
-
-
-def test_certificates_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CA file of the configuration holds, whatever bundle the environment names."""
-    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(other.own.certificate))
-    (tmp_path / "http.yml").write_text("tls_config: {ca_file: ca.pem}\n")
-    with Peer(pair=authority.server()) as peer:
-        assert post(peer.url, str(tmp_path / "http.yml")) == (PushOutcome.ACCEPTED, "")
-
-
-def test_name_of_the_certificate(tmp_path: Path) -> None:
-    """A certificate with another name than the address is accepted if the configuration gives that name, until then."""
-    pair = Authority(tmp_path).vouch("server", "DNS:alertmanager.internal")
-    file = tmp_path / "http.yml"
-    with Peer(pair=pair) as peer:
-        client = AlertmanagerClient(peer.url, str(file))
-        outcomes = []
-        for more in ("", ", server_name: alertmanager.internal", ", server_name: another.internal"):
-            file.write_text(f"tls_config: {{ca_file: ca.pem{more}}}\n")
-            outcomes.append(sent(client)[0])
-    assert outcomes == [PushOutcome.ERROR, PushOutcome.ACCEPTED, PushOutcome.ERROR]

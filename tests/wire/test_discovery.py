@@ -13,7 +13,6 @@ import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError, Stopped
 from azure_scheduled_events_exporter.imds.dhcp import Exchange
-from azure_scheduled_events_exporter.imds.discovery import discover
 from support.servers.dhcp_server import MAC, PATIENCE_SECONDS, DhcpServer, Reply, offer, search, silent
 
 
@@ -78,18 +77,6 @@ def test_an_answer_that_names_no_address_ends_the_search(options: bytes, what: s
     assert len(server.requests) < 20
 
 
-def test_a_late_answer_still_counts() -> None:
-    """An answer to the first request that comes after its try is taken by the next."""
-    held: list[bytes] = []
-
-    def late(request: bytes) -> list[bytes]:
-        held.append(request)
-        return [offer(held[0])] if len(held) == 2 else []
-
-    with DhcpServer(late) as server:
-        assert search(server, answer_seconds=0.3, pauses=(0.0,) * 20) == "http://168.63.129.16"
-
-
 def test_the_pauses_between_tries_are_those_of_microsofts_sample() -> None:
     """By default five tries are made, after 0, 10, 30, 60 and 60 seconds."""
     pauses: list[float] = []
@@ -135,36 +122,6 @@ def test_a_taken_port_is_told() -> None:
     )
 
 
-@pytest.mark.parametrize("option", ["SO_REUSEADDR", "SO_REUSEPORT"])
-def test_a_port_that_its_holder_shares_is_shared(option: str) -> None:
-    """A DHCP client that shares its port, in either way, does not keep us from asking."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as holder, DhcpServer(silent) as server:
-        holder.setsockopt(socket.SOL_SOCKET, getattr(socket, option), 1)
-        holder.bind(("127.0.0.1", 0))
-        with pytest.raises(ExporterError, match="no DHCP server answered"):
-            search(server, bind=holder.getsockname(), answer_seconds=0.05)
-    assert len(server.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("bind", "destination", "what"),
-    [
-        (("192.0.2.1", 0), ("127.0.0.1", 67), r"UDP port 0 cannot be opened on 192\.0\.2\.1 \(.+\)"),
-        (("127.0.0.1", 0), ("127.0.0.1", 0), r"no DHCP request could be sent to 127\.0\.0\.1 \(.+\) in 2 tries"),
-    ],
-)
-def test_a_network_that_is_down_is_told(bind: tuple[str, int], destination: tuple[str, int], what: str) -> None:
-    """A port that cannot be opened ends the search; a request that cannot be sent is tried again."""
-    with pytest.raises(ExporterError, match=what):
-        discover(
-            threading.Event().wait,
-            logging.getLogger(),
-            lease_files=(),
-            exchange=Exchange(bind, destination, (0.0, 0.0)),
-            mac=MAC,
-        )
-
-
 def lease_file(path: Path, address: str, age_seconds: float) -> None:
     """Leave a dhclient lease that names ``address``, written ``age_seconds`` ago."""
     value = ":".join(f"{int(part):x}" for part in address.split("."))
@@ -186,15 +143,6 @@ def test_the_newest_lease_file_with_an_address_is_taken_and_nobody_is_asked(tmp_
         found = search(server, lease_files=(f"{tmp_path}/*.leases", f"{tmp_path}/*.lease", f"{tmp_path}/none/*"))
     assert found == "http://168.63.129.16"
     assert server.requests == []
-
-
-def test_the_end_of_a_long_lease_file_is_read(tmp_path: Path) -> None:
-    """A lease file that has grown for years is read where dhclient appends."""
-    path = tmp_path / "dhclient.leases"
-    lease_file(path, "168.63.129.16", 0)
-    path.write_text("lease {\n  option unknown-245 a:0:0:1;\n}\n" * 40_000 + path.read_text())
-    with DhcpServer(silent) as server:
-        assert search(server, lease_files=(str(path),)) == "http://168.63.129.16"
 
 
 LOOPBACK = "names 127.0.0.1 in option 245, which is this machine itself"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.simulator import Happening, PlannedEvent, Scenario, Simulator, VirtualMachine, What
+from azure_scheduled_events_exporter.simulator import Happening, Scenario, Simulator, VirtualMachine, What
 
 PATIENCE = 10.0  # seconds that a busy machine may take
 EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
@@ -83,18 +83,6 @@ def test_connection_is_kept_alive(simulator: Simulator) -> None:
         assert len(sockets) == 1
 
 
-def test_vms_have_their_own_addresses(simulator: Simulator) -> None:
-    """The root is the first VM; each VM finds itself under its own address, and requests are counted for it."""
-    names = []
-    for url in (simulator.url, *map(simulator.vm_url, simulator.vms)):
-        _, body = ask(url, "/metadata/instance?api-version=2021-02-01")
-        names.append(json.loads(body)["compute"]["name"])
-    assert names == ["vm_0", "vm_0", "vm_1"]
-    assert [(seen.vm, seen.method) for seen in simulator.requests] == [(name, "GET") for name in names]
-    with pytest.raises(KeyError):
-        simulator.vm_url("vm_2")
-
-
 def test_scenario_runs_and_is_recorded() -> None:
     """A scenario plays by itself in compressed real time, is reported as it happens, and recorded with its times."""
     told: list[Happening] = []
@@ -106,36 +94,6 @@ def test_scenario_runs_and_is_recorded() -> None:
         assert [round(each.at - told[0].at, 3) for each in told] == [0, 0.18, 0.3]
         assert began - 1 < told[0].at < began + 1
         assert json.loads(ask(running.url)[1]) == {"DocumentIncarnation": 4, "Events": []}
-
-
-def test_approval_over_http() -> None:
-    """A POST from one VM starts the event for all, and the record names who approved."""
-    event = PlannedEvent("Reboot", ("vm_0", "vm_1"), source="User", announced_at=0)
-    with Simulator(Scenario("reboot", "", QUIET.vms, (event,))) as running:
-        (before,) = json.loads(ask(running.vm_url("vm_0"))[1])["Events"]
-        body = json.dumps({"StartRequests": [{"EventId": before["EventId"].lower()}]}).encode()
-        assert ask(running.vm_url("vm_1"), method="POST", body=body) == (200, b"")
-        (after,) = json.loads(ask(running.vm_url("vm_0"))[1])["Events"]
-        assert (before["EventStatus"], after["EventStatus"], after["NotBefore"]) == ("Scheduled", "Started", "")
-        assert [(each.what, each.vm) for each in running.record] == [
-            (What.ANNOUNCED, ""),
-            (What.APPROVED, "vm_1"),
-            (What.STARTED, ""),
-        ]
-        assert [(seen.vm, seen.method) for seen in running.requests] == [
-            ("vm_0", "GET"),
-            ("vm_1", "POST"),
-            ("vm_0", "GET"),
-        ]
-
-
-def test_first_answer_is_held_back() -> None:
-    """The first answer of a VM comes only after the delay."""
-    with Simulator(QUIET, first_answer_delay=0.3) as running:
-        before = time.monotonic()
-        assert ask(running.url) == (200, BODY)
-        assert time.monotonic() - before >= 0.3
-        assert ask(running.url) == (200, BODY)
 
 
 def test_document_placed_by_hand_and_exact_bytes(simulator: Simulator) -> None:

@@ -1,7 +1,6 @@
 """DHCP messages with option 245, and which interface sends the request."""
 
 from ipaddress import IPv4Address
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,9 +9,7 @@ from hypothesis import strategies as st
 from azure_scheduled_events_exporter.imds.dhcp import (
     ENDPOINT_OPTION,
     build_discover,
-    default_interface,
     endpoint_address,
-    hardware_address,
     parse_answer,
 )
 
@@ -73,11 +70,6 @@ def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, because: st
     assert read(message) == ADDRESS, because
 
 
-def test_file_and_server_name_are_not_options_unless_said_so() -> None:
-    """A boot file name that looks like option 245 is not taken for it."""
-    assert read(answer(b"\xff", file=OPTION, sname=OPTION)) is None
-
-
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
@@ -118,11 +110,6 @@ def test_the_address_survives_any_other_options(address: IPv4Address, others: li
     assert read(answer(noise + bytes((245, 4)) + address.packed + b"\xff")) == address.packed
 
 
-def test_a_sensible_address_is_taken() -> None:
-    """The address that Azure names is accepted."""
-    assert str(endpoint_address({ENDPOINT_OPTION: ADDRESS})) == "168.63.129.16"
-
-
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -148,20 +135,3 @@ eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0
 vpn0\t00000000\t0100000A\t0003\t0\t0\t0\t00000080\t0\t0\t0
 eth2\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
 """
-
-
-@pytest.mark.parametrize(
-    ("table", "interface"),
-    [(ROUTES, "eth0"), (ROUTES.splitlines()[0], None), ("", None), ("x\ngarbage\neth0 zz zz", None)],
-)
-def test_the_interface_with_the_preferred_default_route_asks(table: str, interface: str | None) -> None:
-    """Of several default routes that are up, the one with the lowest metric names the interface."""
-    assert default_interface(table) == interface
-
-
-def test_the_request_carries_that_interfaces_mac(tmp_path: Path) -> None:
-    """The MAC address is the one the kernel shows for the interface with the default route."""
-    (tmp_path / "route").write_text(ROUTES)
-    (tmp_path / "eth0").mkdir()
-    (tmp_path / "eth0" / "address").write_text("00:0d:3a:11:22:33\n")
-    assert hardware_address(tmp_path / "route", tmp_path) == MAC

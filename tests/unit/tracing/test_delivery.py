@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from opentelemetry.util.re import parse_env_headers
 
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
@@ -124,16 +123,6 @@ class TestDelivery:
         assert max(map(len, script.names)) == BATCH
         assert sorted(name for batch in script.names for name in batch) == sorted(names)
 
-    def test_a_retry_sends_the_same_again(self, journal: Journal) -> None:
-        """A batch that was not taken waits and comes again, until it is taken."""
-        script = Script(LATER, LATER, YES)
-        add(journal, "a")
-        delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
-            eventually(lambda: delivery.exported == 1, "exported at the third try")
-        assert script.names == [["a"]] * 3
-        assert delivery.failed == 0
-
     def test_new_spans_end_a_pause(self, journal: Journal) -> None:
         """The span of an event that appears while a retry waits is sent immediately."""
         script = Script(LATER)
@@ -146,51 +135,6 @@ class TestDelivery:
             began = time.monotonic()
             eventually(lambda: script.names[-1] == ["new", "a"], "the new span")
             assert time.monotonic() - began < 3.0, "the pause is 4 s at least"
-
-    def test_a_collector_that_asks_for_silence_gets_it(self, journal: Journal) -> None:
-        """Retry-After holds, for new spans too."""
-        script = Script(ExportResult(Export.LATER, reason="429", retry_after=2.0), YES)
-        add(journal, "a")
-        delivery = SpanDelivery(journal, script, LOG)
-        began = time.monotonic()
-        with running(delivery, script):
-            eventually(lambda: script.sent, "the first try")
-            add(journal, "new")
-            delivery.wake()
-            eventually(lambda: delivery.exported == 2, "both exported")
-            assert time.monotonic() - began >= 2.0
-
-    def test_a_refusal_is_final(self, journal: Journal, caplog: pytest.LogCaptureFixture) -> None:
-        """Rejected spans are counted as failed, removed from the queue, and logged once."""
-        script = Script(NO)
-        delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
-            for number in range(1, 4):
-                add(journal, f"s{number}")
-                delivery.wake()
-                eventually(lambda number=number: delivery.failed == number, "counted")  # type: ignore[misc]
-        assert journal.spans_queued() == 0
-        assert delivery.exported == 0
-        assert [record.message for record in caplog.records] == ["collector rejected spans"]
-
-    @pytest.mark.parametrize(
-        ("verdict", "exported", "failed"),
-        [
-            (ExportResult(Export.ACCEPTED, rejected=1, reason="no room"), 2, 1),
-            (ExportResult(Export.ACCEPTED, rejected=99, reason="no room"), 0, 3),
-            (ExportResult(Export.ACCEPTED, rejected=-4, reason="nonsense"), 3, 0),
-            (ExportResult(Export.ACCEPTED, unsampled=3), 0, 0),
-            (ExportResult(Export.ACCEPTED, unsampled=1, rejected=99, reason="404"), 0, 2),
-        ],
-    )
-    def test_what_is_counted(self, verdict: ExportResult, exported: int, failed: int, journal: Journal) -> None:
-        """Each span counts as exported, as failed, or not at all if no sampler wanted it."""
-        script = Script(verdict)
-        add(journal, "a", "b", "c")
-        delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
-            eventually(lambda: journal.spans_queued() == 0, "nothing waits")
-        assert (delivery.exported, delivery.failed) == (exported, failed)
 
     def test_a_failure_is_logged_when_it_begins_and_ends(
         self, journal: Journal, caplog: pytest.LogCaptureFixture
@@ -246,19 +190,6 @@ class TestEnd:
             thread.join(1.0)
             assert not thread.is_alive()
         assert "open" in script.names[1]
-
-    def test_a_collector_that_hangs(self, journal: Journal) -> None:
-        """The end takes no longer than it may, and loses nothing."""
-        script = Script(YES)
-        script.hangs = True
-        add(journal, "a")
-        delivery = SpanDelivery(journal, script, LOG)
-        with running(delivery, script):
-            eventually(lambda: script.sent, "the request that hangs")
-            began = time.monotonic()
-            delivery.stop([span("open")], 0.5)
-            assert time.monotonic() - began < 3.0
-            assert journal.spans_queued() == 1
 
     def test_stop_works_at_any_moment(self, journal: Journal) -> None:
         """`stop` works at any moment and sends the open spans."""
@@ -370,13 +301,6 @@ def test_what_can_never_be_sent(endpoint: str | None, variables: dict[str, str],
     assert complaint in str(refused.value)
     assert "\u20ac" not in str(refused.value)
     assert "s3cret" not in str(refused.value)
-
-
-@pytest.mark.parametrize("headers", ["", ",", "a=b", " a = b c , d=e=f,", "authorization=Basic%20dTpw,x-y=1"])
-def test_header_lists(headers: str) -> None:
-    """What OpenTelemetry's SDK takes is accepted."""
-    assert is_on(None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_HEADERS": headers})
-    assert len(parse_env_headers(headers, liberal=True)) == headers.count("=") - headers.count("e=f")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from azure_scheduled_events_exporter.errors import ImdsError, Outcome
+from azure_scheduled_events_exporter.errors import Outcome
 from support.servers.imds_peer import (
     BODY,
     LONG,
@@ -28,19 +28,6 @@ class TestBodies:
         peer = serve(always(answer(b"", "304 Not Modified")))
         assert client_of(peer.url).scheduled_events(LONG) is None
 
-    def test_unchanged_with_a_length(self, serve: Serve) -> None:
-        """A 304 has no body, with any Content-Length, and the connection is reused."""
-        peer = serve(always(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 37\r\n\r\n"))
-        client = client_of(peer.url)
-        assert [client.scheduled_events(LONG) for _ in range(3)] == [None] * 3
-        assert peer.connections == 1
-
-    def test_unchanged_instance(self, serve: Serve) -> None:
-        """A 304 to a first request is an error for the VM's own metadata."""
-        peer = serve(always(answer(b"", "304 Not Modified")))
-        with pytest.raises(ImdsError, match="304"):
-            client_of(peer.url).instance(LONG)
-
     def test_empty(self, serve: Serve) -> None:
         """A 200 with an empty body is an answer."""
         assert client_of(serve(always(answer(b""))).url).scheduled_events(LONG) == b""
@@ -52,15 +39,6 @@ class TestBodies:
         client = client_of(peer.url)
         assert [client.scheduled_events(LONG) for _ in range(2)] == [BODY] * 2
         assert peer.connections == 1
-
-    def test_without_a_length(self, serve: Serve) -> None:
-        """An HTTP/1.0 answer ends with its connection."""
-
-        def talk(connection: socket.socket, _: bytes) -> None:
-            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + BODY)
-            connection.shutdown(socket.SHUT_RDWR)
-
-        assert client_of(serve(talk).url).scheduled_events(LONG) == BODY
 
     def test_of_exactly_one_mebibyte(self, serve: Serve) -> None:
         """A body of 1 MiB is read, one byte more is refused."""
@@ -123,9 +101,3 @@ class TestBodies:
         """A compressed document is read all the same."""
         peer = serve(always(answer(gzip.compress(BODY), "200 OK", "Content-Encoding: gzip")))
         assert client_of(peer.url).scheduled_events(LONG) == BODY
-
-    @pytest.mark.parametrize("kept", [1, 5, 10])
-    def test_compressed_and_cut(self, kept: int, serve: Serve) -> None:
-        """A compressed document that was cut before its first byte is no empty answer, which means no events."""
-        peer = serve(always(answer(gzip.compress(BODY)[:kept], "200 OK", "Content-Encoding: gzip")))
-        assert failure(client_of(peer.url)).outcome is Outcome.CONNECTION_ERROR

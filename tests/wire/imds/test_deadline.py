@@ -8,12 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
-from azure_scheduled_events_exporter.imds.api_versions import ApiVersions
-from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Simulator
 from support.programs import PATIENCE, eventually
-from support.servers.imds_peer import BODY, CONNECT, LONG, SHORT, SLACK, Serve, always, answer, client_of, failure
+from support.servers.imds_peer import BODY, CONNECT, LONG, SHORT, SLACK, Serve, answer, client_of, failure
 
 
 class TestDeadline:
@@ -46,16 +43,6 @@ class TestDeadline:
         assert str(error) == f"no whole answer from {peer.url} within 0.5 s"
         assert SHORT <= took < SHORT + SLACK
 
-    def test_endless_interim_answers(self, serve: Serve) -> None:
-        """A server that sends 100 Continue forever is left at the time limit."""
-
-        def talk(connection: socket.socket, _: bytes) -> None:
-            while True:
-                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-                time.sleep(0.01)
-
-        assert failure(client_of(serve(talk).url), SHORT).outcome is Outcome.TIMEOUT
-
     def test_no_connection(self) -> None:
         """A host that takes no connection does not use up the two minutes that the first answer may take."""
         with ExitStack() as stack:
@@ -87,20 +74,6 @@ class TestDeadline:
         late.set()
         assert client.scheduled_events(LONG) == BODY
         assert peer.connections == 2
-
-    def test_next_request_after_an_interim_answer(self, serve: Serve) -> None:
-        """What follows an answer that is only an interim one is never taken for the answer to the next request."""
-
-        def talk(connection: socket.socket, _: bytes) -> None:
-            if len(peer.requests) == 1:
-                connection.sendall(b"HTTP/1.1 103 Early Hints\r\n\r\n")
-            else:
-                connection.sendall(answer(b"late") if peer.connections == 1 else answer())
-
-        peer = serve(talk)
-        client = client_of(peer.url)
-        assert failure(client).status == 103
-        assert client.scheduled_events(LONG) == BODY
 
     @pytest.mark.parametrize("fault", ["timeout", "slow-drip"])
     def test_stop(self, fault: str, simulator: Simulator) -> None:
@@ -151,14 +124,3 @@ class TestDeadline:
         client.stop()
         thread.join(SLACK)
         assert ended == [Stopped]
-
-    def test_stop_while_the_budget_waits(self, serve: Serve) -> None:
-        """A request that waits for its turn gives up when the process is to end."""
-        ending = threading.Event()
-        client = ImdsClient(
-            serve(always(answer())).url, ApiVersions("2020-07-01"), RateLimiter(1, 3600.0), ending.wait, CONNECT
-        )
-        assert client.scheduled_events(LONG) == BODY
-        ending.set()
-        with pytest.raises(Stopped):
-            client.scheduled_events(LONG)

@@ -55,12 +55,6 @@ class TestRequest:
         assert client_of(simulator.vm_url("vm_0") + "/").scheduled_events(LONG)
         assert simulator.requests[-1].path == "/metadata/scheduledevents"
 
-    @pytest.mark.parametrize("host", ["[::1]", "[::ffff:127.0.0.1]"])
-    def test_ipv6_without_a_port(self, host: str) -> None:
-        """An IPv6 endpoint without a port means port 80; the end of its address is no port."""
-        error = failure(client_of(f"http://{host}"))
-        assert error.status or "Connection refused" in str(error)  # whether or not this machine serves something there
-
     @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"])
     def test_proxy_of_the_environment(self, name: str, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
         """A proxy in the environment never sees a request."""
@@ -122,21 +116,6 @@ class TestRequest:
             assert client.scheduled_events(LONG) == BODY
             eventually(lambda count=count: len(ended) == count, "the end of the connection")  # type: ignore[misc]
         assert len(peer.requests) == peer.connections == 10
-
-    def test_close_after_each_answer(self, serve: Serve) -> None:
-        """After an answer with Connection: close, the next request uses a new connection."""
-        peer = serve(always(answer(BODY, "200 OK", "Connection: close")))
-        client = client_of(peer.url)
-        assert [client.scheduled_events(LONG) for _ in range(3)] == [BODY] * 3
-        assert peer.connections == 3
-
-    def test_cookies_are_not_kept(self, serve: Serve) -> None:
-        """A cookie that a server sets is never sent back."""
-        peer = serve(always(answer(BODY, "200 OK", "Set-Cookie: session=1; Path=/")))
-        client = client_of(peer.url)
-        for _ in range(2):
-            client.scheduled_events(LONG)
-        assert b"cookie" not in peer.requests[1].lower()
 
 
 class TestBudget:
