@@ -1,5 +1,7 @@
 """The table of documented event types: what each does to a VM, and the defaults that follow from it.
 
+Facts about Azure that pages, alerts, dashboards and the simulator state are here, once, with their source and date.
+
 The status page, the alert rules, the dashboards' colors, the simulator, the first series of counters and the rules of
 ``core.observation`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new type, such as the
 runbook. Azure may send a type before this table has it: every reader must accept any text.
@@ -11,6 +13,18 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple, Self
+
+URGENT_NOTICE_SECONDS = 30.0
+"""The notice of any event may be as short as this, if the reason is urgent.
+
+https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events (Event scheduling), read in 2026-05
+"""
+
+PREEMPT_NOTICE = "Azure documents a notice of at least 30 seconds, best effort; people report less than 10."
+"""The first half is on that page since 2026-05; the second is from https://github.com/Azure/karpenter-provider-azure/issues/1769."""
+
+LONG_DISCONNECTION = "A live migration can cut TCP connections for minutes."
+"""https://github.com/Azure/AKS/issues/3719"""
 
 API_VERSION = "2020-07-01"
 """The newest api-version of Scheduled Events that is not a preview."""
@@ -28,7 +42,8 @@ class EventFacts(NamedTuple):
         loss: what is lost and what is kept.
         reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the event.
         deletes: whether the VM is not expected back.
-        documented_notice: the least notice that Microsoft documents; None if it documents none.
+        documented_notice: the notice that Microsoft documents for the type, the shortest if its owner sets it. See
+            :data:`URGENT_NOTICE_SECONDS`.
         usual_notice: the notice that Azure usually gives, for the simulator and the drill.
         usual_started: how long the event usually stays Started, for the simulator and the drill.
         longest_outage: how long the VM may be away before the default rules say that it did not come back.
@@ -45,7 +60,7 @@ class EventFacts(NamedTuple):
     loss: str
     reboots: bool
     deletes: bool
-    documented_notice: float | None
+    documented_notice: float
     usual_notice: float
     usual_started: float
     longest_outage: float
@@ -80,7 +95,7 @@ class EventType(StrEnum):
             meaning="Pauses {} for some seconds: CPU and network stop. Memory and open files are kept. The clock "
             "may lag until it is corrected.",
             participle="paused",
-            loss="Memory, files and open connections are kept. CPU and network stop during the pause.",
+            loss=f"Memory and open files are kept. CPU and network stop during the pause. {LONG_DISCONNECTION}",
             reboots=False,
             deletes=False,
             documented_notice=900.0,
@@ -132,12 +147,12 @@ class EventType(StrEnum):
         "Preempt",
         EventFacts(
             meaning="Evicts {}: Azure reclaims Spot capacity and deletes or deallocates the VM. Memory and ephemeral "
-            "disks are lost. The notice is best effort; Microsoft documents no length.",
+            "disks are lost. " + PREEMPT_NOTICE,
             participle="evicted",
             loss="The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
             reboots=True,
             deletes=True,
-            documented_notice=None,
+            documented_notice=URGENT_NOTICE_SECONDS,
             usual_notice=30.0,
             usual_started=300.0,
             longest_outage=86_400.0,

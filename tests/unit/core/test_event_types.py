@@ -20,10 +20,10 @@ def test_types_that_an_api_version_hides(api_version: str, hidden: tuple[str, ..
     assert tuple(each for each in hidden_by(api_version) if each in named) == hidden
 
 
-def test_no_notice_of_an_eviction_is_promised() -> None:
-    """Microsoft documents no notice for Preempt, so the table has none, though people see some 30 seconds."""
-    assert EventType.PREEMPT.facts.documented_notice is None
-    assert EventType.PREEMPT.facts.usual_notice == 30.0
+def test_notice_of_an_eviction() -> None:
+    """The documented notice of an eviction is said together with the shorter one that people report."""
+    assert EventType.PREEMPT.facts.documented_notice == 30.0
+    assert "at least 30 seconds, best effort; people report less than 10" in EventType.PREEMPT.facts.meaning
 
 
 def test_a_type_that_azure_adds() -> None:
