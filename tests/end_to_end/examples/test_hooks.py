@@ -105,7 +105,9 @@ def test_shortest_drain(stage: Stage) -> None:
     eventually(lambda: stage.approved == ["Reboot"], "the approval")
 
 
-@pytest.mark.parametrize(("treatment", "undone"), [(Way.LATE, False), (500, True)], ids=["no answer", "refused"])
+@pytest.mark.parametrize(
+    ("treatment", "undone"), [(Way.LATE, False), (500, False), (409, True)], ids=["no answer", "failed", "refused"]
+)
 def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) -> None:  # noqa: FBT001 - pytest hands it in by name
     """The line of the page undoes its drain only if the event is certainly not approved."""
     (text,) = [block for block in blocks("sh") if "undrain" in block]
@@ -116,7 +118,7 @@ def test_drain_that_is_undone(treatment: Treatment, undone: bool, stage: Stage) 
         script = stage.run("sh", "-c", text, EVENT_ID=announced[0], **flags)
         assert script.process.wait(PATIENCE) == 0
     assert stage.calls == ["drain ", "undrain "][: 1 + undone], script.output.read_text()
-    assert stage.approved == ([] if undone else ["Reboot"])
+    assert stage.approved == (["Reboot"] if treatment is Way.LATE else [])
 
 
 SWITCHOVER = "patronictl -c /etc/patroni/config.yml switchover main --leader db-0 --force"
