@@ -1,93 +1,81 @@
-"""The time from a change in IMDS to the webhook, through exporter, rules and Alertmanager as shipped.
+"""The time from a change in IMDS to the webhook, through the rules or pushed, and Alertmanager as shipped.
 
-Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [INTERVAL] [SAMPLES] [--engine victoria]``. Every sample
-is a VM with an exporter of its own, whose event is announced at a random moment, so that polls, scrapes and evaluations
-meet at random phases. INTERVAL (5s) is that of scrapes and evaluations. The engine is Prometheus, or vmagent,
-VictoriaMetrics and vmalert.
+Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.paging [--way push] [--samples 40] [--interval 5s]``. One VM is
+enough: every sample is an event that is announced at a random moment, one after another, so that polls, scrapes and
+evaluations meet it at random phases. ``--interval`` is that of scrapes. The ways are Prometheus; vmagent,
+VictoriaMetrics and vmalert; and pushes, without either.
 """
 
 import argparse
 import random
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine
 from azure_scheduled_events_exporter.times import parse_duration
-from support.monitoring.paging import Stack
+from support.monitoring.paging import Alertmanager, Receiver, Stack, receivers
 from support.monitoring.victoria import VictoriaStack
-from support.programs import Exporter, Scrape
+from support.programs import Exporter, eventually
 
 TYPES = ("Preempt", "Reboot", "Redeploy", "Terminate")
-PATIENCE = 60.0
 ENGINES: dict[str, Callable[[Path, dict[str, str], list[str]], Stack | VictoriaStack]] = {
     "prometheus": Stack,
     "victoria": VictoriaStack,
 }
+_VM = VirtualMachine("vm_0", scale_set="web")
 
 
-def announce(simulator: Simulator, number: int) -> None:
-    """Announce an event of one of the types that page, now."""
-    event_type = TYPES[number % len(TYPES)]
-    event = PlannedEvent(event_type, (f"vm_{number}",), announced_at=0, notice=600)
-    simulator.play(Scenario("page", "", (VirtualMachine(f"vm_{number}", scale_set=f"set_{number}"),), (event,)), 1)
-
-
-def measure(engine: str, interval: str, samples: int) -> list[float]:
-    """Return the seconds from change to webhook of every sample that came in time."""
+def measure(way: str, interval: str, samples: int) -> list[float]:
+    """Return the seconds from change to webhook of every sample."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        simulators, exporters = [], []
-        for number in range(samples):
-            vm = VirtualMachine(f"vm_{number}", scale_set=f"set_{number}")
-            simulator = stack.enter_context(Simulator(Scenario("waiting", "", (vm,), ())))
-            exporter = stack.enter_context(
-                Exporter(simulator.url, folder / f"{number}.log", "--instance.name", vm.name)
-            )
-            simulators.append(simulator)
-            exporters.append(exporter)
-        values = {"scrape.interval": interval, "evaluation.interval": interval}
-        targets = [f"127.0.0.1:{exporter.port}" for exporter in exporters]
-        chain = ENGINES[engine](folder, values, targets)
-        stack.enter_context(chain)
-        chain.wait_for_targets(samples)
-        begun = []
-        for number, simulator in enumerate(simulators):
-            time.sleep(random.uniform(0.2, 1.0) * parse_duration(interval) / 2)
-            begun.append(time.monotonic())
-            announce(simulator, number)
-        ids = [exporter.shows("its event", event_id) for exporter in exporters]
-        assert len(set(ids)) == samples
-        end = time.monotonic() + PATIENCE + 2 * parse_duration(interval)
-        told: dict[str, float] = {}
-        while set(ids) - told.keys() and time.monotonic() < end:
-            threading.Event().wait(0.1)
-            for each in chain.receiver.webhooks():
-                told.setdefault(each.body["groupLabels"].get("event_id", ""), each.at)
-        return [told[each] - at for each, at in zip(ids, begun, strict=True) if each in told]
+        simulator = stack.enter_context(Simulator(Scenario("waiting", "", (_VM,), ())))
+        flags: tuple[str, ...] = ()
+        if way == "push":
+            receiver = stack.enter_context(Receiver())
+            alertmanager = stack.enter_context(Alertmanager(folder, resolve(receivers(receiver.url))))
+            flags = ("--alertmanager.url", alertmanager.url)
+        exporter = stack.enter_context(Exporter(simulator.url, folder / "exporter.log", *flags))
+        exporter.shows("the first poll", lambda scrape: scrape.value("up") == 1)
+        if way != "push":
+            chain = ENGINES[way](folder, {"scrape.interval": interval}, [f"127.0.0.1:{exporter.port}"])
+            stack.enter_context(chain)
+            chain.wait_for_targets(1)
+            receiver = chain.receiver
+        return [_sample(simulator, receiver, number, parse_duration(interval)) for number in range(samples)]
 
 
-def event_id(scrape: Scrape) -> str:
-    """Return the id of the current event; empty if there is none yet."""
-    return next((labels["event_id"] for labels, _ in scrape.series("event_info")), "")
+def _sample(simulator: Simulator, receiver: Receiver, number: int, interval: float) -> float:
+    """Announce an event of one of the types that notify at once; return the seconds until that is told."""
+    time.sleep(random.uniform(0.0, interval))
+    told = pages(receiver).keys()
+    event = PlannedEvent(TYPES[number % len(TYPES)], (_VM.name,), announced_at=0, notice=600)
+    begun = time.monotonic()
+    simulator.play(Scenario("page", "", (_VM,), (event,)), 1)
+    (new,) = eventually(lambda: pages(receiver).keys() - told, "a page")
+    return pages(receiver)[new] - begun
+
+
+def pages(receiver: Receiver) -> dict[str, float]:
+    """Return when each event was told, by its id."""
+    firing = [each for each in receiver.webhooks() if each.body["status"] == "firing"]
+    return {each.body["groupLabels"]["event_id"]: each.at for each in reversed(firing)}
 
 
 def main() -> None:
     """Print median and worst."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.paging", description=__doc__)
-    parser.add_argument("interval", nargs="?", default="5s")
-    parser.add_argument("samples", nargs="?", type=int, default=20)
-    parser.add_argument("--engine", choices=ENGINES, default="prometheus")
+    parser.add_argument("--way", choices=(*ENGINES, "push"), default="prometheus")
+    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--interval", default="5s")
     plan = parser.parse_args()
-    times = sorted(measure(plan.engine, plan.interval, plan.samples))
-    late = plan.samples - len(times)
-    print(f"{plan.engine}, {plan.samples} samples ({late} not in time), scrapes and evaluations every {plan.interval}:")
-    print(" ".join(f"{each:.1f}" for each in times))
-    print(f"median {median(times):.2f} s, worst {max(times):.2f} s")
+    times = sorted(measure(plan.way, plan.interval, plan.samples))
+    print(f"{plan.way}, {plan.samples} samples: median {median(times):.2f} s, worst {max(times):.2f} s")
 
 
 if __name__ == "__main__":
