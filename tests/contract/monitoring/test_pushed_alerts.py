@@ -1,0 +1,55 @@
+"""A pushed alert is the alert of the rules: Alertmanager takes both for one only if all labels are equal."""
+
+from pathlib import Path
+
+import yaml
+
+from alerts import render, resolve
+from alerts.pushed import pushed_alerts
+from azure_scheduled_events_exporter.alertmanager.alert import alert_of, parse_catalog
+from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.event_types import EventType
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from support.monitoring.promtool import run_tests
+
+CHANGED = {
+    "severities.Reboot": "page",
+    "labels.add": "owner=web\n",
+    "labels.keep": "team\n",
+    "alerts.disabled": "UnknownType\n",
+}
+KEPT = {"team": "blue"}
+
+
+def test_labels_are_those_of_the_rules(tmp_path: Path) -> None:
+    """For each kind and type, as shipped and with settings: the same alert with the same labels, or none in both."""
+    for number, values in enumerate(({}, CHANGED)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        kept = KEPT if values else {}
+        settings = resolve(values)
+        (folder / "rules.yml").write_text(render(settings)["prometheus/prometheus-rules.yml"])
+        catalog = parse_catalog(pushed_alerts(settings))
+        series, alerts = [], []
+        for kind in Kind:
+            for event_type in (*EventType, "New"):
+                event = ScheduledEvent(f"{kind}-{event_type}", event_type, "Scheduled", resources=("vm",))
+                shown = {"event_id": event.event_id, "event_type": event_type, "kind": kind, "scope": "self", **kept}
+                life = Lifecycle(event, State.SCHEDULED, Scope.SELF, Timestamp(0.0))
+                alert = alert_of(life, kind, None, catalog, kept)
+                series.append({"series": f"azure_scheduled_events_event_info{_labels(shown)}", "values": "1 1 1"})
+                alerts += [dict(alert.labels)] if alert else []
+        samples = [
+            {"labels": _labels({**each, "__name__": "ALERTS", "alertstate": "firing"}), "value": 1} for each in alerts
+        ]
+        fired = {"expr": 'ALERTS{event_id!=""}', "eval_time": "15s", "exp_samples": samples}
+        test = {"interval": "15s", "input_series": series, "promql_expr_test": [fired]}
+        (folder / "test.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [test]}))
+        result = run_tests(folder / "test.yml")
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+def _labels(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
