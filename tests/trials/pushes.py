@@ -7,14 +7,17 @@ three minutes later.
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What, find
-from support.monitoring.paging import RuledPrometheus, Stack
+from deploy.stack.free_port import free_port
+from support.monitoring.paging import Receiver, RuledPrometheus, Stack
+from support.monitoring.victoria import VictoriaStack
 from support.programs import Exporter, eventually
 from trials.trial import Crew, Order, Row
 
@@ -38,6 +41,9 @@ EXPECTED: Mapping[str, str] = MappingProxyType(
 )
 """The alert of each scenario's events; "" for a scenario that notifies nobody."""
 
+_ENGINES: Mapping[str, Callable[[Path, dict[str, str], list[str]], Stack | VictoriaStack]] = MappingProxyType(
+    {"Prometheus": Stack, "VictoriaMetrics": VictoriaStack}
+)
 _SPEED = 30.0
 _DAY = 86_400.0
 _AWAY = "single-fault-domain"
@@ -47,24 +53,31 @@ _PATIENCE = 1200.0
 class Play:
     """One scenario: its simulator, and the exporters of its VMs, each with a journal."""
 
-    def __init__(self, scenario: Scenario, order: Order, alertmanager: str, crew: Crew, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        order: Order,
+        alertmanager: str,
+        ports: Mapping[str, int],
+        crew: Crew,
+        stack: ExitStack,
+    ) -> None:
         self.scenario = scenario
-        self._order, self._alertmanager, self._crew = order, alertmanager, crew
+        self._order, self._alertmanager, self._ports, self._crew = order, alertmanager, ports, crew
         waiting = Scenario("waiting", "", scenario.vms, ())
         self.simulator = stack.enter_context(Simulator(waiting, speed=_SPEED))
         self.exporters = {vm.name: self._start(vm.name) for vm in scenario.vms}
 
-    def _start(self, vm: str, port: int = 0) -> Exporter:
-        flags = ("--alertmanager.url", self._alertmanager, "--web.listen-address", f"127.0.0.1:{port}")
+    def _start(self, vm: str) -> Exporter:
+        flags = ("--alertmanager.url", self._alertmanager, "--web.listen-address", f"127.0.0.1:{self._ports[vm]}")
         journal = ("--journal.path", str(self._order.folder / f"journal-{vm}"))
         return self._crew.start(self.simulator.vm_url(vm), "--instance.name", vm, *flags, *journal)
 
     def kill(self, vm: str, away: float = 0.0) -> None:
-        """End the exporter of ``vm`` with SIGKILL, and start it again ``away`` seconds later at its address."""
-        port = self.exporters[vm].port
+        """End the exporter of ``vm`` with SIGKILL, and start it again ``away`` seconds later."""
         self.exporters[vm].kill()
         time.sleep(away)
-        self.exporters[vm] = self._start(vm, port)
+        self.exporters[vm] = self._start(vm)
 
     @property
     def is_over(self) -> bool:
@@ -94,16 +107,35 @@ def _vm(vm: VirtualMachine, scenario: str) -> VirtualMachine:
 
 
 def run(order: Order) -> Row:
-    """Play, kill, restart, and compare what the pager was told with the events that there were."""
+    """Play, kill, restart, and compare what the pager was told with the events that there were, on both engines."""
     kills = order.pick(50, 10)
+    engines = ("Prometheus",) if order.short else ("Prometheus", "VictoriaMetrics")
+    counts = []
+    for engine in engines:
+        order.say(f"beside {engine}")
+        folder = order.folder / engine
+        folder.mkdir()
+        counts.append(_play(engine, replace(order, folder=folder), kills))
+    exporters, events = counts[0]
+    return Row(
+        "pushes",
+        f"all scenarios, {exporters} exporters that push beside {' and beside '.join(engines)}, {kills} SIGKILLs, a VM "
+        f"away with its reboot, restarts of Alertmanager and Prometheus, seed {order.seed}",
+        f"one page and one resolve for each of {events} events, none for the others",
+    )
+
+
+def _play(engine: str, order: Order, kills: int) -> tuple[int, int]:
+    """Return how many exporters pushed, and how many events were told."""
     with ExitStack() as stack:
-        # At this pace, a warning would wait for longer than its event lasts.
-        chain = stack.enter_context(Stack(order.folder, {"group.wait": "0s"}, []))
-        crew = stack.enter_context(Crew(order.folder / "crew"))
         scenarios = [scenario_of(name) for name in EXPECTED]
-        plays = [Play(each, order, chain.alertmanager.url, crew, stack) for each in scenarios]
-        targets = [f"127.0.0.1:{exporter.port}" for play in plays for exporter in play.exporters.values()]
-        chain.prometheus.scrape(targets)
+        ports = {vm.name: free_port() for scenario in scenarios for vm in scenario.vms}
+        targets = [f"127.0.0.1:{port}" for port in ports.values()]
+        # At this pace, a warning would wait for longer than its event lasts.
+        chain = _ENGINES[engine](order.folder, {"group.wait": "0s"}, targets)
+        stack.enter_context(chain)
+        crew = stack.enter_context(Crew(order.folder / "crew"))
+        plays = [Play(each, order, chain.alertmanager.url, ports, crew, stack) for each in scenarios]
         chain.wait_for_targets(len(targets))
         order.say(f"{len(targets)} exporters are scraped")
         for play in plays:
@@ -112,39 +144,37 @@ def run(order: Order) -> Row:
             jobs = [
                 pool.submit(_stay_away, next(each for each in plays if each.scenario.name == _AWAY), order),
                 pool.submit(_kill, [each for each in plays if each.scenario.name != _AWAY], kills, order),
-                pool.submit(_restart, chain, order, targets),
+                *([pool.submit(_restart, chain, order, targets)] if isinstance(chain, Stack) else []),
             ]
             for job in jobs:
                 job.result()
         eventually(lambda: all(each.is_over for each in plays), "all events are over", _PATIENCE)
         order.say("all events are over")
-        expected = {
-            each.event_id.upper(): EXPECTED[play.scenario.name] for play in plays for each in play.simulator.record
-        }
-        wanted = {event_id: _once(alert) for event_id, alert in expected.items()}
-        end = time.monotonic() + 300
-        while any(told(chain)[each] != wanted[each] for each in wanted) and time.monotonic() < end:
-            time.sleep(1)
-        time.sleep(order.pick(300, 60))  # what should not come has time to come
-        found = told(chain)
-        wrong = [(each, expected[each], found[each]) for each in expected if found[each] != wanted[each]]
+        return len(targets), _check(plays, chain.receiver, order)
+
+
+def _check(plays: Sequence[Play], receiver: Receiver, order: Order) -> int:
+    """Return how many events were told, each of them once; fail if another one was, or one was told again."""
+    expected = {each.event_id.upper(): EXPECTED[play.scenario.name] for play in plays for each in play.simulator.record}
+    wanted = {event_id: _once(alert) for event_id, alert in expected.items()}
+    end = time.monotonic() + 300
+    while any(told(receiver)[each] != wanted[each] for each in wanted) and time.monotonic() < end:
+        time.sleep(1)
+    time.sleep(order.pick(300, 60))  # what should not come has time to come
+    found = told(receiver)
+    wrong = [(each, expected[each], found[each]) for each in expected if found[each] != wanted[each]]
     assert not wrong, wrong
-    return Row(
-        "pushes",
-        f"all scenarios, {len(targets)} exporters that push beside Prometheus, {kills} SIGKILLs, restarts of both "
-        f"servers, {len(expected)} events, seed {order.seed}",
-        f"one page and one resolve for each of {sum(map(bool, expected.values()))} events, none for the others",
-    )
+    return sum(map(bool, wanted.values()))
 
 
 def _once(alert: str) -> Counter[tuple[str, str]]:
     return Counter({(PREFIX + alert, status): 1 for status in ("firing", "resolved")} if alert else {})
 
 
-def told(chain: Stack) -> Mapping[str, Counter[tuple[str, str]]]:
+def told(receiver: Receiver) -> Mapping[str, Counter[tuple[str, str]]]:
     """Return how often each event was told, by its id: alert, and whether it fires or is resolved."""
     found: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for notification in chain.receiver.webhooks():
+    for notification in receiver.webhooks():
         for alert in notification.body["alerts"]:
             labels = alert["labels"]
             if "vm_name" not in labels:  # VmNotBack is about a VM

@@ -35,8 +35,8 @@ class VictoriaStack:
         self._stack = ExitStack()
         self.receiver = self._stack.enter_context(Receiver())
         settings = resolve({**receivers(self.receiver.url), **values})
-        alertmanager = self._stack.enter_context(Alertmanager(folder, settings))
-        self.programs: dict[str, Program] = {"Alertmanager": alertmanager}
+        self.alertmanager = self._stack.enter_context(Alertmanager(folder, settings))
+        self.programs: dict[str, Program] = {"Alertmanager": self.alertmanager}
         write(folder, "prometheus/", settings)
         static = [{"targets": list(targets)}] if targets else []
         scrape = {"job_name": JOB, "static_configs": static, **job}
@@ -72,7 +72,7 @@ class VictoriaStack:
             f"-datasource.url={self.url}",
             f"-remoteWrite.url={self.url}",
             f"-remoteRead.url={self.url}",
-            f"-notifier.url={alertmanager.url}",
+            f"-notifier.url={self.alertmanager.url}",
             "-rule.resendDelay=1m",  # an alert outlives four times as long without vmalert, as with Prometheus
             "-remoteWrite.flushInterval=1s",
             "-datasource.queryTimeAlignment=false",  # data as of now, not as of the last multiple of an interval
