@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from .lifecycle import Approver, Change, Lifecycle, Lifecycles, Transition, with_late_notice
+from .lifecycle import Approver, Change, Lifecycle, Lifecycles, Transition
 from .timestamp import Timestamp
 
 
@@ -46,7 +46,7 @@ def mark_approved(
             life = replace(life, approved_by=approver, approved_at=now)
             changes.append(Change(Transition.APPROVED, life, now))
         lives.append(life)
-    return with_late_notice(known.updated(lives), changes)
+    return known.updated(lives), tuple(changes)
 
 
 def _open_to_approval(known: Lifecycles, event_ids: Collection[str]) -> list[Lifecycle]:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -266,7 +267,9 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
         events.setdefault(event.event_id, []).append(event)
     for event_id, same in events.items():
         if len(same) > 1:
-            remarks.append(f"event {event_id} appears more than once in one document{_differences(same)}")
+            found = " and ".join(_differences(same))
+            consequence = f", with different {found}: no policy approves it" if found else ""
+            remarks.append(f"event {event_id} appears more than once in one document{consequence}")
     incarnation = _integer(content.get("DocumentIncarnation"))
     if incarnation is None:
         remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
@@ -333,20 +336,15 @@ def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
     )
 
 
-def _differences(same: Sequence[ScheduledEvent]) -> str:
-    """Return how entries with one EventId differ in what policies go by, for a remark; ``""`` if they do not."""
-    fields = {
-        "EventType": [event.event_type for event in same],
-        "EventSource": [event.source for event in same],
-        "DurationInSeconds": [
-            "-1" if (seconds := event.duration_seconds) is None else f"{seconds:g}" for event in same
-        ],
+def _differences(same: Sequence[ScheduledEvent]) -> list[str]:
+    """Return in which fields that policies go by entries with one EventId differ."""
+    several: Mapping[str, AbstractSet[object]] = {
+        "EventType": {event.event_type for event in same} - {""},
+        "EventSource": {event.source for event in same} - {""},
+        "DurationInSeconds": {event.duration_seconds for event in same},
+        "NotBefore": {event.not_before for event in same} - {None},
     }
-    several = {key: sorted(set(filter(None, values))) for key, values in fields.items()}
-    found = [f"{key} {' and '.join(map(_excerpt, texts[:3]))}" for key, texts in several.items() if len(texts) > 1]
-    if len({event.not_before for event in same if event.not_before is not None}) > 1:
-        found.append("different NotBefore")  # without the times: a remark that changes is logged again
-    return f", with {', '.join(found)}: no policy approves it" if found else ""
+    return [name for name, values in several.items() if len(values) > 1]
 
 
 def _word(entry: Mapping[str, Any], key: str, oddities: list[str]) -> str:

@@ -75,8 +75,6 @@ class Lifecycle:
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
             None if no NotBefore was known.
-        notice_waits: whether the statistics lack the notice until a change shows that the event is this VM's: this VM's
-            name was unknown when the event was detected.
         requested_by: who requested an approval from here whose result is not known: set before the request, cleared by
             a refusal. If the event then starts early, or while nobody watches, the request was accepted. requested_at:
             when it was first sent.
@@ -102,7 +100,6 @@ class Lifecycle:
     first_seen: Timestamp
     not_before: float | None = None
     notice_seconds: float | None = None
-    notice_waits: bool = False
     requested_by: Approver | None = None
     requested_at: Timestamp | None = None
     approved_by: Approver | None = None
@@ -181,15 +178,11 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One transition, with the lifecycle of the event directly after it.
-
-    With ``gives_notice``, the statistics count the notice of the event with it, and not with its detection.
-    """
+    """One transition, with the lifecycle of the event directly after it."""
 
     transition: Transition
     lifecycle: Lifecycle
     at: Timestamp
-    gives_notice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,24 +200,3 @@ class Lifecycles:
     def updated(self, lives: Iterable[Lifecycle]) -> "Lifecycles":
         """Return a copy in which these current lifecycles replace those with the same EventId."""
         return replace(self, current={**self.current, **{life.event_id: life for life in lives}})
-
-
-def with_late_notice(known: Lifecycles, changes: Iterable[Change]) -> tuple[Lifecycles, tuple[Change, ...]]:
-    """Let the first change that shows an event to be this VM's give the notice, if its detection did not."""
-    given: dict[str, Lifecycle] = {}
-    marked = []
-    for change in changes:
-        life = change.lifecycle
-        if life.notice_waits and life.is_mine:
-            counted = replace(life, notice_waits=False)
-            marked.append(replace(change, lifecycle=counted, gives_notice=life.event_id not in given))
-            given[life.event_id] = counted
-        else:
-            marked.append(change)
-    if not given:
-        return known, tuple(marked)
-    current, ended = (
-        {event_id: replace(life, notice_waits=False) if event_id in given else life for event_id, life in lives.items()}
-        for lives in (known.current, known.ended)
-    )
-    return Lifecycles(current, ended), tuple(marked)

@@ -27,7 +27,6 @@ from .lifecycle import (
     Lifecycles,
     State,
     Transition,
-    with_late_notice,
 )
 from .pause import NOISE_SECONDS, Evidence, Pause
 from .timestamp import Timestamp
@@ -163,7 +162,7 @@ def observe(
     remembered = max(REMEMBERED_ENDS, len(known.current))  # all that have just ended may return
     for event_id in list(ended)[: max(0, len(ended) - remembered)]:
         del ended[event_id]
-    return with_late_notice(Lifecycles(current, ended), changes)
+    return Lifecycles(current, ended), tuple(changes)
 
 
 def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
@@ -219,8 +218,7 @@ def _seen(
     scope = event.scope(vm_name)
     if before is None:
         notice = _notice(event, context.now)
-        waits = scope is Scope.UNKNOWN
-        life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, notice_waits=waits, vm_name=vm_name)
+        life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
     else:
         event = _with_known(_spelled_as_before(event, before.event), before.event)
         life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)

@@ -117,7 +117,7 @@ def measure(change: Change) -> Measurement:
         # Resources may leave this VM out while its event goes on: the event's end belongs to its beginning.
         scope=str(Scope.SELF if life.is_mine else life.scope),
         transition=str(change.transition),
-        notice=life.notice_seconds if change.transition is Transition.DETECTED or change.gives_notice else None,
+        notice=life.notice_seconds if change.transition is Transition.DETECTED else None,
         latency=latency,
         approved_by="" if latency is None else str(life.approved_by),
         scheduled=phases.get("scheduled"),

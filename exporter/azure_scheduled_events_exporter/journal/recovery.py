@@ -53,7 +53,6 @@ def _begun_before(newer: Lifecycle, older: Lifecycle) -> Lifecycle:
         newer,
         first_seen=older.first_seen,
         notice_seconds=older.notice_seconds,
-        notice_waits=newer.notice_waits and older.notice_waits,
         started_at=(None if older.proven_by_boot else older.started_at) or newer.started_at,
         not_before=older.not_before if newer.not_before is None else newer.not_before,
         own_name=older.own_name or newer.own_name,
@@ -113,6 +112,6 @@ def _dated(row: Row, older: Lifecycle) -> Row:
     since = max(0.0, row["wall"] - older.first_seen.wall)
     lengths: Row = {name: since for name in ("scheduled", "latency") if row[name] is not None}
     if row["notice"] is not None and row["transition"] != Transition.DETECTED:
-        lengths["notice"] = older.notice_seconds if older.notice_waits else None  # else it is counted on disk
+        lengths["notice"] = None  # it is counted on disk
     lengths |= dict.fromkeys(_MEASURED_BY.get(older.counted_end, ()))
     return {**row, **lengths, "record": encode_record(record)}

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused, mark_requested
-from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope, comparable_name
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe, record_pause
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
@@ -230,13 +230,9 @@ class Lives(RuleBasedStateMachine):
         assert +by_transition == Counter(str(change.transition) for change in self.changes)
         assert self.statistics == Statistics().plus(map(measure, self.changes))
         own = [change for change in self.changes if change.lifecycle.is_mine]
-        # The notice counts once, with the detection, or with the first change after this VM's name became known.
-        notices = 0
-        for detected, *later in self.told.values():
-            may_count = [detected, *later] if detected.lifecycle.scope is Scope.UNKNOWN else [detected]
-            is_own = any(change.lifecycle.is_mine for change in may_count)
-            notices += is_own and detected.lifecycle.notice_seconds is not None
-        assert observed(self.statistics.notice) == notices
+        detected = [lives[0].lifecycle for lives in self.told.values()]
+        notices = [life for life in detected if life.is_mine and life.notice_seconds is not None]
+        assert observed(self.statistics.notice) == len(notices)
         completed = {one.lifecycle.event_id for one in own if one.transition is Transition.COMPLETED}
         started = [phase for phase in self.statistics.phases.items() if phase[0][1] == "started"]
         assert observed(dict(started)) <= len(completed), "the phase Started of one event twice"
