@@ -134,6 +134,8 @@ class Connection(H11Protocol):
         if self.cycle is not before:
             self.since = self.loop.time()
             self._limit(self.state.limits.response_seconds)
+            if self.conn.trailing_data[0]:  # more requests, sent at once: one is answered, and the connection closes
+                self.scope["state"]["retired"] = True
 
     def on_response_complete(self) -> None:
         """Wait for the next request; a response that ends the connection keeps its deadline."""

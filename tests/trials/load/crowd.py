@@ -41,6 +41,7 @@ MALFORMED = (
     b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: trial\r\n\r\n",
     _HEAD + b"X: y\r\n" * 50_000 + b"\r\n",
     b"POST /metrics HTTP/1.1\r\nHost: trial\r\nContent-Length: 1000000\r\n\r\n" + b"b" * 1_000_000,
+    b"g" * 10_000_000,
 )
 _RESET = struct.pack("ii", 1, 0)
 _SHORTEST, _LONGEST = 1.0, 10.0  # seconds until a client that was closed connects again
@@ -123,6 +124,13 @@ class Crowd:
         with suppress(OSError):
             known.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         writer.transport.abort()
+
+    async def resetting(self) -> None:
+        """Connect and reset at once, a hundred times."""
+        for _ in range(100):
+            _, writer = await self.connect("resetting", tls=False)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            writer.transport.abort()
 
     async def malformed(self) -> None:
         """Send what is no request, or too large a one, and read what comes."""
