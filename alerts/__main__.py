@@ -8,9 +8,11 @@ from azure_scheduled_events_exporter.config import parse_assignments
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .generate import render
+from .runbooks import runbooks
 from .settings import Settings, load, resolve
 
 _FOLDER = Path(__file__).parent / "generated"
+_RUNBOOKS = Path(__file__).parent.parent / "docs" / "runbooks"
 
 
 def main() -> int:
@@ -26,11 +28,15 @@ def main() -> int:
     except ExporterError as error:
         print(f"alerts: {error}", file=sys.stderr)
         return error.exit_status
+    shipped = arguments.output == _FOLDER
+    heads = dict(runbooks(_RUNBOOKS)) if shipped else {}
     if arguments.check:
-        return _check(arguments.output, rendered)
+        return _check(arguments.output, rendered) or _check_heads(heads)
     for name, text in rendered.items():
         path = arguments.output / name
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for path, text in heads.items():
         path.write_text(text, encoding="utf-8")
     return 0
 
@@ -53,6 +59,13 @@ def _check(folder: Path, rendered: dict[str, str]) -> int:
     for name in stray:
         print(f"alerts: {folder / name} has no source: remove it", file=sys.stderr)
     return 1 if differing or stray else 0
+
+
+def _check_heads(heads: dict[Path, str]) -> int:
+    differing = [path for path, text in heads.items() if path.read_text(encoding="utf-8") != text]
+    for path in differing:
+        print(f"alerts: the head of {path} differs from its source: run python -m alerts", file=sys.stderr)
+    return 1 if differing else 0
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def late_alerts() -> Iterator[Alert]:
         f"unless on (event_id) {EVENT_ENDED}",
         "A {{ $labels.event_type }} started {{ $value | humanizeDuration }} ago and has not ended.",
         "The VM may be stuck, or another impact may follow.",
-        f"An event has been Started for {format_duration(_TOO_LONG)}.",
+        f"An exporter with access to IMDS has shown an event as Started for {format_duration(_TOO_LONG)}.",
     )
     yield _late(
         "NotApproved",

@@ -1,0 +1,382 @@
+"""Stories of events and exporters: which alerts the shipped rules raise, when, and when they do not."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from alerts import Settings, render, resolve
+from alerts.groups import alerts
+from alerts.rule import PREFIX
+from alerts.vms import NOT_BACK
+from support.monitoring.promtool import run_tests
+from support.monitoring.stories import INTERVAL, Story, ended, impact, info, member, moment, of, target
+
+
+def run(folder: Path, stories: Sequence[Story], values: Mapping[str, str]) -> str:
+    """Run ``stories`` on the rules that ``values`` make; return what promtool complains about."""
+    rules = folder / "rules.yml"
+    content = yaml.safe_load(render(resolve(values), grafana=False)["prometheus/prometheus-rules.yml"])
+    checked = {PREFIX + name for story in stories for name in story.alerts} | {NOT_BACK}  # ExporterDown waits for it
+    for group in content["groups"]:  # rules that no check needs, and queries of texts, take most of the time
+        group["rules"] = [rule for rule in group["rules"] if rule.get("alert", NOT_BACK) in checked]
+        for rule in group["rules"]:
+            rule.pop("annotations", None)
+    rules.write_text(json.dumps(content))
+    suite = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": f"{INTERVAL}s",
+        "group_eval_order": [group["name"] for group in content["groups"]],
+        "tests": [story.to_test() for story in stories],
+    }
+    (folder / "stories.json").write_text(json.dumps(suite))
+    done = run_tests(folder / "stories.json")
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def one(event_type: str, kind: str, name: str, hold: str) -> Story:
+    """Return the life of an alert: a lone VM goes away with its event and does not return; held, then given up.
+
+    ``hold``: a time at which the alert is still held, and one at which it is not.
+    """
+    held, over = hold.split()
+    rows = (info("a", "E", event_type, kind, "_x1 1x2 stale"),)
+    return Story(f"{name} by {kind} {event_type}", rows, {name: f"0m:0 15s:1 {held}:1 {over}:0"})
+
+
+OWN, GONE = "1x4 stale", "1x3 0x400"
+LIVES = (
+    one("Terminate", "announced", "Terminate", "10m 11m"),
+    one("Preempt", "announced", "Preempt", "10m 11m"),
+    one("Redeploy", "announced", "Redeploy", "60m 61m"),
+    one("Reboot", "announced", "Reboot", "30m 31m"),
+    one("Freeze", "announced", "Freeze", "15m 16m"),
+    one("Reboot", "without_notice", "WithoutNotice", "30m 31m"),
+    one("Redeploy", "without_notice", "WithoutNotice", "60m 61m"),
+    one("Reboot", "requested", "Requested", "30m 31m"),
+    one("Redeploy", "requested", "Requested", "60m 61m"),
+    one("Terminate", "requested", "Requested", "10m 11m"),
+    one("Defrag", "unknown_type", "UnknownType", "30m 31m"),
+    one("Redeploy", "far_ahead", "DegradedHost", "5m 6m"),
+    one("SpotRebalanceRecommendation", "advisory", "EvictionRisk", "5m 6m"),
+)
+EVENTS = (
+    Story(
+        "An event that somebody saw end resolves, also while a peer without IMDS shows it for hours, and after it.",
+        (
+            info("a", "E", "Reboot", "announced", OWN),
+            info("b", "E", "Reboot", "announced", "1x500", "peer"),
+            ended("a", "E", "_x5 1x240 stale"),
+            of("up", "a", "1x600"),
+            of("up", "b", "1x3 0x600"),
+        ),
+        {"Reboot": "1m:1 90s:0 20m:0 65m:0 100m:0 126m:0 140m:0"},
+    ),
+    Story(
+        "An event that returns after its end pages again.",
+        (
+            info("a", "E", "Reboot", "announced", "1x4 stale _x10 1x40"),
+            ended("a", "E", "_x5 1x10 stale"),
+            of("up", "a", "1x60"),
+        ),
+        {"Reboot": "1m:1 2m:0 4m15s:1 10m:1"},
+    ),
+    Story(
+        "A Redeploy days ahead is no page, also if its only exporter restarts; once near, Redeploy takes over.",
+        (
+            info("a", "E", "Redeploy", "far_ahead", "1x20 stale _x2 1x20 stale"),
+            info("a", "E", "Redeploy", "announced", "_x44 1x20"),
+        ),
+        {"DegradedHost": "5m:1 5m45s:1 8m:1 12m:0", "Redeploy": "8m:0 10m:0 11m30s:1"},
+    ),
+    Story(
+        "An announced Reboot that is moved days ahead, or turns out harmless, is not held.",
+        (
+            info("a", "E", "Reboot", "announced", OWN),
+            info("a", "E", "Reboot", "far_ahead", "_x5 1x40"),
+            info("a", "F", "Reboot", "announced", OWN),
+            info("a", "F", "Reboot", "harmless", "_x5 1x40"),
+        ),
+        {"Reboot": "1m:2 90s:0 9m:0", "DegradedHost": "1m:0 90s:1"},
+    ),
+    Story(
+        "A Freeze or an unknown type days ahead, and what is harmless, raises nothing.",
+        (
+            info("a", "E", "Freeze", "far_ahead", "1x40"),
+            info("a", "F", "Defrag", "far_ahead", "1x40"),
+            info("a", "G", "Reboot", "harmless", "1x40"),
+            moment("not_before_timestamp_seconds", "a", "G", "Reboot", "0x40"),
+        ),
+        dict.fromkeys(("DegradedHost", "Freeze", "UnknownType", "Reboot", "Overdue"), "never"),
+    ),
+    Story(
+        "An exporter that restarted in an event takes it for one without notice; peers know better.",
+        (
+            info("a", "E", "Reboot", "announced", "1x4 stale"),
+            info("b", "E", "Reboot", "without_notice", "_x5 1x20", "peer"),
+        ),
+        {"Reboot": "1m:1 2m:1", "WithoutNotice": "never"},
+    ),
+    Story(
+        "Many exporters, one event, one alert.",
+        tuple(info(f"v{n}", "E", "Preempt", "announced", "1x20", "peer") for n in range(20)),
+        {"Preempt": "1m:1"},
+    ),
+)
+IMPACTS = (
+    Story(
+        "H1: the address of an evicted VM is reused by a VM that answers for a minute and crashes.",
+        (
+            info("a", "E", "Preempt", "announced", "1x2 stale"),
+            impact("a", "E", "Preempt", 30, "x2 stale"),
+            of("up", "a", "1x2 stale _x7 1x4 stale"),
+            target("a", "1x2 0x8 1x4 0x200"),
+        ),
+        {"Maintenance": "1m:1 9m:0 30m:0", "ExporterDown": "13m:0 15m:1", "VmNotBack": "never"},
+    ),
+    Story(
+        "H2: an evicted VM whose target stays is a ticket after twenty minutes.",
+        (impact("a", "E", "Preempt", 30, "x2 stale"), target("a", "1x2 0x200"), of("up", "a", "1x2 stale")),
+        {"Maintenance": "1m:1 12m:1 16m:0", "ExporterDown": "20m:0 21m:1"},
+    ),
+    Story(
+        "A VM does not return from its Redeploy: a page after 15 minutes, and none for its exporter meanwhile.",
+        (
+            info("a", "E", "Redeploy", "announced", "1x2 stale"),
+            impact("a", "E", "Redeploy", 30, "x2 stale"),
+            target("a", "1x2 0x600"),
+            of("up", "a", "1x2 stale"),
+        ),
+        {"VmNotBack": "10m:0 16m:1 80m:1", "Maintenance": "10m:1 37m:0", "ExporterDown": "100m:0 135m:1"},
+    ),
+    Story(
+        "A VM returns from its Reboot and crashes later: its team is paged for that.",
+        (
+            info("a", "E", "Reboot", "announced", OWN),
+            impact("a", "E", "Reboot", 60, "x4 stale"),
+            ended("a", "E", "_x16 1x30 stale"),
+            of("up", "a", "1x4 stale _x11 1x30 stale"),
+            target("a", "1x4 0x12 1x30 0x300"),
+        ),
+        {"Reboot": "3m:1 5m:0", "Maintenance": "3m:1 10m:0 14m:0", "VmNotBack": "never", "ExporterDown": "20m:0 23m:1"},
+    ),
+    Story(
+        "A VM that was stopped, so that its peers saw its Reboot cancelled, is not one that did not return.",
+        (
+            impact("a", "E", "Reboot", 300, "x4 stale"),
+            target("a", GONE),
+            ended("b", "E", "_x8 1x200", "cancelled"),
+        ),
+        {"VmNotBack": "never"},
+    ),
+    Story(
+        "M1: names of VMs and groups are of the exporter's own series, whatever case IMDS has them in.",
+        (impact("a", "E", "Freeze", 30, "x60"), info("A", "E", "Freeze", "announced", "1x60")),
+        {"Maintenance": "1m:1", "Freeze": "1m:1"},
+    ),
+    Story(
+        "M2: one event of two VMs in a set of four is one page.",
+        (
+            *(member(vm, "1x60") for vm in "abcd"),
+            *(info(vm, "E", "Redeploy", "announced", "1x60", "self" if vm in "ab" else "peer") for vm in "abcd"),
+            *(impact(vm, "E", "Redeploy", 30, "x60") for vm in "ab"),
+        ),
+        {"Redeploy": "5m:1", "ScaleSetHit": "never", "Maintenance": "5m:2"},
+    ),
+    Story(
+        "Two events that take half of a set at once are a page of their own.",
+        (
+            *(member(vm, "1x8 stale" if vm in "ab" else "1x60") for vm in "abcd"),
+            *(info(vm, vm, "Reboot", "announced", "1x8 stale") for vm in "ab"),
+            *(impact(vm, vm, "Reboot", 120, "x8 stale") for vm in "ab"),
+        ),
+        {"ScaleSetHit": "30s:0 1m15s:1 3m:1", "Reboot": "1m15s:2"},
+    ),
+    Story(
+        "Half of a set that a user deletes at once is none.",
+        (
+            *(member(vm, "1x60") for vm in "abcd"),
+            *(info(vm, vm, "Terminate", "requested", "1x8 stale") for vm in "ab"),
+            *(impact(vm, vm, "Terminate", 120, "x8 stale") for vm in "ab"),
+        ),
+        {"ScaleSetHit": "never", "Requested": "1m:2"},
+    ),
+    Story(
+        "M3: reboots one VM after the other, each Started for ten minutes, are no simultaneous loss.",
+        (
+            *(member(vm, "1x200") for vm in "abcd"),
+            *(
+                row
+                for n, vm in enumerate("abcd")
+                for row in (
+                    info(vm, vm, "Reboot", "announced", f"_x{20 * n} 1x8 stale _x4 1x35 stale"),
+                    impact(vm, vm, "Reboot", 300 * n + 120, f"_x{20 * n} x8 stale _x4 x35 stale"),
+                    of("up", vm, f"1x{20 * n + 8} stale _x4 1x100"),
+                    ended(vm, vm, f"_x{20 * n + 50} 1x100"),
+                )
+            ),
+        ),
+        {"ScaleSetHit": "never", "Reboot": "1m:1"},
+    ),
+)
+LATE = (
+    Story(
+        "An event that is still Scheduled ten minutes after its NotBefore, by an exporter that sees it.",
+        (
+            info("a", "E", "Reboot", "announced", "1x80"),
+            moment("not_before_timestamp_seconds", "a", "E", "Reboot", "60x60 stale"),
+            moment("started_timestamp_seconds", "b", "E", "Reboot", "_x56 840x20"),
+            moment("not_before_timestamp_seconds", "c", "F", "Reboot", "60x80"),
+            of("up", "c", "0x80"),
+        ),
+        {"Overdue": "10m:0 11m30s:1 14m30s:0 18m:0"},
+    ),
+    Story(
+        "An event that has been Started for half an hour.",
+        (
+            info("a", "E", "Reboot", "announced", "1x160"),
+            moment("started_timestamp_seconds", "a", "E", "Reboot", "60x160"),
+            ended("b", "E", "_x140 1x60"),
+        ),
+        {"StartedTooLong": "30m:0 32m:1 36m:0"},
+    ),
+    Story(
+        "An approval of the policy that is a minute late; approved ones and those that others approved are quiet.",
+        (
+            moment("approval_due_timestamp_seconds", "a", "E", "Reboot", "60x40"),
+            moment("approval_due_timestamp_seconds", "b", "F", "Reboot", "60x40"),
+            moment("approved", "b", "F", "Reboot", "0x5 1x40"),
+            moment("approval_due_timestamp_seconds", "c", "G", "Reboot", "60x4 stale"),
+            moment("started_timestamp_seconds", "c", "G", "Reboot", "_x4 60x40"),
+        ),
+        {"NotApproved": "1m:0 2m30s:1 5m:1"},
+    ),
+)
+_POLLS = 'outcome="{}"'
+EXPORTERS = (
+    Story(
+        "No answer of IMDS for three minutes; a short gap, or the first two minutes of a service, are quiet.",
+        (of("up", "a", "0x20"), of("up", "b", "1x4 0x8 1x20")),
+        {"ImdsUnreachable": "2m45s:0 3m15s:1 4m:1"},
+    ),
+    Story(
+        "Documents that cannot be read for two minutes.",
+        (of("up", "a", "1x4 0x40"), of("polls_total", "a", "0x4 1+15x40", _POLLS.format("invalid_document"))),
+        {"DocumentInvalid": "2m:0 4m:1", "Throttled": "never"},
+    ),
+    Story(
+        "Every third poll throttled for five minutes; one in twenty is quiet.",
+        (
+            of("polls_total", "a", "0+10x80", _POLLS.format("ok")),
+            of("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
+            of("polls_total", "b", "0+19x80", _POLLS.format("ok")),
+            of("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
+        ),
+        {"Throttled": "4m:0 11m:1", "DocumentInvalid": "never"},
+    ),
+    Story(
+        "An exporter that does not answer for ten minutes; one that restarts is quiet.",
+        (target("a", "1x4 0x80"), target("b", "1x4 0x4 1x80")),
+        {"ExporterDown": "10m:0 11m30s:1", "NoExporters": "never"},
+    ),
+    Story(
+        "Nothing to scrape for ten minutes, a minute after the last target was removed.",
+        (target("a", "1x4 stale"),),
+        {"NoExporters": "10m:0 11m30s:1"},
+    ),
+    Story(
+        "The only VM is away with its Reboot, and discovery removes it meanwhile.",
+        (target("a", "1x4 stale"), impact("a", "E", "Reboot", 60, "x4 stale")),
+        {"NoExporters": "11m30s:0 30m:0 42m:1"},
+    ),
+    Story(
+        "A journal that cannot be written for five minutes.",
+        (of("journal_up", "a", "1x4 0x40"), of("journal_up", "b", "0x10 1x40")),
+        {"JournalNotOnDisk": "5m:0 6m30s:1"},
+    ),
+    Story(
+        "A refused approval of an event that is still to be approved; one that another VM approved first is quiet.",
+        (
+            *(of("approval_requests_total", vm, "0x4 1x40", 'outcome="rejected"') for vm in "ab"),
+            *(moment("approval_due_timestamp_seconds", vm, vm, "Reboot", "60x40") for vm in "ab"),
+            moment("started_timestamp_seconds", "b", "b", "Reboot", "_x4 60x40"),
+        ),
+        {"ApprovalRefused": "1m:0 1m30s:1 8m:0"},
+    ),
+    Story(
+        "Pushes that fail for five minutes.",
+        (of("alertmanager_up", "a", "1x4 0x40"), of("alertmanager_up", "b", "0x10 1x40")),
+        {"AlertsNotPushed": "5m:0 6m30s:1"},
+    ),
+    Story(
+        "Spans that wait or were refused for 15 minutes.",
+        (
+            of("spans_queued", "a", "0x4 500x100"),
+            of("spans_queued", "b", "500x20 0x100"),
+            of("spans_total", "c", "0x4 5x100", 'outcome="failed"'),
+        ),
+        {"SpansNotDelivered": "15m:0 17m:2"},
+    ),
+    Story(
+        "A clock that is minutes off; one that is right is quiet, as is one whose last answer is old.",
+        (
+            of("last_success_timestamp_seconds", "a", "400+15x40"),
+            of("last_success_timestamp_seconds", "b", "0+15x40"),
+            of("last_success_timestamp_seconds", "c", "0x40"),
+            *(of("up", vm, "0x40" if vm == "c" else "1x40") for vm in "abc"),
+        ),
+        {"ClockOff": "4m:0 6m:1"},
+    ),
+    Story(
+        "A hook that fails for the first time; one that failed before its VM was off for the night is quiet.",
+        (
+            of("hook_runs_total", "a", "_x80 1x80", 'event_type="Reboot",phase="scheduled",outcome="timeout"'),
+            of("hook_runs_total", "b", "0x80 1x80", 'event_type="Reboot",phase="scheduled",outcome="failed"'),
+            of("hook_runs_total", "c", "0x80 1x80", 'event_type="Reboot",phase="scheduled",outcome="ok"'),
+            of("hook_runs_total", "d", "3x4 stale _x80 3x75", 'event_type="Reboot",phase="started",outcome="failed"'),
+            *(of("up", vm, "1x4 stale _x80 1x75" if vm == "d" else "1x160") for vm in "abcd"),
+        ),
+        {"HookFailed": "15m:0 21m:2 30m:2 38m:0"},
+    ),
+)
+ALL = (*LIVES, *EVENTS, *IMPACTS, *LATE, *EXPORTERS)
+
+
+@pytest.mark.parametrize("stories", [LIVES, EVENTS, IMPACTS, LATE, EXPORTERS], ids=lambda some: some[0].name)
+def test_stories(stories: Sequence[Story], tmp_path: Path) -> None:
+    """The shipped rules raise what the stories say, at these moments."""
+    assert run(tmp_path, stories, {}) == ""
+
+
+def test_every_alert_has_its_stories() -> None:
+    """Each alert fires in a story, and does not in another or before."""
+    told = {PREFIX + name: "" for story in ALL for name in story.alerts}
+    for story in ALL:
+        for name, checks in story.alerts.items():
+            told[PREFIX + name] += f" {checks} "
+    every = {alert.name for alert in alerts(Settings())}
+    assert {name for name, checks in told.items() if re.search(":[1-9]", checks)} == every
+    assert {name for name, checks in told.items() if ":0 " in checks or "never" in checks} == every
+
+
+TEAMS = (
+    Story(
+        "VMs of one event with different teams: each team gets its page, and peers of others none.",
+        (
+            *(
+                info(vm, "E", "Redeploy", "announced", "1x8 stale", "self" if vm in "ab" else "peer", f',team="{team}"')
+                for vm, team in (("a", "search"), ("b", "shop"), ("c", "other"))
+            ),
+            info("d", "F", "Reboot", "announced", "1x60", "peer", ',team="other"'),
+        ),
+        {"Redeploy": "15s:2 1m:2 30m:2", "Reboot": "0s:0 1m:1 10m:1"},
+    ),
+)
+
+
+def test_kept_labels(tmp_path: Path) -> None:
+    """Kept labels are those of the event's own VMs, also while these are away; of peers only if no own VM shows it."""
+    assert run(tmp_path, TEAMS, {"labels.keep": "team"}) == ""
