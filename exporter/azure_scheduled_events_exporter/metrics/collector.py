@@ -6,16 +6,15 @@ objects. A scrape must not call IMDS or wait for a poll.
 """
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 from prometheus_client import Metric, ProcessCollector
-from prometheus_client.registry import Collector as PrometheusCollector
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import RESOURCES_SHOWN
-from azure_scheduled_events_exporter.core.lifecycle import State
-from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 
 from .samples import (
     INSTANCE_LABELS,
@@ -30,9 +29,10 @@ from .samples import (
     not_before,
     outcomes,
 )
-from .spec import MetricSpec
+from .spec import Labels, MetricSpec
 
 _EVENT = ("event_id", "event_type", "scope")
+_EVENTS_SHOWN = "Dashboards show the events themselves."
 
 
 class SpanOutcome(StrEnum):
@@ -42,64 +42,68 @@ class SpanOutcome(StrEnum):
     FAILED = "failed"
 
 
+def _value(name: str, kind: str, text: str, field: str, value: Callable[[Any], Any], not_shown: str = "") -> MetricSpec:
+    """Return a row of one series, whose value is read from one field of the snapshot; None for no series."""
+
+    def samples(read: object) -> Iterable[tuple[Labels, Any]]:
+        number = value(read)
+        return [] if number is None else [((), number)]
+
+    return MetricSpec(name, kind, (), text, (field,), samples, not_shown)
+
+
+def _event(name: str, text: str, value: Callable[[Lifecycle], float | None]) -> MetricSpec:
+    """Return a row of a gauge with a series for each current event; none for an event whose value is None."""
+    return MetricSpec(name, "gauge", _EVENT, text, ("shown",), each(value))
+
+
+def _tally(
+    name: str, kind: str, labels: Labels, text: str, read: Callable[[Any], Mapping[Any, Any]], not_shown: str = ""
+) -> MetricSpec:
+    """Return a row whose series are the entries of a field of the statistics."""
+    return MetricSpec(name, kind, labels, text, ("statistics",), lambda field: read(field).items(), not_shown)
+
+
+def _outcomes(name: str, text: str, field: str, read: Callable[[Any], Mapping[StrEnum, int]]) -> MetricSpec:
+    """Return a row of a counter by outcome."""
+    return MetricSpec(name, "counter", ("outcome",), text, (field,), lambda value: outcomes(read(value)))
+
+
 METRICS = (
-    MetricSpec(
-        "up",
-        "gauge",
-        (),
-        "1 if the last poll got a valid answer, 0 if it failed.",
-        ("polls",),
-        lambda polls: [((), polls.up)],
+    _value("up", "gauge", "1 if the last poll got a valid answer, 0 if it failed.", "polls", lambda polls: polls.up),
+    _value(
+        "poll_interval_seconds", "gauge", "Configured time between polls.", "poll_interval", lambda interval: interval
     ),
-    MetricSpec(
-        "poll_interval_seconds",
-        "gauge",
-        (),
-        "Configured time between polls.",
-        ("poll_interval",),
-        lambda interval: [((), interval)],
-    ),
-    MetricSpec(
-        "polls_total",
-        "counter",
-        ("outcome",),
-        "Polls of IMDS by outcome.",
-        ("polls",),
-        lambda polls: outcomes(polls.outcomes),
-    ),
-    MetricSpec(
+    _outcomes("polls_total", "Polls of IMDS by outcome.", "polls", lambda polls: polls.outcomes),
+    _value(
         "poll_duration_seconds",
         "histogram",
-        (),
         "Duration of a poll, whatever its outcome.",
-        ("polls",),
-        lambda polls: [((), polls.durations)],
+        "polls",
+        lambda polls: polls.durations,
     ),
-    MetricSpec(
+    _value(
         "last_success_timestamp_seconds",
         "gauge",
-        (),
         "Time of the last valid answer; 0 before the first.",
-        ("polls",),
-        lambda polls: [((), polls.last_success or 0)],
+        "polls",
+        lambda polls: polls.last_success or 0,
     ),
-    MetricSpec(
+    _value(
         "document_incarnation",
         "gauge",
-        (),
         "DocumentIncarnation of the newest document; absent if it has none.",
-        ("incarnation",),
-        lambda incarnation: [] if incarnation is None else [((), incarnation)],
-        not_shown="For diagnosis: it means nothing to who only runs VMs.",
+        "incarnation",
+        lambda incarnation: incarnation,
+        "For diagnosis: it means nothing to who only runs VMs.",
     ),
-    MetricSpec(
+    _value(
         "document_changes_total",
         "counter",
-        (),
         "Number of documents that differed from the one before.",
-        ("document_changes",),
-        lambda changes: [((), changes)],
-        not_shown="For diagnosis: the events that changed are shown.",
+        "document_changes",
+        lambda changes: changes,
+        "For diagnosis: the events that changed are shown.",
     ),
     MetricSpec(
         "instance_info",
@@ -132,7 +136,7 @@ METRICS = (
         "Current events that have not started: Scheduled, or with an unknown status.",
         ("shown", "vm_name"),
         count(lambda life: life.is_pending),
-        not_shown="Dashboards show the events themselves.",
+        _EVENTS_SHOWN,
     ),
     MetricSpec(
         "started",
@@ -141,7 +145,7 @@ METRICS = (
         "Current events that have started.",
         ("shown", "vm_name"),
         count(lambda life: life.state is State.STARTED),
-        not_shown="Dashboards show the events themselves.",
+        _EVENTS_SHOWN,
     ),
     MetricSpec(
         "event_info",
@@ -151,14 +155,7 @@ METRICS = (
         ("shown", "kinds"),
         event_info,
     ),
-    MetricSpec(
-        "event_resources",
-        "gauge",
-        _EVENT,
-        "Number of VMs in the event's Resources.",
-        ("shown",),
-        each(lambda life: life.event.resource_count),
-    ),
+    _event("event_resources", "Number of VMs in the event's Resources.", lambda life: life.event.resource_count),
     MetricSpec(
         "event_not_before_timestamp_seconds",
         "gauge",
@@ -175,29 +172,20 @@ METRICS = (
         ("shown",),
         not_before,
     ),
-    MetricSpec(
+    _event(
         "event_duration_seconds",
-        "gauge",
-        _EVENT,
         "Announced duration of the impact; absent when unknown.",
-        ("shown",),
-        each(lambda life: life.event.duration_seconds),
+        lambda life: life.event.duration_seconds,
     ),
-    MetricSpec(
+    _event(
         "event_first_seen_timestamp_seconds",
-        "gauge",
-        _EVENT,
         "When this exporter first saw the event.",
-        ("shown",),
-        each(lambda life: life.first_seen.wall),
+        lambda life: life.first_seen.wall,
     ),
-    MetricSpec(
+    _event(
         "event_started_timestamp_seconds",
-        "gauge",
-        _EVENT,
         "When the event started, while it is Started.",
-        ("shown",),
-        each(lambda life: life.impact_at if life.state is State.STARTED else None),
+        lambda life: life.impact_at if life.state is State.STARTED else None,
     ),
     MetricSpec(
         "event_ended_timestamp_seconds",
@@ -216,63 +204,54 @@ METRICS = (
         ("shown", "kinds", "identity", "vm_name"),
         impact,
     ),
-    MetricSpec(
+    _event(
         "event_approved",
-        "gauge",
-        _EVENT,
         "1 once IMDS accepted an approval by this exporter or an operator on this VM.",
-        ("shown",),
-        each(lambda life: life.approved_here),
+        lambda life: life.approved_here,
     ),
-    MetricSpec(
+    _tally(
         "transitions_total",
         "counter",
         ("event_type", "event_source", "scope", "transition"),
         "Transitions in the life of events.",
-        ("statistics",),
-        lambda statistics: statistics.transitions.items(),
+        lambda statistics: statistics.transitions,
     ),
-    MetricSpec(
+    _tally(
         "approval_latency_seconds",
         "histogram",
         ("event_type", "approved_by"),
         "Time from first seen to approved, of events of this VM and of approvals given here; approved_by is deadline "
         "if NotBefore came without an approval.",
-        ("statistics",),
-        lambda statistics: statistics.approval_latency.items(),
+        lambda statistics: statistics.approval_latency,
     ),
-    MetricSpec(
+    _tally(
         "notice_seconds",
         "histogram",
         ("event_type",),
         "Time from first seen to NotBefore, of events of this VM: the notice really given.",
-        ("statistics",),
-        lambda statistics: statistics.notice.items(),
+        lambda statistics: statistics.notice,
     ),
-    MetricSpec(
+    _tally(
         "phase_duration_seconds",
         "histogram",
         ("event_type", "phase"),
         "Time that events of this VM spent in a phase.",
-        ("statistics",),
-        lambda statistics: statistics.phases.items(),
+        lambda statistics: statistics.phases,
     ),
-    MetricSpec(
+    _tally(
         "observed_pause_seconds",
         "histogram",
         ("event_type",),
         "Longest pause of this VM while an event of it was Started.",
-        ("statistics",),
-        lambda statistics: statistics.pauses.items(),
+        lambda statistics: statistics.pauses,
     ),
-    MetricSpec(
+    _tally(
         "observed_pauses_total",
         "counter",
         ("event_type",),
         "Pauses of this VM of 0.1 s or more while an event of it was Started.",
-        ("statistics",),
-        lambda statistics: statistics.pause_counts.items(),
-        not_shown="The table of pauses shows the longest one of each event, which is what a user notices.",
+        lambda statistics: statistics.pause_counts,
+        "The table of pauses shows the longest one of each event, which is what a user notices.",
     ),
     MetricSpec(
         "event_approval_due_timestamp_seconds",
@@ -290,79 +269,54 @@ METRICS = (
         ("approval_policy",),
         lambda policy: [((policy,), 1)],
     ),
-    MetricSpec(
+    _value(
         "alertmanager_up",
         "gauge",
-        (),
         "1 if every Alertmanager accepted the last push of alerts; absent without an Alertmanager.",
-        ("pushes",),
-        lambda pushes: [] if pushes.up is None else [((), pushes.up)],
+        "pushes",
+        lambda pushes: pushes.up,
     ),
-    MetricSpec(
+    _outcomes(
         "alertmanager_alerts_total",
-        "counter",
-        ("outcome",),
         "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds.",
-        ("pushes",),
-        lambda pushes: outcomes(pushes.alerts),
+        "pushes",
+        lambda pushes: pushes.alerts,
     ),
-    MetricSpec(
+    _outcomes(
         "approval_requests_total",
-        "counter",
-        ("outcome",),
         "Requests to approve events by the answer of IMDS.",
-        ("approval_requests",),
-        outcomes,
+        "approval_requests",
+        lambda requests: requests,
     ),
-    MetricSpec(
+    _value(
         "journal_up",
         "gauge",
-        (),
         "1 while transitions are written to disk before they are reported.",
-        ("journal",),
-        lambda journal: [((), journal.up)],
+        "journal",
+        lambda journal: journal.up,
     ),
-    MetricSpec(
+    _value(
         "journal_errors_total",
         "counter",
-        (),
         "Failed attempts to write the journal.",
-        ("journal",),
-        lambda journal: [((), journal.errors)],
+        "journal",
+        lambda journal: journal.errors,
     ),
-    MetricSpec(
+    _outcomes(
         "spans_total",
-        "counter",
-        ("outcome",),
         "Trace spans by the answer of the collector.",
-        ("deliveries",),
-        lambda spans: outcomes({SpanOutcome.EXPORTED: spans.exported, SpanOutcome.FAILED: spans.failed}),
+        "deliveries",
+        lambda spans: {SpanOutcome.EXPORTED: spans.exported, SpanOutcome.FAILED: spans.failed},
     ),
-    MetricSpec(
+    _value(
         "spans_queued",
         "gauge",
-        (),
         "Trace spans that no collector has accepted yet.",
-        ("deliveries",),
-        lambda spans: [((), spans.queued)],
+        "deliveries",
+        lambda spans: spans.queued,
     ),
 )
 SPECS: Mapping[str, MetricSpec] = {spec.name: spec for spec in METRICS}
-
-
-class Collector(PrometheusCollector):
-    """All metrics, for a registry of prometheus_client; ``read`` returns the newest snapshot."""
-
-    def __init__(self, read: Callable[[], Snapshot], wall: Callable[[], float]) -> None:
-        self._read = read
-        self._wall = wall
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield every metric once, of one snapshot."""
-        snapshot, now = self._read(), self._wall()
-        for metric in METRICS:
-            yield metric.family(snapshot, now)
-        yield from process_metrics()
 
 
 def process_metrics() -> Iterable[Metric]:

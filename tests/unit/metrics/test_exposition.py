@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from azure_scheduled_events_exporter import __version__
@@ -22,7 +21,7 @@ from azure_scheduled_events_exporter.core.pause import Evidence, Pause
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
-from azure_scheduled_events_exporter.metrics.collector import SPECS, Collector
+from azure_scheduled_events_exporter.metrics.collector import SPECS
 from azure_scheduled_events_exporter.metrics.exposition import Exposition
 from azure_scheduled_events_exporter.polling.snapshot import POLL_BOUNDS, Polls, Snapshot
 from support.programs import PREFIX, Scrape, debian
@@ -170,15 +169,6 @@ def test_scrapes_at_the_same_moment_share_a_body() -> None:
     assert scraped.render().body is first.body
     now += 0.2
     assert scraped.render().body != first.body
-
-
-def test_a_registry_of_prometheus_client_sees_the_same() -> None:
-    """Who embeds the exporter can register its collector, and gets every metric of the table once."""
-    registry = CollectorRegistry()
-    registry.register(Collector(full_life, lambda: NOON))
-    names = [family.name for family in registry.collect()]
-    assert len(names) == len(set(names))
-    assert {spec.full_name.removesuffix("_total") for spec in SPECS.values()} <= set(names)
 
 
 def test_counters_exist_before_anything_has_happened() -> None:
