@@ -27,17 +27,15 @@ def answer(
     mac: bytes = MAC,
     cookie: bytes = COOKIE,
     operation: int = 2,
-    file: bytes = b"",
-    sname: bytes = b"",
 ) -> bytes:
     """Return a DHCP message with these options, laid out by hand from RFC 2131."""
     head = bytes((operation, 1, 6, 0)) + xid.to_bytes(4, "big") + bytes(20)
-    return head + mac.ljust(16, b"\0") + sname.ljust(64, b"\0") + file.ljust(128, b"\0") + cookie + options
+    return head + mac.ljust(16, b"\0") + bytes(192) + cookie + options
 
 
 def read(message: bytes) -> bytes | None:
     """Return what the answer ``message`` has in option 245."""
-    return parse_answer(message, xid=XID, mac=MAC).get(ENDPOINT_OPTION)
+    return parse_answer(message, xid=XID, mac=MAC)
 
 
 def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() -> None:
@@ -59,10 +57,6 @@ def test_the_request_is_a_dhcpdiscover_that_wants_option_245_broadcast_back() ->
         (answer(bytes(7) + OPTION + bytes(3) + b"\xff" + bytes(60)), "between padding"),
         (answer(OPTION), "without an end mark"),
         (answer(OPTION + b"\xff" + bytes((ENDPOINT_OPTION, 4, 9, 9, 9, 9))), "what follows the end is no option"),
-        (answer(bytes((245, 2, 168, 63, 1, 1, 0, 245, 2, 129, 16, 255))), "in two parts, RFC 3396"),
-        (answer(bytes((52, 1, 1, 255)), file=OPTION + b"\xff"), "in the file field"),
-        (answer(bytes((52, 1, 2, 255)), sname=OPTION + b"\xff"), "in the server name field"),
-        (answer(bytes((52, 1, 3, 255)), file=b"\xff", sname=OPTION), "in the second of both fields"),
     ],
 )
 def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, because: str) -> None:
@@ -81,7 +75,6 @@ def test_option_245_is_found_wherever_dhcp_allows_it(message: bytes, because: st
         (answer(OPTION, operation=1), "not an answer to this request"),
         (answer(OPTION[:-1]), "option 245 is cut off"),
         (answer(bytes((53,))), "option 53 is cut off"),
-        (answer(bytes((52, 1, 1, 255)), file=bytes((1, 200)) + bytes(126)), "option 1 is cut off"),
     ],
 )
 def test_what_is_no_answer_to_this_request_is_refused(message: bytes, complaint: str) -> None:
@@ -90,19 +83,9 @@ def test_what_is_no_answer_to_this_request_is_refused(message: bytes, complaint:
         read(message)
 
 
-@given(st.one_of(st.binary(max_size=400), st.binary(max_size=300).map(answer)))
-def test_no_bytes_whatever_crash_the_reader(message: bytes) -> None:
-    """Any datagram is read or refused, and an option that was read is in the datagram."""
-    try:
-        options = parse_answer(message, xid=XID, mac=MAC)
-    except ValueError:
-        return
-    assert sum(2 + len(value) for value in options.values()) <= len(message)
-
-
 @given(
     st.ip_addresses(v=4),
-    st.lists(st.tuples(st.integers(1, 254).filter(lambda code: code not in {52, 245}), st.binary(max_size=20))),
+    st.lists(st.tuples(st.integers(1, 254).filter(lambda code: code != 245), st.binary(max_size=20))),
 )
 def test_the_address_survives_any_other_options(address: IPv4Address, others: list[tuple[int, bytes]]) -> None:
     """The address read is the address sent, with any other options."""
@@ -111,27 +94,15 @@ def test_the_address_survives_any_other_options(address: IPv4Address, others: li
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("value", "complaint"),
     [
-        ({}, "has no option 245"),
-        ({245: b"\xa8\x3f"}, "has 2 bytes in option 245 where an IPv4 address has 4"),
-        ({245: bytes(4)}, "names 0.0.0.0 in option 245, which is no address of a machine"),
-        ({245: bytes((0, 1, 2, 3))}, "names 0.1.2.3 in option 245, which is no address of a machine"),
-        ({245: bytes((224, 0, 0, 1))}, "names 224.0.0.1 in option 245, which is no address of a machine"),
-        ({245: b"\xff\xff\xff\xff"}, "names 255.255.255.255 in option 245, which is no address of a machine"),
-        ({245: bytes((127, 0, 0, 1))}, "names 127.0.0.1 in option 245, which is this machine itself"),
+        (None, "has no option 245"),
+        (b"\xa8\x3f", "has 2 bytes in option 245, not 4"),
+        *((bytes(each), "no address of another machine") for each in ((0, 1, 2, 3), (224, 0, 0, 1), (127, 0, 0, 1))),
+        (b"\xff\xff\xff\xff", "names 255.255.255.255 in option 245, which is no address of another machine"),
     ],
 )
-def test_an_address_that_cannot_be_a_service_is_refused(options: dict[int, bytes], complaint: str) -> None:
-    """No address, half an address, everybody's and our own are refused, each in its own words."""
+def test_an_address_that_cannot_be_a_service_is_refused(value: bytes | None, complaint: str) -> None:
+    """No address, half an address, everybody's and our own are refused."""
     with pytest.raises(ValueError, match=complaint):
-        endpoint_address(options)
-
-
-ROUTES = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
-eth1\t00000000\t0101000A\t0003\t0\t0\t200\t00000000\t0\t0\t0
-down0\t00000000\t0101000A\t0002\t0\t0\t1\t00000000\t0\t0\t0
-eth0\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0
-vpn0\t00000000\t0100000A\t0003\t0\t0\t0\t00000080\t0\t0\t0
-eth2\t0002000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
-"""
+        endpoint_address(value)
