@@ -3,7 +3,6 @@
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,17 +22,6 @@ from support.programs import Exporter, Prometheus
 
 LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("trials",), ("contract",), ("wire",), ("unit",))
 """Folders. In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that works."""
-
-COMPRESSION = """
-import random, time, timeit, zlib
-text = random.Random(1).randbytes(400_000).hex().encode()
-seconds = timeit.repeat(lambda: zlib.compress(text), timer=time.process_time, number=1, repeat=25)
-print(sorted(seconds)[20])  # the speed of a shared processor changes within a second
-"""
-"""Work of a library: how fast Python itself is depends on how it was built."""
-
-SLOW_SECONDS = 0.033
-"""A processor that needs more of its time for :data:`COMPRESSION` is slow."""
 
 FLAKY_FILE = os.environ.get("FLAKY_TESTS")
 """Where ``.ci/run`` collects the tests that passed only at their second attempt."""
@@ -59,15 +47,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return how many tests ``-n auto`` runs at a time.
-
-    Most tests wait for programs that they have started, so four at a time keep a processor busy. On slow processors two
-    do: with more, programs wait for a processor, the whole takes as long, and what is late by seconds fails.
-    """
-    processors = os.cpu_count() or 1
-    each = [subprocess.Popen([sys.executable, "-c", COMPRESSION], stdout=subprocess.PIPE) for _ in range(processors)]
-    seconds = max(float(one.communicate()[0]) for one in each)  # while all are busy
-    return min(8, processors * (2 if seconds > SLOW_SECONDS else 4))
+    """Return how many tests ``-n auto`` runs at a time: most wait for programs that they have started."""
+    return 3 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
