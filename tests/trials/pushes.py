@@ -13,10 +13,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Self
 
+from alerts import resolve
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What, find
 from deploy.stack.free_port import free_port
-from support.monitoring.paging import Receiver, RuledPrometheus, Stack
+from support.monitoring.paging import Alertmanager, Receiver, RuledPrometheus, Stack, receivers
 from support.monitoring.victoria import VictoriaStack
 from support.programs import Exporter, eventually
 from trials.trial import Crew, Order, Row
@@ -41,8 +43,29 @@ EXPECTED: Mapping[str, str] = MappingProxyType(
 )
 """The alert of each scenario's events; "" for a scenario that notifies nobody."""
 
-_ENGINES: Mapping[str, Callable[[Path, dict[str, str], list[str]], Stack | VictoriaStack]] = MappingProxyType(
-    {"Prometheus": Stack, "VictoriaMetrics": VictoriaStack}
+
+class Alone:
+    """An Alertmanager and a webhook receiver, without rules."""
+
+    def __init__(self, folder: Path, values: dict[str, str], _: list[str]) -> None:
+        self._stack = ExitStack()
+        self.receiver = self._stack.enter_context(Receiver())
+        self.alertmanager = Alertmanager(folder, resolve({**receivers(self.receiver.url), **values}))
+
+    def wait_for_targets(self, _: int) -> None:
+        """Nobody scrapes."""
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.alertmanager)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+
+_Chain = Alone | Stack | VictoriaStack
+_ENGINES: Mapping[str, Callable[[Path, dict[str, str], list[str]], _Chain]] = MappingProxyType(
+    {"nothing": Alone, "Prometheus": Stack, "VictoriaMetrics": VictoriaStack}
 )
 _SPEED = 30.0
 _DAY = 86_400.0
@@ -107,9 +130,9 @@ def _vm(vm: VirtualMachine, scenario: str) -> VirtualMachine:
 
 
 def run(order: Order) -> Row:
-    """Play, kill, restart, and compare what the pager was told with the events that there were, on both engines."""
+    """Play, kill, restart, and compare what the pager was told with the events that there were, beside each engine."""
     kills = order.pick(50, 10)
-    engines = ("Prometheus",) if order.short else ("Prometheus", "VictoriaMetrics")
+    engines = ("Prometheus",) if order.short else tuple(_ENGINES)
     counts = []
     for engine in engines:
         order.say(f"beside {engine}")
