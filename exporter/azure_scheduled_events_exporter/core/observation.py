@@ -55,30 +55,23 @@ PRESENT: Mapping[tuple[State | None, State], tuple[State, tuple[Transition, ...]
     {
         (None, State.SCHEDULED): (State.SCHEDULED, (Transition.DETECTED,)),
         (None, State.STARTED): (State.STARTED, (Transition.DETECTED, Transition.STARTED)),  # a host failure
+        (None, State.ADVISORY): (State.ADVISORY, (Transition.DETECTED,)),
         (None, State.OTHER): (State.OTHER, (Transition.DETECTED,)),
-        (State.SCHEDULED, State.SCHEDULED): (
-            State.SCHEDULED,
-            (Transition.RESCHEDULED,),
-        ),  # if NotBefore moved
-        (State.SCHEDULED, State.STARTED): (
-            State.STARTED,
-            (Transition.APPROVED, Transition.STARTED),
-        ),  # approved if early
+        # Rescheduled if NotBefore has moved, approved if it starts early.
+        (State.SCHEDULED, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
+        (State.SCHEDULED, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
         (State.SCHEDULED, State.OTHER): (State.OTHER, (Transition.RESCHEDULED,)),
         (State.OTHER, State.SCHEDULED): (State.SCHEDULED, (Transition.RESCHEDULED,)),
         (State.OTHER, State.STARTED): (State.STARTED, (Transition.APPROVED, Transition.STARTED)),
         (State.OTHER, State.OTHER): (State.OTHER, (Transition.RESCHEDULED,)),
-        (State.STARTED, State.SCHEDULED): (State.STARTED, ()),  # an outdated document: Started stays Started
-        (State.STARTED, State.STARTED): (State.STARTED, ()),  # also a second impact of the same event
-        (State.STARTED, State.OTHER): (State.STARTED, ()),
-        (None, State.ADVISORY): (State.ADVISORY, (Transition.DETECTED,)),
         (State.ADVISORY, State.ADVISORY): (State.ADVISORY, ()),
         (State.ADVISORY, State.SCHEDULED): (State.SCHEDULED, ()),
         (State.ADVISORY, State.STARTED): (State.STARTED, (Transition.STARTED,)),
         (State.ADVISORY, State.OTHER): (State.OTHER, ()),
         (State.SCHEDULED, State.ADVISORY): (State.ADVISORY, ()),
         (State.OTHER, State.ADVISORY): (State.ADVISORY, ()),
-        (State.STARTED, State.ADVISORY): (State.STARTED, ()),
+        # Started stays Started: also in an outdated document, and at a second impact of the same event.
+        **{(State.STARTED, state): (State.STARTED, ()) for state in State},
     }
 )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from azure_scheduled_events_exporter.times import iso_time
 
 from .document import event_values
-from .lifecycle import Approver, Change, Lifecycle, Move, Transition
+from .lifecycle import Approver, Change, Lifecycle, Move, State, Transition
 from .timestamp import Timestamp
 
 ROOT = "scheduled_event"
@@ -119,7 +119,9 @@ def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:
 
 
 def _open(life: Lifecycle, until: Timestamp) -> tuple[SpanFacts, ...]:
-    """Return the root span and the span of the current phase, both ended now."""
+    """Return the root span and the span of the current phase, both ended now. Advice has no phases."""
+    if life.state is State.ADVISORY:
+        return (_span(life, ROOT, life.first_seen, until),)
     name, since = ("scheduled", life.first_seen) if life.started_at is None else ("started", life.started_at)
     return (_span(life, name, since, until), _span(life, ROOT, life.first_seen, until))
 

@@ -1,11 +1,11 @@
 """Reads scenarios from YAML files: the VMs, and what happens to them. Uses no clock and no network."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from azure_scheduled_events_exporter import yaml_file
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, EventType
@@ -204,19 +204,10 @@ def _vm(section: Section) -> VirtualMachine:
         name.encode()
     except UnicodeEncodeError:
         raise section.error("must be a VM's name: half a surrogate pair is no character", "name") from None
-    vm = VirtualMachine(
-        name,
-        scale_set=section.text("scale_set", ""),
-        zone=section.text("zone", ""),
-        fault_domain=section.text("fault_domain", VirtualMachine("").fault_domain),
-        size=section.text("size", VirtualMachine("").size),
-        priority=section.text("priority", VirtualMachine("").priority),
-        location=section.text("location", VirtualMachine("").location),
-        resource_group=section.text("resource_group", VirtualMachine("").resource_group),
-        subscription_id=section.text("subscription_id", VirtualMachine("").subscription_id),
-        vm_id=section.text("vm_id", ""),
-        own_events_only=section.flag("own_events_only", default=False),
-    )
+    usual = VirtualMachine(name, own_events_only=section.flag("own_events_only", default=False))
+    texts = [field.name for field in fields(usual) if field.name not in {"name", "own_events_only"}]
+    values: dict[str, Any] = {key: section.text(key, getattr(usual, key)) for key in texts}
+    vm = replace(usual, **values)
     section.finish()
     return vm
 

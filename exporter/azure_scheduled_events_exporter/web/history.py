@@ -96,9 +96,12 @@ def _bar(life: Lifecycle, now: float) -> Markup:
 
 
 def _facts(life: Lifecycle, now: float) -> list[str]:
-    notice = life.notice_seconds
-    facts = ["notice unknown" if notice is None else f"notice {length(notice)}" if notice else "no notice"]
-    end = _until(life, life.ended_at, now)
+    notice, end = life.notice_seconds, _until(life, life.ended_at, now)
+    if life.state is State.ADVISORY:
+        return [f"advice, given for {length(end)}"]
+    facts = ["no notice" if notice == 0 else f"notice {length(notice)}" if notice else "notice unknown"]
+    if notice is None and not life.announced:
+        facts = ["requested by a user, started at once"]
     begun = end if life.started_at is None else min(end, _until(life, life.started_at, now))
     if begun > 0:
         facts.append(f"scheduled for {length(begun)}")

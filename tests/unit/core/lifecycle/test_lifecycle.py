@@ -14,21 +14,166 @@ from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watc
 NOTHING = Document(9)
 
 
-def test_live_migration() -> None:
-    """An event that is announced, starts at its time and leaves is detected, started and completed."""
+LATER = replace(SCHEDULED, not_before=NOT_BEFORE + 60)
+TIMELESS = replace(SCHEDULED, not_before=None)
+ADVICE = replace(SCHEDULED, event_type="SpotRebalanceRecommendation", status="Advisory", not_before=None)
+Story = list[tuple[float, ScheduledEvent | None, list[str]]]
+
+STORIES: dict[str, Story] = {
+    "announced, starts in time": [
+        (0, None, []),
+        (1, SCHEDULED, ["detected"]),
+        (2, SCHEDULED, []),
+        (901, STARTED, ["started"]),
+        (902, STARTED, []),
+        (1500, None, ["completed"]),
+    ],
+    "a host failure": [(0, STARTED, ["detected", "started"]), (600, None, ["completed"])],
+    "leaves before NotBefore": [(0, SCHEDULED, ["detected"]), (899, None, ["cancelled"])],
+    "leaves after NotBefore": [(0, SCHEDULED, ["detected"]), (900, None, ["lost"])],
+    "leaves while nobody polls": [(0, SCHEDULED, ["detected"]), (-100, None, ["lost"])],
+    "leaves, late, while nobody polls": [(0, SCHEDULED, ["detected"]), (-2000, None, ["lost"])],
+    "ends while nobody polls": [(0, STARTED, ["detected", "started"]), (-5000, None, ["completed"])],
+    "never had a NotBefore": [(0, TIMELESS, ["detected"]), (1, None, ["lost"])],
+    "NotBefore moves back and forth": [
+        (0, SCHEDULED, ["detected"]),
+        (1, LATER, ["rescheduled"]),
+        (2, SCHEDULED, ["rescheduled"]),
+        (3, SCHEDULED, []),
+    ],
+    "NotBefore is unreadable for a while": [
+        (0, SCHEDULED, ["detected"]),
+        (1, TIMELESS, []),
+        (2, SCHEDULED, []),
+        (3, TIMELESS, []),
+        (4, None, ["cancelled"]),
+    ],
+    "NotBefore is known at last": [(0, TIMELESS, ["detected"]), (1, SCHEDULED, []), (2, None, ["cancelled"])],
+    "Started with a NotBefore": [
+        (0, SCHEDULED, ["detected"]),
+        (10, replace(STARTED, not_before=START + 10), ["approved", "started"]),
+        (11, replace(STARTED, not_before=START + 9000), []),
+    ],
+    "outdated documents after the start": [
+        (0, SCHEDULED, ["detected"]),
+        (900, STARTED, ["started"]),
+        (901, LATER, []),
+        (902, replace(LATER, status="Paused"), []),
+        (903, replace(LATER, status=""), []),
+        (904, ADVICE, []),
+        (905, STARTED, []),
+        (906, None, ["completed"]),
+    ],
+    "returns after a wrong cancellation": [
+        (0, SCHEDULED, ["detected"]),
+        (10, None, ["cancelled"]),
+        (11, SCHEDULED, ["returned"]),
+        (12, LATER, ["rescheduled"]),
+        (13, STARTED, ["approved", "started"]),
+        (600, None, ["completed"]),
+    ],
+    "returns after it was lost": [
+        (0, SCHEDULED, ["detected"]),
+        (-10, None, ["lost"]),
+        (11, SCHEDULED, ["returned"]),
+        (12, None, ["cancelled"]),
+    ],
+    "returns Started": [
+        (0, SCHEDULED, ["detected"]),
+        (10, None, ["cancelled"]),
+        (11, STARTED, ["returned", "approved", "started"]),
+        (12, None, ["completed"]),
+    ],
+    "returns after it completed": [
+        (0, SCHEDULED, ["detected"]),
+        (900, STARTED, ["started"]),
+        (910, None, ["completed"]),
+        (911, STARTED, ["returned"]),
+        (1500, None, ["completed"]),
+    ],
+    "a status that nobody has seen yet": [
+        (0, replace(SCHEDULED, status="Paused"), ["detected"]),
+        (10, STARTED, ["approved", "started"]),
+        (11, None, ["completed"]),
+    ],
+    "gone after such a status": [(0, replace(SCHEDULED, status=""), ["detected"]), (1, None, ["lost"])],
+    "such a status between": [
+        (0, SCHEDULED, ["detected"]),
+        (1, replace(SCHEDULED, status="Paused"), []),
+        (2, SCHEDULED, []),
+        (3, replace(SCHEDULED, status="Paused"), []),
+        (4, LATER, ["rescheduled"]),
+        (5, None, ["cancelled"]),
+    ],
+    "advice": [(0, ADVICE, ["detected"]), (1, ADVICE, []), (2, None, ["withdrawn"])],
+    "advice, gone while nobody polls": [(0, ADVICE, ["detected"]), (-5000, None, ["withdrawn"])],
+    "advice returns": [(0, ADVICE, ["detected"]), (1, None, ["withdrawn"]), (2, ADVICE, ["returned"])],
+    "advice becomes an event": [
+        (0, ADVICE, ["detected"]),
+        (1, SCHEDULED, []),
+        (2, STARTED, ["approved", "started"]),
+        (4, None, ["completed"]),
+    ],
+    "advice becomes a start": [(0, ADVICE, ["detected"]), (1, STARTED, ["started"])],
+}
+
+
+@pytest.mark.parametrize("story", STORIES.values(), ids=list(STORIES))
+def test_story(story: Story) -> None:
+    """Each document brings the transitions of the contract. Nobody watched before a moment with a minus."""
     watch = Watch()
-    event, started = replace(SCHEDULED, event_type="Freeze"), replace(STARTED, event_type="Freeze")
-    assert watch.sees(at(0)) == []
-    assert watch.sees(at(1), event) == ["detected"]
-    assert watch.life.notice_seconds == 899.0
-    assert watch.sees(at(2), event) == []
-    assert watch.sees(at(901), started) == ["started"]
-    assert watch.life.started_at == at(901)
-    assert watch.sees(at(902), started) == []
-    assert watch.sees(at(1500)) == ["completed"]
-    assert watch.life.outcome is Transition.COMPLETED
-    assert watch.life.ended_at == at(1500)
-    assert watch.known == Lifecycles({}, {"A": watch.life})
+    for seconds, event, expected in story:
+        events = () if event is None else (event,)
+        assert watch.sees(at(abs(seconds)), *events, watched=seconds >= 0) == expected
+
+
+def test_what_a_life_remembers() -> None:
+    """A life has its times, notice and approver; what a returned event had stays, and its moves are in order."""
+    watch = Watch()
+    watch.sees(at(0), SCHEDULED)
+    assert watch.life.notice_seconds == 900.0
+    watch.sees(at(10))
+    watch.sees(at(11), SCHEDULED)
+    assert (watch.life.outcome, watch.life.ended_at, watch.life.first_seen) == (None, None, at(0))
+    watch.sees(at(12), LATER)
+    assert (watch.life.not_before, watch.life.notice_seconds) == (NOT_BEFORE + 60, 900.0)
+    assert watch.approves(at(13)) == ["approved"]
+    watch.sees(at(14), STARTED)
+    again = replace(STARTED, description="a second impact", duration_seconds=5.0)
+    assert watch.sees(at(60), again) == []
+    assert (watch.known.current["A"].event, watch.known.current["A"].started_at) == (again, at(14))
+    watch.sees(at(600))
+    life = watch.life
+    assert (life.approved_by, life.outcome, life.ended_at) == (Approver.EXPORTER, Transition.COMPLETED, at(600))
+    assert [move.transition for move in life.moves] == [Transition.RETURNED, Transition.RESCHEDULED]
+    assert watch.known == Lifecycles({}, {"A": life})
+
+
+@pytest.mark.parametrize(
+    ("event", "seconds", "notice"),
+    [
+        (SCHEDULED, 1000, 0.0),
+        (TIMELESS, 0, None),
+        (STARTED, 0, 0.0),
+        (replace(STARTED, source="User"), 0, None),  # Azure approved it itself
+        (replace(ADVICE, not_before=NOT_BEFORE), 0, None),
+    ],
+)
+def test_notice(event: ScheduledEvent, seconds: float, notice: float | None) -> None:
+    """The notice is never negative, and there is none of advice and of what a user started without Scheduled."""
+    watch = Watch()
+    watch.sees(at(seconds), event)
+    assert watch.life.notice_seconds == notice
+    assert watch.life.approved_by is None
+
+
+def test_advice_takes_no_approval() -> None:
+    """Advice is not approved, and neither an approval nor a boot makes an impact of it."""
+    watch = Watch()
+    watch.sees(at(0), replace(ADVICE, event_type="Preempt"))
+    assert watch.approves(at(0)) == []
+    assert watch.life.impact_at is None
+    assert watch.sees(at(9), watched=False, booted_at=at(5, boot="boot-2")) == ["withdrawn"]
 
 
 def test_documented_live_migration() -> None:
@@ -45,155 +190,6 @@ def test_documented_live_migration() -> None:
         known, changes = observe(known, document, ObservationContext(Timestamp(1649716020.0 + number, number, "b")))
         told += [(str(change.transition), change.lifecycle.not_before) for change in changes]
     assert told == [("detected", 1649716018.0), ("started", 1649716018.0), ("completed", 1649716018.0)]
-
-
-def test_host_failure() -> None:
-    """An event that first appears as Started gave no notice: detected and started at the same time, not approved."""
-    watch = Watch()
-    assert watch.sees(at(0), STARTED) == ["detected", "started"]
-    assert watch.life.notice_seconds == 0.0
-    assert watch.life.started_at == watch.life.first_seen == at(0)
-    assert watch.life.approved_by is None
-    assert watch.life.state is State.STARTED
-    assert watch.sees(at(600)) == ["completed"]
-
-
-def test_cancelled() -> None:
-    """An event that leaves before its NotBefore while we watch was cancelled."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(899)) == ["cancelled"]
-
-
-def test_lost_after_not_before() -> None:
-    """An event that leaves after its NotBefore without having been seen Started is lost."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(900)) == ["lost"]
-    assert watch.life.started_at is None
-
-
-@pytest.mark.parametrize("seconds", [100, 2000])
-def test_lost_while_nobody_polled(seconds: float) -> None:
-    """An event that left while no exporter polled is lost, before and after NotBefore."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(seconds), watched=False) == ["lost"]
-
-
-def test_lost_without_a_not_before() -> None:
-    """An event of which no NotBefore was ever known was not seen to be cancelled: it is lost."""
-    watch = Watch()
-    watch.sees(at(0), replace(SCHEDULED, not_before=None))
-    assert watch.life.notice_seconds is None
-    assert watch.sees(at(1)) == ["lost"]
-
-
-def test_started_event_that_left_while_nobody_polled() -> None:
-    """A started event that is gone has ended, watched or not."""
-    watch = Watch()
-    watch.sees(at(0), STARTED)
-    assert watch.sees(at(5000), watched=False) == ["completed"]
-
-
-@pytest.mark.parametrize("moved", [600.0, -300.0])
-def test_rescheduled(moved: float) -> None:
-    """Every change of NotBefore, to earlier or later, is reported, and the newest one counts."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1), replace(SCHEDULED, not_before=NOT_BEFORE + moved)) == ["rescheduled"]
-    assert watch.life.not_before == NOT_BEFORE + moved
-    assert watch.life.notice_seconds == 900.0
-    assert watch.sees(at(2), SCHEDULED) == ["rescheduled"]
-    assert watch.sees(at(3), SCHEDULED) == []
-
-
-def test_not_before_that_becomes_unreadable() -> None:
-    """A NotBefore that cannot be read for a while is not a new one: the last one that was read stays."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1), replace(SCHEDULED, not_before=None)) == []
-    assert watch.sees(at(2), SCHEDULED) == []
-    watch.sees(at(3), replace(SCHEDULED, not_before=None))
-    assert watch.sees(at(4)) == ["cancelled"]
-
-
-def test_not_before_that_becomes_known() -> None:
-    """A NotBefore that is known at last is not a change of it."""
-    watch = Watch()
-    watch.sees(at(0), replace(SCHEDULED, not_before=None))
-    assert watch.sees(at(1), SCHEDULED) == []
-    assert watch.sees(at(2)) == ["cancelled"]
-
-
-def test_started_document_with_a_not_before() -> None:
-    """NotBefore of a Started event neither reschedules it nor decides who approved it."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(10), replace(STARTED, not_before=START + 10)) == ["approved", "started"]
-    assert watch.life.approved_by is Approver.EXTERNAL
-    assert watch.sees(at(11), replace(STARTED, not_before=START + 9000)) == []
-
-
-def test_second_impact() -> None:
-    """A second impact while the event is Started updates its data, and is not a second start."""
-    watch = Watch()
-    watch.sees(at(0), STARTED)
-    again = replace(STARTED, description="once more", duration_seconds=5.0)
-    assert watch.sees(at(60), again) == []
-    assert watch.known.current["A"].event == again
-    assert watch.known.current["A"].started_at == at(0)
-
-
-@pytest.mark.parametrize("status", ["Scheduled", "Paused", ""])
-def test_nothing_un_starts(status: str) -> None:
-    """A document that comes late and shows a started event as it was before does not take the start back."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.sees(at(900), STARTED)
-    assert watch.sees(at(901), replace(SCHEDULED, status=status, not_before=NOT_BEFORE + 60)) == []
-    assert watch.state() is State.STARTED
-    assert watch.known.current["A"].not_before == NOT_BEFORE
-    assert watch.sees(at(902), STARTED) == []
-    assert watch.sees(at(903)) == ["completed"]
-
-
-@pytest.mark.parametrize("watched", [True, False])
-def test_returned_after_a_wrong_end(watched: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
-    """An event that is in the document again after its end returns and keeps its history."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(10), watched=watched) == ["cancelled" if watched else "lost"]
-    assert watch.sees(at(11), SCHEDULED) == ["returned"]
-    assert (watch.life.outcome, watch.life.ended_at, watch.life.first_seen) == (None, None, at(0))
-    assert watch.known.ended == {}
-    assert watch.sees(at(12), replace(SCHEDULED, not_before=NOT_BEFORE + 60)) == ["rescheduled"]
-    assert watch.approves(at(13)) == ["approved"]
-    assert watch.sees(at(14), STARTED) == ["started"]
-    assert watch.sees(at(600)) == ["completed"]
-    assert watch.life.approved_by is Approver.EXPORTER
-    assert [move.transition for move in watch.life.moves] == [Transition.RETURNED, Transition.RESCHEDULED]
-
-
-def test_returned_started() -> None:
-    """An event that returns as Started after a wrong cancellation has started, approved by another program if early."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.sees(at(10))
-    assert watch.sees(at(11), STARTED) == ["returned", "approved", "started"]
-    assert watch.sees(at(12)) == ["completed"]
-
-
-def test_returned_after_it_completed() -> None:
-    """A started event that returns does not start again; its end counts again when it comes."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.sees(at(900), STARTED)
-    assert watch.sees(at(910)) == ["completed"]
-    assert watch.sees(at(911), STARTED) == ["returned"]
-    assert watch.state() is State.STARTED
-    assert watch.life.started_at == at(900)
-    assert watch.sees(at(1500)) == ["completed"]
 
 
 def test_returned_after_a_boot_proved_too_much() -> None:
@@ -234,51 +230,6 @@ def test_unreadable_document_ends_nothing(events: tuple[ScheduledEvent, ...], to
     assert watch.sees(at(3), *events) == ["cancelled"]
 
 
-def test_unreadable_document_tells_what_can_be_read() -> None:
-    """What can be read of a partly unreadable document counts."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(900), STARTED, unreadable=("Events[1] is no object",)) == ["started"]
-
-
-def test_empty_answer_is_no_events() -> None:
-    """An empty answer means that nothing is planned any more."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    known, changes = observe(watch.known, parse_document(b""), ObservationContext(at(10), VM))
-    assert [change.transition for change in changes] == [Transition.CANCELLED]
-    assert known.current == {}
-
-
-@pytest.mark.parametrize("status", ["Paused", ""])
-def test_status_nobody_has_seen_yet(status: str) -> None:
-    """An event in an unknown status is detected, then started when it is Started; gone before that, it is lost."""
-    watch = Watch()
-    other = replace(SCHEDULED, status=status)
-    assert watch.sees(at(0), other) == ["detected"]
-    assert watch.state() is State.OTHER
-    assert watch.sees(at(10), STARTED) == ["approved", "started"]
-    assert watch.sees(at(11)) == ["completed"]
-    watch = Watch()
-    watch.sees(at(0), other)
-    assert watch.sees(at(1)) == ["lost"]
-    watch = Watch()
-    watch.sees(at(0), other)
-    booted = at(950, boot="boot-2")
-    assert watch.sees(at(1000, boot="boot-2"), watched=False, booted_at=booted) == ["completed"]
-
-
-def test_unknown_status_between() -> None:
-    """An undocumented status between two documented ones neither starts nor ends an event."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(1), replace(SCHEDULED, status="Paused")) == []
-    assert watch.sees(at(2), SCHEDULED) == []
-    assert watch.sees(at(3), replace(SCHEDULED, status="Paused")) == []
-    assert watch.sees(at(4), replace(SCHEDULED, not_before=NOT_BEFORE + 60)) == ["rescheduled"]
-    assert watch.sees(at(5)) == ["cancelled"]
-
-
 def test_scope_follows_what_is_known() -> None:
     """An event's scope is unknown until this VM knows its own name, and right from then on."""
     watch = Watch(vm_name=None)
@@ -300,13 +251,6 @@ def test_scope_of_an_event_that_leaves_as_the_name_is_known() -> None:
     watch.vm_name = "VM_1"
     assert watch.sees(at(1)) == ["cancelled"]
     assert (watch.life.scope, watch.life.vm_name) == (Scope.SELF, "VM_1")
-
-
-def test_notice_of_an_overdue_event() -> None:
-    """An event first seen after its NotBefore gave no warning, rather than a negative one."""
-    watch = Watch()
-    watch.sees(at(1000), SCHEDULED)
-    assert watch.life.notice_seconds == 0.0
 
 
 def test_two_events_live_apart() -> None:
@@ -385,38 +329,3 @@ def test_a_document_without_a_type() -> None:
     watch.sees(at(2))
     assert watch.sees(at(3), bare) == ["returned"]
     assert watch.life.event == watch.known.current["A"].event == SCHEDULED
-
-
-ADVICE = replace(SCHEDULED, event_type="SpotRebalanceRecommendation", status="Advisory", not_before=None)
-
-
-@pytest.mark.parametrize(("seconds", "watched"), [(1, True), (5000, False)])
-def test_advice_is_withdrawn(seconds: float, watched: bool) -> None:  # noqa: FBT001 - pytest hands it in by name
-    """Advice that leaves is withdrawn and never lost, whoever watched and whatever booted, and gave no notice."""
-    watch = Watch()
-    assert watch.sees(at(0), replace(ADVICE, event_type="Preempt", not_before=NOT_BEFORE)) == ["detected"]
-    assert watch.life.notice_seconds is watch.life.impact_at is None
-    assert watch.approves(at(0)) == []
-    assert watch.sees(at(seconds), watched=watched, booted_at=at(0.5, boot="boot-2")) == ["withdrawn"]
-
-
-def test_advice_that_becomes_an_event() -> None:
-    """Advice and an event may share an EventId: then the event goes on as any other."""
-    watch = Watch()
-    watch.sees(at(0), ADVICE)
-    assert watch.sees(at(1), SCHEDULED) == []
-    assert watch.sees(at(2), STARTED) == ["approved", "started"]
-    assert watch.sees(at(3), ADVICE) == []
-    assert watch.sees(at(4)) == ["completed"]
-    watch = Watch()
-    watch.sees(at(0), ADVICE)
-    assert watch.sees(at(1), STARTED) == ["started"]
-
-
-def test_a_start_that_a_user_requested_has_no_notice() -> None:
-    """Azure can approve a user's restart itself: it is never Scheduled, and that is no notice of 0 s."""
-    watch = Watch()
-    watch.sees(at(0), replace(STARTED, source="User"))
-    assert watch.life.notice_seconds is None
-    watch.sees(at(0), replace(STARTED, event_id="B"))
-    assert watch.known.current["B"].notice_seconds == 0

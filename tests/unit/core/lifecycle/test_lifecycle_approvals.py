@@ -17,24 +17,40 @@ def test_approved_event_that_is_cancelled() -> None:
     assert watch.sees(at(100)) == ["cancelled"]
 
 
-@pytest.mark.parametrize("seconds", [10.0, 894.9])
-def test_external_approval(seconds: float) -> None:
-    """A start more than 5 s before NotBefore without an approval from here was approved by another program."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(seconds), STARTED) == ["approved", "started"]
-    assert watch.life.approved_by is Approver.EXTERNAL
-    assert watch.life.approved_at == watch.life.started_at == at(seconds)
-    assert not watch.life.approved_here
+BOTH = ["approved", "started"]
+ONE = ["started"]
 
 
-@pytest.mark.parametrize("seconds", [895.0, 899.0, 900.0, 901.0, 5000.0])
-def test_deadline(seconds: float) -> None:
-    """A start at NotBefore, or less than 5 s before it, was not approved: it started at the deadline."""
+@pytest.mark.parametrize(
+    ("answer", "seconds", "told", "approver"),
+    [
+        ("", 10.0, BOTH, Approver.EXTERNAL),
+        ("", 894.9, BOTH, Approver.EXTERNAL),
+        *(("", seconds, ONE, Approver.DEADLINE) for seconds in (895.0, 899.0, 900.0, 901.0, 5000.0)),
+        ("accepted", 10.0, ONE, Approver.OPERATOR),
+        ("accepted", 901.0, ONE, Approver.OPERATOR),
+        ("refused", 10.0, BOTH, Approver.EXTERNAL),
+        ("none", 10.0, BOTH, Approver.OPERATOR),
+        ("none", 900.0, ONE, Approver.DEADLINE),
+        ("none", -901.0, BOTH, Approver.OPERATOR),  # nobody saw it wait until NotBefore
+    ],
+)
+def test_who_approved_a_start(answer: str, seconds: float, told: list[str], approver: Approver) -> None:
+    """A start more than 5 s before NotBefore was approved: from here if that was accepted or not answered."""
     watch = Watch()
     watch.sees(at(0), SCHEDULED)
-    assert watch.sees(at(seconds), STARTED) == ["started"]
-    assert watch.life.approved_by is Approver.DEADLINE
+    if answer:
+        watch.known = mark_requested(watch.known, ["a"], Approver.OPERATOR, at(1))
+        assert not watch.known.current["A"].approved_here
+    if answer == "accepted":
+        assert watch.approves(at(1), Approver.OPERATOR) == ["approved"]
+        assert watch.life.requested_by is None
+    if answer == "refused":
+        watch.known = mark_refused(watch.known, ["A"])
+    assert watch.sees(at(abs(seconds)), STARTED, watched=seconds > 0) == told
+    assert watch.life.approved_by is approver
+    assert watch.life.approved_here is (approver is Approver.OPERATOR)
+    assert watch.life.approved_at == (at(1) if answer == "accepted" else watch.life.started_at)
 
 
 def test_start_of_an_event_without_not_before() -> None:
@@ -45,29 +61,6 @@ def test_start_of_an_event_without_not_before() -> None:
     assert watch.life.approved_by is None
 
 
-@pytest.mark.parametrize("approver", [Approver.EXPORTER, Approver.OPERATOR])
-@pytest.mark.parametrize("seconds", [10.0, 901.0])
-def test_approved_here(approver: Approver, seconds: float) -> None:
-    """An approval by this exporter or an operator here counts as theirs at any start time."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.approves(at(1), approver) == ["approved"]
-    assert watch.life.approved_here
-    assert watch.known.current["A"].approved_at == at(1)
-    assert watch.sees(at(seconds), STARTED) == ["started"]
-    assert watch.life.approved_by is approver
-
-
-@pytest.mark.parametrize(("watched", "approver"), [(False, Approver.EXPORTER), (True, Approver.DEADLINE)])
-def test_start_after_a_request_without_an_answer(*, watched: bool, approver: Approver) -> None:
-    """An approval that was sent and not answered started the event, unless it was seen to wait until NotBefore."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = mark_requested(watch.known, ["A"], Approver.EXPORTER, at(1))
-    watch.sees(at(901), STARTED, watched=watched)
-    assert watch.life.approved_by is approver
-
-
 def test_approval_counts_once() -> None:
     """A second approval of an event, by any approver, is not reported and changes nothing."""
     watch = Watch()
@@ -76,13 +69,6 @@ def test_approval_counts_once() -> None:
     known = watch.known
     assert watch.approves(at(2), Approver.EXPORTER) == []
     assert watch.known == known
-
-
-def test_approval_by_id_in_any_case() -> None:
-    """An approval finds its event though the id is spelled in another case."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    assert watch.approves(at(1), event_id="a") == ["approved"]
 
 
 def test_approval_of_what_is_not_pending() -> None:
@@ -103,44 +89,6 @@ def test_several_approvals_at_once() -> None:
     assert [change.lifecycle.event_id for change in changes] == ["A", "B"]
     assert {event_id for event_id, life in known.current.items() if life.approved_here} == {"A", "B"}
     assert list(known.current) == ["A", "B", "C"]
-
-
-def test_answer_to_an_approval_that_never_came() -> None:
-    """An event that starts early after we requested it began by our approval, though no answer ever came."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = mark_requested(watch.known, ["a"], Approver.EXPORTER, at(1))
-    assert not watch.known.current["A"].approved_here
-    assert watch.sees(at(10), STARTED) == ["approved", "started"]
-    assert watch.life.approved_by is Approver.EXPORTER
-
-
-def test_unanswered_approval_and_the_deadline() -> None:
-    """An event that starts at its NotBefore began by the deadline, requested in vain or not."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = mark_requested(watch.known, ["A"], Approver.EXPORTER, at(1))
-    assert watch.sees(at(900), STARTED) == ["started"]
-    assert watch.life.approved_by is Approver.DEADLINE
-
-
-def test_refused_approval() -> None:
-    """After a refused approval, an early start counts as approved by another program."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = mark_refused(mark_requested(watch.known, ["A"], Approver.EXPORTER, at(1)), ["A"])
-    assert watch.sees(at(10), STARTED) == ["approved", "started"]
-    assert watch.life.approved_by is Approver.EXTERNAL
-
-
-def test_requested_then_approved() -> None:
-    """An accepted approval is reported once, and the start follows."""
-    watch = Watch()
-    watch.sees(at(0), SCHEDULED)
-    watch.known = mark_requested(watch.known, ["A"], Approver.OPERATOR, at(1))
-    assert watch.approves(at(1), Approver.OPERATOR) == ["approved"]
-    assert watch.life.requested_by is None
-    assert watch.sees(at(10), STARTED) == ["started"]
 
 
 @pytest.mark.parametrize(("seconds", "is_open"), [(1, False), (59, False), (60, True)])
