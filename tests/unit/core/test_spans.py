@@ -85,38 +85,19 @@ ALMOST = ("C7061BAC-AFDC-4513-B24B-AA5F13A161_3", "0XC061BA-AFDC-4513-B24B-AA5F1
 class TestIds:
     """Every id follows from the event, the VM and the span's name."""
 
-    @pytest.mark.parametrize("spelling", [GUID, GUID.lower()])
-    def test_a_guid_is_the_trace_id(self, spelling: str) -> None:
-        """The EventId without its dashes can be looked up as the trace."""
-        assert trace_id(spelling) == "c7061bacafdc4513b24baa5f13a16123"
-
     @pytest.mark.parametrize(
         "text", ["NO-ID-0123456789ABCDEF01234567", "x", "G7061BAC-AFDC-4513-B24B-AA5F13A16123", *ALMOST]
     )
-    def test_any_other_id_is_hashed(self, text: str) -> None:
-        """An EventId that is no GUID gives the first 16 bytes of the hash of its lower case."""
-        assert trace_id(text) == sha256(text.lower())[:32]
-
-    def test_zeros_are_no_trace_id(self) -> None:
-        """The nil GUID still gives a trace that a collector takes."""
+    def test_the_trace_id(self, text: str) -> None:
+        """It is the EventId without dashes; of one that is no GUID, 16 bytes of the hash; never zeros."""
+        assert trace_id(GUID) == trace_id(GUID.lower()) == "c7061bacafdc4513b24baa5f13a16123"
         assert int(trace_id("00000000-0000-0000-0000-000000000000"), 16) != 0
+        assert trace_id(text) == sha256(text.lower())[:32]
 
     @pytest.mark.parametrize("name", ["scheduled_event", "detected", "scheduled", "approval", "started"])
     def test_a_span_id_is_a_hash_of_event_vm_and_name(self, name: str) -> None:
         """A span's id is computed from event, VM and span name."""
         assert span_id(GUID, "vmss_0", name) == sha256(f"{GUID.lower()}/vmss_0/{name}")[:16]
-
-    def test_spans_carry_these_ids(self) -> None:
-        """The first VM's spans hang under the root, and the root under nothing."""
-        vm = Watcher()
-        spans = vm.sees(scheduled(), at=0) | vm.sees(at=100)
-        root = sha256(f"{GUID.lower()}/vmss_0/scheduled_event")[:16]
-        assert {span.trace_id for span in spans.values()} == {"c7061bacafdc4513b24baa5f13a16123"}
-        assert {(name, span.span_id, span.parent_id) for name, span in spans.items()} == {
-            ("scheduled_event", root, ""),
-            ("detected", sha256(f"{GUID.lower()}/vmss_0/detected")[:16], root),
-            ("scheduled", sha256(f"{GUID.lower()}/vmss_0/scheduled")[:16], root),
-        }
 
     def test_two_vms_tell_one_trace(self) -> None:
         """The second VM's whole life hangs under the first VM's, and its phases under its own."""
@@ -160,64 +141,81 @@ class TestIds:
 class TestTransitions:
     """Which spans are complete, and from when to when, at each transition."""
 
-    def test_detected_is_told_at_once(self) -> None:
-        """A trace exists from the first poll that shows the event."""
-        assert times(Watcher().sees(scheduled(), at=1)) == {"detected": (1, 1)}
-
-    def test_a_new_not_before_completes_nothing(self) -> None:
-        """Rescheduling makes no span of its own."""
+    @pytest.mark.parametrize(
+        ("steps", "approver", "outcome"),
+        [
+            ([(0, "Scheduled", {"detected": (0, 0)})], None, None),
+            ([(0, "Scheduled", None), (10, "Moved", {})], None, None),
+            (
+                [(0, "Scheduled", None), (901, "Started", {"scheduled": (0, 901), "approval": (0, 901)})],
+                "deadline",
+                None,
+            ),
+            ([(0, "Scheduled", None), (60, "Started", {"scheduled": (0, 60), "approval": (0, 60)})], "external", None),
+            (
+                [
+                    (0, "Scheduled", None),
+                    (2, "approved", {"approval": (0, 2)}),
+                    (60, "Started", {"scheduled": (0, 60)}),
+                ],
+                "exporter",
+                None,
+            ),
+            (
+                [
+                    (0, "Scheduled", None),
+                    (901, "Started", None),
+                    (1500, "", {"started": (901, 1500), "scheduled_event": (0, 1500)}),
+                ],
+                "deadline",
+                "completed",
+            ),
+            (
+                [
+                    (0, "Started", {"detected": (0, 0)}),
+                    (300, "", {"started": (0, 300), "scheduled_event": (0, 300)}),
+                ],
+                None,
+                "completed",
+            ),
+            (
+                [(0, "Scheduled", None), (100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)})],
+                None,
+                "cancelled",
+            ),
+            (
+                [(0, "Scheduled", None), (-100, "", {"scheduled": (0, 100), "scheduled_event": (0, 100)})],
+                None,
+                "lost",
+            ),
+            ([(0, "Advisory", {"detected": (0, 0)}), (100, "", {"scheduled_event": (0, 100)})], None, "withdrawn"),
+            (  # the wall clock was set back
+                [(100, "Scheduled", None), (40, "", {"scheduled": (100, 100), "scheduled_event": (100, 100)})],
+                None,
+                "cancelled",
+            ),
+        ],
+    )
+    def test_a_life(
+        self,
+        steps: list[tuple[float, str, dict[str, tuple[float, float]] | None]],
+        approver: str | None,
+        outcome: str | None,
+    ) -> None:
+        """Each transition completes its spans. Nobody watched before a moment with a minus."""
         vm = Watcher()
-        vm.sees(scheduled(), at=0)
-        assert vm.sees(scheduled(not_before=START + 1200), at=10) == {}
-
-    def test_a_start_at_not_before(self) -> None:
-        """Without an approval, the span approval lasts until the deadline, as the phase Scheduled does."""
-        vm = Watcher()
-        vm.sees(scheduled(), at=0)
-        spans = vm.sees(started(scheduled()), at=901)
-        assert times(spans) == {"scheduled": (0, 901), "approval": (0, 901)}
-        assert spans["approval"].attributes[PREFIX + "approved_by"] == "deadline"
-
-    def test_a_start_that_others_approved(self) -> None:
-        """A start well before NotBefore shows an approval by another program."""
-        vm = Watcher()
-        vm.sees(scheduled(), at=0)
-        spans = vm.sees(started(scheduled()), at=60)
-        assert times(spans) == {"scheduled": (0, 60), "approval": (0, 60)}
-        assert spans["approval"].attributes[PREFIX + "approved_by"] == "external"
-
-    def test_an_approval_from_here(self) -> None:
-        """An approval from here ends the span approval; the phase Scheduled lasts until the start."""
-        vm = Watcher()
-        vm.sees(scheduled(), at=0)
-        spans = vm.approves(at=2)
-        assert times(spans) == {"approval": (0, 2)}
-        assert spans["approval"].attributes[PREFIX + "approved_by"] == "exporter"
-        assert times(vm.sees(started(scheduled()), at=60)) == {"scheduled": (0, 60)}
-
-    def test_an_end_after_the_start(self) -> None:
-        """The end completes the phase Started and the whole life."""
-        vm = Watcher()
-        vm.sees(scheduled(), at=0)
-        vm.sees(started(scheduled()), at=901)
-        spans = vm.sees(at=1500)
-        assert times(spans) == {"started": (901, 1500), "scheduled_event": (0, 1500)}
-        assert {span.attributes[PREFIX + "outcome"] for span in spans.values()} == {"completed"}
-
-    def test_no_notice(self) -> None:
-        """A host failure has no phase Scheduled and nothing to approve."""
-        vm = Watcher()
-        assert times(vm.sees(started(scheduled()), at=0)) == {"detected": (0, 0)}
-        assert times(vm.sees(at=300)) == {"started": (0, 300), "scheduled_event": (0, 300)}
-
-    @pytest.mark.parametrize(("watched", "outcome"), [(True, "cancelled"), (False, "lost")])
-    def test_an_end_without_a_start(self, *, watched: bool, outcome: str) -> None:
-        """A called-off or lost event was Scheduled until it was seen to be gone."""
-        vm = Watcher()
-        vm.sees(scheduled(), at=0)
-        spans = vm.sees(at=100, watched=watched)
-        assert times(spans) == {"scheduled": (0, 100), "scheduled_event": (0, 100)}
-        assert spans["scheduled_event"].attributes[PREFIX + "outcome"] == outcome
+        for seconds, status, expected in steps:
+            event = scheduled(not_before=START + 1200) if status == "Moved" else scheduled()
+            event = started(event) if status == "Started" else replace(event, status=status)
+            if status == "approved":
+                spans = vm.approves(at=seconds)
+            else:
+                shown = [replace(event, status="Scheduled") if status == "Moved" else event] if status else []
+                spans = vm.sees(*shown, at=abs(seconds), watched=seconds >= 0)
+            assert expected is None or times(spans) == expected
+        assert {span.attributes.get(PREFIX + "outcome") for span in spans.values()} <= {outcome}
+        [life] = [*vm.known.current.values(), *vm.known.ended.values()]
+        assert (life.approved_by, life.outcome) == (approver, outcome)
 
     def test_a_reboot_nobody_saw_begin(self) -> None:
         """After a reboot the spans meet at NotBefore, when the event began, without a hole."""
@@ -247,12 +245,6 @@ class TestTransitions:
             "scheduled_event": (0, 90),
         }
 
-    def test_a_clock_set_back_makes_no_negative_span(self) -> None:
-        """A span never ends before it begins, also if the wall clock is set."""
-        vm = Watcher()
-        vm.sees(scheduled(), at=100)
-        assert times(vm.sees(at=40)) == {"scheduled": (100, 100), "scheduled_event": (100, 100)}
-
     def test_open_spans_as_they_stand(self) -> None:
         """An exporter that is stopped during an event sends unfinished spans without an outcome."""
         vm = Watcher()
@@ -263,13 +255,6 @@ class TestTransitions:
         told = unfinished([vm.life], Timestamp(START + 930))
         assert times({span.name: span for span in told}) == {"started": (901, 930), "scheduled_event": (0, 930)}
         assert all(PREFIX + "outcome" not in span.attributes for span in told)
-
-    def test_the_open_spans_ids_are_those_of_the_finished(self) -> None:
-        """An unfinished span is replaced by the finished one with the same id."""
-        vm = Watcher()
-        vm.sees(scheduled(), at=0)
-        told = {span.name: span.span_id for span in unfinished([vm.life], Timestamp(START + 30))}
-        assert told == {name: span.span_id for name, span in vm.sees(at=100).items()}
 
 
 class TestAttributes:

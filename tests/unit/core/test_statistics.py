@@ -1,6 +1,7 @@
 """What transitions add up to."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,8 +20,6 @@ from azure_scheduled_events_exporter.core.statistics import (
     measure,
 )
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-
-TRANSITIONS = ("detected", "rescheduled", "approved", "started", "completed", "cancelled", "lost", "returned")
 
 
 def at(seconds: float, boot: str = "boot-1") -> Timestamp:
@@ -76,95 +75,78 @@ def test_new_values_make_new_series() -> None:
     }
 
 
-def test_notice() -> None:
-    """The warning is observed once, when the event is detected, and not at all when it is unknown."""
-    result = statistics(
-        Change(Transition.DETECTED, LIFE, at(0)),
-        Change(Transition.RESCHEDULED, LIFE, at(1)),
-        Change(Transition.DETECTED, replace(LIFE, notice_seconds=None), at(2)),
-    )
-    assert result.notice == {("Freeze",): Histogram.empty(NOTICE_BOUNDS).observe(900.0)}
+STARTED = replace(LIFE, state=State.STARTED, started_at=at(900))
+DEADLINE = replace(STARTED, approved_by=Approver.DEADLINE, approved_at=at(900))
+FAILED = replace(STARTED, started_at=at(0), notice_seconds=0.0)
+PAUSED = replace(STARTED, observed_pause=2.5)
+PROVEN = replace(LIFE, started_at=at(900, "boot-2"), proven_by_boot=True)
+MINE = replace(STARTED, own_name="vm_0", observed_pause=7.0)
+SHRUNK = replace(MINE, event=replace(LIFE.event, resources=("vm_1",)), scope=Scope.PEER)
+ADVICE = replace(LIFE, state=State.ADVISORY, notice_seconds=None)
+Told = list[tuple[Transition, Lifecycle, float]]
+Added = dict[str, Any]  # by the field of the statistics: the total of each histogram
 
 
-def test_notice_of_a_host_failure() -> None:
-    """No warning at all is a warning of 0 s, in a bucket of its own."""
-    histogram = statistics(Change(Transition.DETECTED, replace(LIFE, notice_seconds=0.0), at(0))).notice["Freeze",]
-    assert histogram.bounds[0] == 0.0
-    assert histogram.counts[0] == 1
-    assert histogram.total == 0.0
+def by(approver: Approver) -> Told:
+    """Return the approval by ``approver`` 20 s after the event was first seen, and its start."""
+    life = replace(LIFE, approved_by=approver, approved_at=at(20))
+    started = replace(life, state=State.STARTED, started_at=at(30))
+    return [(Transition.APPROVED, life, 20), (Transition.STARTED, replace(started, wrong_end=None), 30)]
 
 
-@pytest.mark.parametrize("approver", [Approver.EXPORTER, Approver.OPERATOR, Approver.EXTERNAL])
-def test_approval_latency(approver: Approver) -> None:
-    """The time to an approval is observed once, with who gave it, though the start follows."""
-    approved = replace(LIFE, approved_by=approver, approved_at=at(20))
-    started = replace(approved, state=State.STARTED, started_at=at(30))
-    result = statistics(Change(Transition.APPROVED, approved, at(20)), Change(Transition.STARTED, started, at(30)))
-    assert result.approval_latency == {("Freeze", str(approver)): Histogram.empty(LATENCY_BOUNDS).observe(20.0)}
+ADDED: list[tuple[Told, Added]] = [
+    ([(Transition.DETECTED, LIFE, 0), (Transition.RESCHEDULED, LIFE, 1)], {"notice": {("Freeze",): 900.0}}),
+    ([(Transition.DETECTED, replace(LIFE, notice_seconds=None), 0)], {}),
+    ([(Transition.DETECTED, FAILED, 0)], {"notice": {("Freeze",): 0.0}}),
+    *(
+        (
+            by(approver),
+            {"approval_latency": {("Freeze", str(approver)): 20.0}, "phases": {("Freeze", "scheduled"): 30.0}},
+        )
+        for approver in (Approver.EXPORTER, Approver.OPERATOR, Approver.EXTERNAL)
+    ),
+    (
+        [(Transition.STARTED, DEADLINE, 900), (Transition.COMPLETED, DEADLINE, 1500)],
+        {
+            "approval_latency": {("Freeze", "deadline"): 900.0},
+            "phases": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
+        },
+    ),
+    (
+        [(Transition.STARTED, FAILED, 0), (Transition.COMPLETED, FAILED, 600)],
+        {"phases": {("Freeze", "started"): 600.0}},
+    ),
+    ([(Transition.CANCELLED, LIFE, 300)], {"phases": {("Freeze", "scheduled"): 300.0}}),
+    ([(Transition.LOST, PAUSED, 300)], {}),
+    ([(Transition.DETECTED, ADVICE, 0), (Transition.WITHDRAWN, ADVICE, 300)], {}),
+    (
+        [(Transition.COMPLETED, PROVEN, 960)],
+        {"phases": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 60.0}},
+    ),
+    (
+        [(Transition.COMPLETED, PAUSED, 1500)],
+        {"phases": {("Freeze", "started"): 600.0}, "pauses": {("Freeze",): 2.5}},
+    ),
+    (  # Resources no longer name this VM, but its event's end belongs to its beginning
+        [(Transition.STARTED, MINE, 900), (Transition.COMPLETED, SHRUNK, 1500)],
+        {
+            "phases": {("Freeze", "scheduled"): 900.0, ("Freeze", "started"): 600.0},
+            "pauses": {("Freeze",): 7.0},
+        },
+    ),
+]
 
 
-def test_approval_latency_of_a_deadline() -> None:
-    """A start by the deadline is no transition 'approved', but the time to it is observed, once."""
-    started = replace(LIFE, state=State.STARTED, started_at=at(900), approved_by=Approver.DEADLINE, approved_at=at(900))
-    completed = replace(started, outcome=Transition.COMPLETED, ended_at=at(1000))
-    result = statistics(Change(Transition.STARTED, started, at(900)), Change(Transition.COMPLETED, completed, at(1000)))
-    assert result.approval_latency == {("Freeze", "deadline"): Histogram.empty(LATENCY_BOUNDS).observe(900.0)}
-
-
-def test_phases_of_a_whole_life() -> None:
-    """The time Scheduled ends with the start, the time Started with the end."""
-    started = replace(LIFE, state=State.STARTED, started_at=at(900))
-    result = statistics(
-        Change(Transition.DETECTED, LIFE, at(0)),
-        Change(Transition.STARTED, started, at(900)),
-        Change(Transition.COMPLETED, replace(started, ended_at=at(1500)), at(1500)),
-    )
-    assert result.phases == {
-        ("Freeze", "scheduled"): Histogram.empty(PHASE_BOUNDS).observe(900.0),
-        ("Freeze", "started"): Histogram.empty(PHASE_BOUNDS).observe(600.0),
-    }
-
-
-def test_phases_of_a_host_failure() -> None:
-    """An event that was never Scheduled before our eyes spent no time so."""
-    started = replace(LIFE, state=State.STARTED, started_at=at(0), notice_seconds=0.0)
-    result = statistics(
-        Change(Transition.DETECTED, started, at(0)),
-        Change(Transition.STARTED, started, at(0)),
-        Change(Transition.COMPLETED, started, at(600)),
-    )
-    assert result.phases == {("Freeze", "started"): Histogram.empty(PHASE_BOUNDS).observe(600.0)}
-
-
-def test_resources_that_leave_this_vm_out() -> None:
-    """The end of an event that named this VM before is one of this VM's: transitions and durations add up."""
-    started = replace(LIFE, state=State.STARTED, started_at=at(900), own_name="vm_0")
-    shrunk = replace(started, event=replace(LIFE.event, resources=("vm_1",)), scope=Scope.PEER, observed_pause=7.0)
-    result = statistics(Change(Transition.STARTED, started, at(900)), Change(Transition.COMPLETED, shrunk, at(1500)))
-    assert {key[2:] for key in counted(result)} == {("self", "started"), ("self", "completed")}
-    assert result.phases["Freeze", "started"].total == 600.0
-    assert result.pauses["Freeze",].total == 7.0
-
-
-def test_phases_of_a_cancelled_event() -> None:
-    """A cancelled event was Scheduled until it left."""
-    result = statistics(Change(Transition.CANCELLED, LIFE, at(300)))
-    assert result.phases == {("Freeze", "scheduled"): Histogram.empty(PHASE_BOUNDS).observe(300.0)}
-
-
-def test_phases_of_a_lost_event() -> None:
-    """A lost event adds no durations."""
-    assert not statistics(Change(Transition.LOST, LIFE, at(300))).phases
-
-
-def test_phases_of_an_event_that_a_boot_proves() -> None:
-    """An event that only a boot proves was Scheduled until that boot, and Started from there to its end."""
-    life = replace(LIFE, started_at=at(900, "boot-2"), proven_by_boot=True)
-    result = statistics(Change(Transition.COMPLETED, life, at(960, "boot-2")))
-    assert result.phases == {
-        ("Freeze", "scheduled"): Histogram.empty(PHASE_BOUNDS).observe(900.0),
-        ("Freeze", "started"): Histogram.empty(PHASE_BOUNDS).observe(60.0),
-    }
+@pytest.mark.parametrize(("told", "added"), ADDED)
+def test_what_transitions_add(told: Told, added: Added) -> None:
+    """Each notice, approval, phase and pause of an event is observed once; an unknown or lost one is not."""
+    boot = {True: "boot-2", False: "boot-1"}
+    result = statistics(*(Change(what, life, at(when, boot[life.proven_by_boot])) for what, life, when in told))
+    for name in ("notice", "approval_latency", "phases", "pauses"):
+        histograms: dict[tuple[str, ...], Histogram] = dict(getattr(result, name))
+        assert {key: histogram.total for key, histogram in histograms.items()} == added.get(name, {})
+        assert all(sum(histogram.counts) == 1 for histogram in histograms.values())
+    assert {key[2] for key in counted(result)} == {"self"}
 
 
 def test_a_tally_never_changes() -> None:
@@ -175,35 +157,11 @@ def test_a_tally_never_changes() -> None:
     assert repr(first) == text
 
 
-def test_a_pause_counts_once_at_the_end() -> None:
-    """The longest pause of this VM is observed at the end of an event, if it is known."""
-    started = replace(LIFE, state=State.STARTED, started_at=at(900), observed_pause=0.0)
-    longer = replace(started, observed_pause=2.5)
-    result = statistics(
-        Change(Transition.STARTED, started, at(900)),
-        Change(Transition.COMPLETED, longer, at(1500)),
-        Change(Transition.COMPLETED, replace(longer, observed_pause=None), at(1500)),
-        Change(Transition.LOST, longer, at(1500)),
-    )
-    assert result.pauses == {("Freeze",): Histogram.empty(PAUSE_BOUNDS).observe(2.5)}
-
-
 def test_histogram_over_other_bounds() -> None:
     """Sums of another version are kept: what lay under a bound that is no more counts under the next higher one."""
     old = Histogram((1.0, 5.0, 30.0, 60.0), (1, 2, 4, 8, 16), 100.0)
     assert old.over((1.0, 30.0, 90.0)) == Histogram((1.0, 30.0, 90.0), (1, 6, 8, 16), 100.0)
     assert old.over(old.bounds) is old
-
-
-@pytest.mark.parametrize(
-    ("value", "bucket"), [(0.0, 0), (0.1, 1), (1.0, 1), (1.1, 2), (5.0, 2), (5.1, 3), (1e9, 3), (-1.0, 0)]
-)
-def test_histogram_bounds_belong_to_their_bucket(value: float, bucket: int) -> None:
-    """A value counts under the first bound that it does not exceed, as Prometheus' 'le' means."""
-    counts = Histogram.empty((0.0, 1.0, 5.0)).observe(value).counts
-    assert counts.index(1) == bucket
-    assert sum(counts) == 1
-    assert len(counts) == 4
 
 
 @given(st.lists(st.floats(min_value=0, max_value=1e6)))
@@ -216,6 +174,7 @@ def test_histogram_adds_up(values: list[float]) -> None:
     for bound, seen in zip(histogram.bounds, running(histogram.counts), strict=False):
         assert seen == len([value for value in values if value <= bound])
     assert sum(histogram.counts) == len(values)
+    assert Histogram.empty((0.0, 1.0)).observe(1.0).counts == (0, 1, 0), "le includes its bound"
     assert histogram.total == pytest.approx(sum(values))
 
 
