@@ -17,6 +17,8 @@ from support.doctor.doctor_faults import Fault, Flags, beyond, by, flags, variab
 from support.monitoring.collector import Collector, Reply
 from support.servers.certificates import Authority
 
+_UNKNOWN_VERSION = b'{"error": "Not found. Invalid version requested"}'
+
 
 def imds_answers(**canned: Any) -> Callable[[Chain], tuple[Flags, Mapping[str, str]]]:  # noqa: ANN401 - of imds()
     """Plant a metadata service of its own."""
@@ -136,6 +138,7 @@ LOCAL_FAULTS = (
         by(lambda _: {"imds.endpoint": f"http://127.0.0.1:{free_port()}"}),
     ),
     Fault("guest proxy agent refuses", "imds-reachable", "azure-proxy-agent", imds_says(403, b"not allowed")),
+    Fault("no route to IMDS", "imds-reachable", "not an Azure VM", imds_says(403)),
     Fault("guest proxy agent fails", "imds-reachable", "Restart the agent", imds_says(502)),
     Fault("redirect", "imds-reachable", "Correct --imds.endpoint", imds_says(302, Location="http://login.example/")),
     Fault("clock an hour off", "clock", "time synchronization", imds_answers(Date=_AN_HOUR_AGO)),
@@ -144,6 +147,7 @@ LOCAL_FAULTS = (
     Fault("host name in Resources", "resources", "--instance.name issue000000", imds_answers(**_EVENTS_OF_HOST)),
     Fault("old api-version", "api-version", "2020-07-01", flags(**{"imds.api-version": "2019-01-01"}), "warning"),
     Fault("throttled", "scheduled-events", "5 requests a second", by(_throttled)),
+    Fault("unknown api-version", "scheduled-events", "--imds.api-version", imds_says(404, _UNKNOWN_VERSION)),
     Fault("X-Forwarded-For", "scheduled-events", "X-Forwarded-For", imds_says(400, b'{"error":"Bad request"}')),
     Fault("no document", "document", "report it", imds_says(200, b"<html>")),
     # Journal

@@ -226,15 +226,13 @@ def _instance(answer: Answer) -> Instance:
 
 
 def _api_version(version: str) -> Finding:
-    hidden = [f"{event_type} events" for event_type in hidden_by(version)]
-    if not hidden:
-        more = (
-            "" if version >= ADVISORY_API_VERSION else f" {ADVISORY_API_VERSION} and later add advice about Spot VMs."
-        )
+    if version >= API_VERSION:
+        more = f" {ADVISORY_API_VERSION} adds advice about Spot VMs." if version < ADVISORY_API_VERSION else ""
         return ok("api-version", f"Scheduled Events are asked with api-version {version}.{more}")
+    hidden = "".join(f" {event_type} events," for event_type in hidden_by(version))
     return warning(
         "api-version",
-        f"Api-version {version} hides {', '.join(hidden)}.",
+        f"Api-version {version} hides{hidden} fields of events that came later.",
         f"Remove --imds.api-version, or set {API_VERSION} or a later one.",
         "how-scheduled-events-work.md#the-api-versions",
     )
