@@ -9,10 +9,8 @@ import hashlib
 import importlib
 import sys
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from fuzz.mutation import mutated
 from fuzz.target import Target
 
 SLOW_SECONDS = 10
@@ -52,17 +50,11 @@ def _write_seeds(target: Target, corpus: Path) -> None:
 
 def _guided(atheris: Any, target: Target, corpus: Path, findings: Path, seconds: float, seed: int) -> None:  # noqa: ANN401 - untyped
     """Fuzz until time is up or an input breaks the promise; libFuzzer ends the process."""
-    seeds = list(target.seeds())
-
-    def mutator(data: bytes, longest: int, number: int) -> bytes:
-        chance = Random(number)
-        if chance.random() < 0.4:  # libFuzzer soon leaves seeds for stumps of them that reach the same branches
-            data = chance.choice(seeds)[:longest]
-        elif chance.random() < 0.3:
-            return bytes(atheris.Mutate(data, longest))
-        return mutated(data, target.form, target.words, chance)[:longest]
-
+    words = findings.parent / "words"
+    quoted = ("".join(map(r"\x{:02x}".format, word)) for word in target.words)
+    words.write_text("".join(f'"{word}"\n' for word in quoted))
     options = {
+        **({"dict": words} if target.words else {}),  # libFuzzer refuses an empty one
         "seed": seed,
         "max_total_time": max(1, round(seconds)),
         "max_len": target.longest,
@@ -73,7 +65,7 @@ def _guided(atheris: Any, target: Target, corpus: Path, findings: Path, seconds:
         "print_final_stats": 1,
     }
     flags = [f"-{name}={value}" for name, value in options.items()]
-    atheris.Setup([sys.argv[0], *flags, str(corpus)], target.check, custom_mutator=mutator)
+    atheris.Setup([sys.argv[0], *flags, str(corpus)], target.check)
     atheris.Fuzz()
 
 

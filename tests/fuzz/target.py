@@ -2,20 +2,11 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from support.paths import DATA
 
 SEPARATOR = b"\0"
 """Between the parts of an input, where a target takes several."""
-
-
-class Form(Enum):
-    """What the inputs of a target look like, so that some mutations keep them close to sense."""
-
-    JSON = auto()
-    LINES = auto()
-    BYTES = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +16,12 @@ class Target:
     Attributes:
         check: raises when an input breaks the promise; must hold no state that a later input could notice.
         seeds: inputs to begin with; captured ones are read from where the other tests have them.
-        form: how to mutate.
         words: what the readers under test know, to be put in anywhere.
         longest: bytes of an input.
     """
 
     check: Callable[[bytes], None]
     seeds: Callable[[], Iterable[bytes]]
-    form: Form
     words: tuple[bytes, ...] = ()
     longest: int = 8192
 

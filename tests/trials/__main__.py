@@ -25,8 +25,6 @@ _MODULES = {
     "imds": "imds",
     "kills": "kills",
     "pushes": "pushes",
-    "collector": "collector",
-    "approvals": "approvals",
     "disk": "storage.disk",
     "journal": "storage.journal",
     "history": "storage.history",

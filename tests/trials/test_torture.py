@@ -9,10 +9,8 @@ from support.paths import GUARD, ROOT, TESTS
 from support.programs import environment
 
 HOLDS = {
-    "approvals": "each approved",  # whenever it is killed, an approval is neither forgotten nor asked for again
     "clients": "scrapes answered",  # hostile clients keep no scraper waiting, over HTTP and over TLS with users
     "clock": "no negative duration",  # a wall clock that jumps makes no negative duration and ends no event
-    "collector": " 0 lost",  # every span arrives that the collector did not refuse permanently
     "disk": "none lost or twice",  # with a failing disk, polls continue and nothing is lost
     "history": "nothing lost",  # a long history is streamed to followers, and keeps no poll waiting
     "imds": "none missing of what was seen",  # no transition is invented or repeated; the rate limit is kept

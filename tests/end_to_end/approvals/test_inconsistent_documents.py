@@ -130,19 +130,6 @@ def test_a_document_that_contradicts_itself(imds: Simulator, start: Callable[[st
     assert sent(imds) == 0
 
 
-def test_a_turn_that_comes_after_not_before(imds: Simulator, start: Callable[[str], Exporter]) -> None:
-    """A VM whose turn comes after NotBefore shows no time at which it approves the event, and says why."""
-    exporter = start("documented")
-    late = event(EventType="Freeze", DurationInSeconds=5, Resources=["vm_1", "vm_0"], notice=50)
-    shows(imds, exporter, late)
-    assert reason(exporter) == "it begins before this VM's turn by rule 'short-freeze'"
-    assert exporter.scrape().total("event_approval_due_timestamp_seconds") == 0
-    assert "it begins before this VM&#x27;s turn by rule" in fetch(f"{exporter.url}/").body.decode()
-    shows(imds, exporter, event("B", EventType="Freeze", DurationInSeconds=5, Resources=["vm_1", "vm_0"], notice=900))
-    assert reason(exporter).startswith("waiting for its turn: ")
-    assert exporter.scrape().total("event_approval_due_timestamp_seconds") > time.time()
-
-
 @pytest.mark.parametrize("offset", [0, 3600])
 def test_rules_by_the_notice_that_is_left(
     imds: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path, offset: int

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ import yaml
 
 from azure_scheduled_events_exporter.commands.cli import main
 from support.charts import helm
-from support.commands import assert_one_line
 from support.paths import ROOT
-from support.programs import COMMAND, environment
 
 PLACEHOLDER = re.compile(rb"REPLACE|example\.com")
 CHART = "helm/azure-scheduled-events-exporter"
@@ -102,16 +99,6 @@ def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> No
     assert closed == (set() if flags else secret)
 
 
-def test_what_has_no_keys_is_for_everybody(tmp_path: Path) -> None:
-    """Without settings of your own nothing is secret, so any user that Alertmanager runs as can read its file."""
-    before = os.umask(0o022)
-    try:
-        assert main(["assets", "export", str(tmp_path / "rendered")]) == 0
-    finally:
-        os.umask(before)
-    assert all(path.stat().st_mode & 0o044 == 0o044 for path in (tmp_path / "rendered").rglob("*"))
-
-
 def test_links_are_replaced(tmp_path: Path) -> None:
     """An export writes into the folder that it is given, not through a symbolic link that is in it."""
     rendered, elsewhere = tmp_path / "rendered", tmp_path / "elsewhere"
@@ -125,26 +112,3 @@ def test_links_are_replaced(tmp_path: Path) -> None:
     assert not list((elsewhere / "folder").iterdir())
     assert list((rendered / "dashboards").glob("*.json"))
     assert "HIDDEN1" in (rendered / "alerts/alertmanager/alertmanager.yml").read_text()
-
-
-def test_export_to_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty name, as of a shell's variable that is not set, is refused: it would mean the current folder."""
-    monkeypatch.chdir(tmp_path)
-    assert main(["assets", "export", ""]) == 2
-    assert capsys.readouterr().err.endswith(": assets export: DIR has no value: name a folder\n")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["closed/rendered", "x" * 300], ids=["not readable", "too long"])
-def test_export_where_nothing_can_be_written(name: str, tmp_path: Path) -> None:
-    """A folder that this user cannot look into, or whose name is too long, is an error of one line."""
-    (tmp_path / "closed").mkdir(mode=0o700)
-    as_other: tuple[str, ...] = ()
-    if os.geteuid() == 0:  # keep the user, who can read the program, without root's access to everything
-        os.chown(tmp_path / "closed", 65534, 65534)
-        as_other = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
-    else:
-        (tmp_path / "closed").chmod(0)
-    command = (*as_other, COMMAND, "assets", "export", str(tmp_path / name))
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
-    assert_one_line(done, 1, "cannot be written")

@@ -76,47 +76,6 @@ class TestHelp:
             assert f"(default {default})" in said
         assert "AZURE_SCHEDULED_EVENTS_POLL_INTERVAL" in said
 
-    def test_settings_of_the_demo(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """The demo's help has the demo's own defaults, and no setting that the demo refuses."""
-        said = " ".join(helped(capsys, "demo", "--help").split())
-        for flag in FLAGS:
-            assert (f"--{flag} " in said) == (flag != "imds.endpoint")
-        assert "imds.endpoint" not in said
-        for default in ("127.0.0.1:10169", "250ms", "warning", "memory", "2020-07-01", "90d"):
-            assert f"(default {default})" in said
-        for default in (":10169", "1s", "info"):
-            assert f"(default {default})" not in said
-        assert "The journal is in memory unless --journal.path is given." in said
-
-    def test_doctor(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """Each flag for credentials names their server; --alertmanager names the setting that it uses instead."""
-        said = " ".join(helped(capsys, "doctor", "--help").split())
-        for server in ("the exporter", "Prometheus", "Grafana"):
-            assert f"FILE Credentials and TLS for {server}, in the format of Prometheus' HTTP client" in said
-        assert said.count("May be repeated. Uses --alertmanager.http-config.file.") == 1
-
-    def test_own_options_first(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """A command's own options come before the settings, which stand in groups with their possible values."""
-        said = helped(capsys, "events", "--help")
-        places = [
-            said.index(text) for text in ("--follow", "metadata service:", "--imds.endpoint", "traces:", "--otlp")
-        ]
-        assert places == sorted(places)
-        plain = " ".join(said.split())
-        for values in (
-            "a date, or 'auto'",
-            "debug, info, warning or error",
-            "logfmt or json",
-            "off, documented",
-        ):
-            assert values in plain
-
-    def test_simulate(self, capsys: pytest.CaptureFixture[str]) -> None:
-        """The simulator has flags of its own."""
-        said = helped(capsys, "simulate", "--help")
-        for flag in ("scenario", "speed", "loop", "fault", "first-answer-delay", "empty-body", "web.listen-address"):
-            assert f"--{flag}" in said
-
     def test_as_a_module(self) -> None:
         """Running the module does the same as the command."""
         module = [sys.executable, "-m", "azure_scheduled_events_exporter", "--version"]

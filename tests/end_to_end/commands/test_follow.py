@@ -205,25 +205,6 @@ def test_follower_outlives_the_exporter(
     assert exporter.process.poll() is None
 
 
-def test_before_the_exporter(
-    simulator: Simulator, state: Path, run: Callable[..., Exporter], follow: Callable[..., Follower]
-) -> None:
-    """A follower that starts first polls itself, leaves the journal unlocked, and switches to it later."""
-    simulator.set_document([event("A")])
-    follower = follow("--mine")
-    follower.wait_for(("A", "detected"))
-    assert follower.printed[0]["seq"] is None
-    exporter = run()
-    exporter.shows("its own journal", lambda scrape: scrape.value("journal_up") == 1)
-    assert (state / "journal.sqlite").exists()
-    settled(follower)
-    simulator.set_document([event("A", "Started")])
-    follower.wait_for(("A", "detected"), ("A", "approved"), ("A", "started"))
-    assert [line["seq"] for line in follower.printed] == [None, 2, 3]
-    wanted = {"detected": 1, "approved": 1, "started": 1}
-    exporter.shows(f"{wanted}, which the journal has first", lambda scrape: scrape.transitions() == wanted)
-
-
 def test_without_a_journal(simulator: Simulator, follow: Callable[..., Follower]) -> None:
     """With ``--journal.path memory`` the follower looks for itself and approves nothing."""
     simulator.set_document([event("A")])

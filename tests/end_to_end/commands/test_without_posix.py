@@ -3,12 +3,9 @@
 import json
 import re
 import signal
-import socket
 import sqlite3
-import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
@@ -75,45 +72,6 @@ def ended(program: Program) -> int:
     return program.process.wait(PATIENCE)
 
 
-TAKEN_FROM_OURS = [
-    "import fcntl",
-    "from os import geteuid",
-    "import os; os.fork",
-    "import socket; socket.AF_UNIX",
-    "import signal; signal.SIGHUP",
-    "import time; time.CLOCK_BOOTTIME",
-    "import sys; assert sys.platform != 'win32'",
-    "import asyncio; asyncio.new_event_loop().add_signal_handler(2, print)",
-]
-TAKEN_FROM_ALL = ["open('/proc/sys/kernel/random/boot_id')"]
-TRIED = """
-import json, sys
-from support import without_posix
-without_posix.take_away()
-failed = []
-for code in json.loads(sys.argv[2]):
-    try:
-        exec(code, {"__name__": sys.argv[1]})
-    except Exception:
-        failed.append(code)
-print(json.dumps(failed))
-"""
-
-
-@pytest.mark.parametrize(
-    ("module", "taken"),
-    [
-        ("azure_scheduled_events_exporter.tried", TAKEN_FROM_OURS + TAKEN_FROM_ALL),
-        ("another.library", TAKEN_FROM_ALL),
-    ],
-)
-def test_what_is_taken_away(module: str, taken: list[str]) -> None:
-    """What Windows does not have fails in a module of this project, and works in every other."""
-    tried = [sys.executable, "-W", "ignore", "-c", TRIED, module, json.dumps(TAKEN_FROM_OURS + TAKEN_FROM_ALL)]
-    outcome = subprocess.run(tried, cwd=TESTS, check=True, capture_output=True, text=True)
-    assert json.loads(outcome.stdout) == taken
-
-
 def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
     """A live migration is polled, served, journalled and remembered over a restart."""
     flags = ["--imds.endpoint", simulator.url, "--web.listen-address", "127.0.0.1:0", "--poll.interval", "0.2s"]
@@ -150,22 +108,6 @@ def test_live_migration(simulator: Simulator, run: Run, tmp_path: Path) -> None:
     assert 1 <= len(boots) <= 2  # a boot on the border of two half minutes has two names
 
 
-def test_clients_that_reset_before_they_are_accepted(simulator: Simulator, run: Run) -> None:
-    """Clients that connect and reset at once cost nobody else time, and no line of log."""
-    exporter = run("run", "--imds.endpoint", simulator.url, "--web.listen-address", "127.0.0.1:0")
-    url = address(exporter)
-    logged = len(exporter.log)
-    exporter.process.send_signal(signal.SIGSTOP)
-    for _ in range(300):
-        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    exporter.process.send_signal(signal.SIGCONT)
-    began = time.monotonic()
-    assert fetch(f"{url}/metrics").status == 200
-    assert time.monotonic() - began < 15  # a pause after each of them took 30 s
-    assert "cannot accept" not in exporter.log[logged:]
-
-
 def test_commands(simulator: Simulator, tmp_path: Path) -> None:
     """The other commands work, too."""
     checked = done(tmp_path, "check-config", "--poll.interval", "5s")
@@ -179,10 +121,3 @@ def test_commands(simulator: Simulator, tmp_path: Path) -> None:
     refused = done(tmp_path, "run", "--web.listen-address", simulator.url.removeprefix("http://"))
     assert refused.returncode == 1
     assert "another process listens there" in refused.stderr
-
-
-def test_simulator(run: Run) -> None:
-    """The simulator plays, and Ctrl-Break ends it."""
-    simulate = run("simulate", "--scenario", "live-migration", "--web.listen-address", "127.0.0.1:0")
-    simulate.wait_for_line(r"Point an exporter at it")
-    assert ended(simulate) == 0, simulate.log

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from email.utils import formatdate
 from pathlib import Path
 
@@ -13,8 +13,7 @@ from azure_scheduled_events_exporter.core.spans import trace_id
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.follower import Follower, settled
 from support.monitoring.collector import Collector
-from support.programs import COMMAND, Exporter, Program, Scrape, eventually, fetch
-from trials.trial import polls_on
+from support.programs import Exporter, Scrape, eventually, fetch
 
 ID = "602D9444-D2CD-49C7-8624-8643E7171297"
 VMS = tuple(VirtualMachine(f"vmss_{number}", scale_set="vmss") for number in range(3))
@@ -93,30 +92,6 @@ def test_an_event_that_returns(imds: Simulator, start_exporter: Start, tmp_path:
         assert root.attributes["azure.scheduled_event.outcome"] == "completed"
 
 
-@contextmanager
-def simulated(scenario: str, folder: Path) -> Iterator[str]:
-    """Run ``simulate`` as people do; yield its address."""
-    arguments = [COMMAND, "simulate", "--scenario", scenario, "--web.listen-address", "127.0.0.1:0"]
-    with Program(arguments, folder / "simulate.log") as program:
-        yield program.wait_for_line(r"vmss_0: .* --imds.endpoint (\S+)\n")[1]
-
-
-def play(url: str, scenario: str, speed: float) -> None:
-    """Begin the scenario anew."""
-    assert fetch(f"{url}/simulator/play", "POST", json.dumps({"scenario": scenario, "speed": speed}).encode())
-
-
-def test_each_vm_of_a_single_fault_domain_sees_its_own(start_exporter: Start, tmp_path: Path) -> None:
-    """GPU VMs of a scale set with one fault domain report events of their own VM, and none of another."""
-    with simulated("single-fault-domain", tmp_path) as url:
-        exporters = [start_exporter(f"{url}{vm}", *FAST) for vm in ("", "/vm/vmss_1")]
-        play(url, "single-fault-domain", 50)
-        for exporter in exporters:
-            exporter.shows("its own event", lambda scrape: scrape.total("pending", scope="self") == 1)
-            polls_on(exporter, 2)
-            assert exporter.scrape().total("pending", scope="peer") == 0
-
-
 def test_resource_type(imds: Simulator, start_exporter: Start, tmp_path: Path) -> None:
     """ResourceType is in the log, in ``events --follow``, in the JSON of current events and in spans, in no label."""
     state = tmp_path / "state"
@@ -135,20 +110,3 @@ def test_resource_type(imds: Simulator, start_exporter: Start, tmp_path: Path) -
         span = collector.wait_for("detected", trace_id=trace_id(ID))["detected"]
         assert span.attributes["azure.scheduled_event.resource_type"] == "VirtualMachineScaleSet"
         assert b"VirtualMachineScaleSet" not in fetch(f"{exporter.url}/metrics").body
-
-
-def test_every_reschedule_is_in_the_trace(imds: Simulator, start_exporter: Start) -> None:
-    """Each move of NotBefore is an event of the root span, with NotBefore before and after it."""
-    times = [round(time.time()) + HOUR * number for number in (1, 2, 3)]
-    with Collector() as collector:
-        exporter = start_exporter(imds.url, *FAST, "--otlp.endpoint", collector.url)
-        for number, not_before in enumerate(times):
-            imds.set_document([event(not_before=not_before)])
-            seen(exporter, detected=1, **({"rescheduled": number} if number else {}))
-        imds.set_document([])
-        eventually(lambda: "scheduled_event" in collector.names(trace_id(ID)), "the root span")
-        (root,) = [span for span in collector.spans(trace_id(ID)).values() if span.name == "scheduled_event"]
-    iso = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each)) for each in times]
-    moves = [(name, facts.values()) for name, facts in root.events]
-    assert [name for name, _ in moves] == ["rescheduled", "rescheduled"]
-    assert [set(values) for _, values in moves] == [set(iso[:2]), set(iso[1:])]

@@ -1,7 +1,6 @@
 """IMDS fails during a pending event: no event is lost, the failure is visible, and the exporter recovers by itself."""
 
 import itertools
-import json
 import socket
 import threading
 import time
@@ -13,7 +12,6 @@ import pytest
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.events.gate import Gate, Treatment
 from support.programs import PATIENCE, Exporter, Scrape, eventually, fetch
-from support.servers.http_peer import Peer
 
 QUIET = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 EVENT_ID = "C7061BAC-AFDC-4513-B24B-AA5F13A16123"
@@ -161,23 +159,6 @@ def test_never_a_burst(simulator: Simulator, start_exporter: Start) -> None:
     assert len(arrived) > 10
     assert all(fifth - first > 0.99 for first, fifth in zip(arrived, arrived[4:], strict=False))
     assert exporter.scrape().value("polls_total", outcome="throttled") == 0
-
-
-def test_what_can_be_read(start_exporter: Start) -> None:
-    """An event beside an entry that cannot be read is shown, and ``/-/ready`` does not quote that entry."""
-    document = {"DocumentIncarnation": 1, "Events": [reboot(time.time() + 3600), "a secret"]}
-    with Peer(body=json.dumps(document).encode()) as imds:
-        exporter = start_exporter(imds.url, "--instance.name", "vm_0")
-        exporter.shows("the event", lambda now: now.total("pending", scope="self") == 1)
-        page = eventually(lambda: _page_with(exporter, b"a secret"), "the page")
-        assert b"IMDS answers, but not all of it can be read" in page
-        ready = fetch(f"{exporter.url}/-/ready")
-        assert (ready.status, ready.body) == (503, b"not ready: IMDS has not been read yet\n")
-
-
-def _page_with(exporter: Exporter, text: bytes) -> bytes:
-    page = fetch(f"{exporter.url}/").body
-    return page if text in page else b""
 
 
 class _Enabling(Gate):

@@ -7,20 +7,14 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.config import resolve
-from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.spans import trace_id
-from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.polling.clock import SystemClock, system_clock
-from azure_scheduled_events_exporter.service.daemon import Exporter as Daemon
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
-from support.events.machine import LOG, START, Machine
+from support.events.machine import START, Machine
 from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Scrape, environment, eventually
 
@@ -124,65 +118,6 @@ def test_a_stopped_process(imds: Simulator, start_exporter: Start, tmp_path: Pat
         again = seen(start_exporter(imds.url, *flags), "completed")
         assert again.series("observed_pause_seconds_sum") == [({"event_type": "Freeze"}, pause)]
         assert again.series("observed_pause_seconds_count") == [({"event_type": "Freeze"}, 1)]
-
-
-@dataclass
-class GuestClock:
-    """The machine's clocks, but for a wall clock that was late and is set right."""
-
-    machine: SystemClock = field(default_factory=system_clock)
-    set_by: float = 0.0
-
-    def now(self) -> Timestamp:
-        """Return this moment."""
-        now = self.machine.now()
-        return Timestamp(now.wall + self.set_by, now.monotonic, now.boot_id)
-
-    def booted_at(self) -> Timestamp | None:
-        """Return when this machine booted."""
-        return self.machine.booted_at()
-
-    def reading(self) -> ClockSample:
-        """Return what each clock says."""
-        read = self.machine.reading()
-        return ClockSample(read.wall + self.set_by, read.monotonic, read.since_boot, read.boot_id)
-
-
-@pytest.mark.parametrize(
-    ("vm", "set_by", "pauses"),
-    [
-        pytest.param("vm_0", 47.5, {"Freeze": 47.5}, id="own"),
-        pytest.param("vm_1", 47.5, {}, id="of another VM"),
-        pytest.param("vm_0", 7200.0, {"Freeze": 0.0}, id="a clock that was set"),
-    ],
-)
-def test_a_frozen_vm(vm: str, set_by: float, pauses: dict[str, float], imds: Simulator) -> None:
-    """A pause in which all clocks of the VM stop is measured once its wall clock is corrected, for its own events."""
-    flags = {"imds.endpoint": imds.url, "instance.name": "vm_0", "journal.path": "memory", "poll.interval": "300ms"}
-    clock = GuestClock()
-    daemon = Daemon(resolve(flags, {}), LOG, clock)
-
-    def happened(transition: str) -> bool:
-        counted = daemon.poller.snapshot.statistics.transitions.items()
-        return any(count and key[-1] == transition for key, count in counted)
-
-    daemon.start()
-    try:
-        eventually(lambda: daemon.poller.snapshot.polls.up, "a poll")
-        imds.set_document([event("Freeze", "Started", vm)])
-        eventually(lambda: happened("started"), "the start")
-        told = sum(daemon.poller.snapshot.polls.outcomes.values())
-        # Told before the clocks are looked at closely, which the end of the same poll sees to.
-        eventually(lambda: sum(daemon.poller.snapshot.polls.outcomes.values()) > told, "the end of that poll")
-        clock.set_by = set_by
-        imds.set_document([])
-        eventually(lambda: happened("completed"), "the end")
-    finally:
-        daemon.stop()
-    found = {kind: histogram.total for (kind,), histogram in daemon.poller.snapshot.statistics.pauses.items()}
-    assert found.keys() == pauses.keys()
-    for kind, expected in pauses.items():
-        assert expected <= found[kind] < expected + BUSY
 
 
 @pytest.fixture

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.spans import trace_id
-from azure_scheduled_events_exporter.simulator import Scenario, Simulator, load, shipped
+from azure_scheduled_events_exporter.simulator import Scenario, Simulator, shipped
 from azure_scheduled_events_exporter.simulator.scenario import PLACEMENT_GROUP
-from support.events.machine import Machine, MachineClock
 from support.monitoring.collector import Collector
 from support.paths import PAYLOADS, ROOT
 from support.programs import COMMAND, Exporter, environment, eventually
@@ -105,30 +104,6 @@ def test_recording_of_all_scenarios(start_exporter: Start, tmp_path: Path) -> No
         assert {trace for trace, *_ in first.spans} == {trace_id(event_id) for event_id in original}
         assert second.spans == first.spans
         assert sorted(name for *_, name in third.spans) == sorted(name for *_, name in first.spans)
-
-
-def test_recording_of_all_payloads(tmp_path: Path) -> None:
-    """A recording of all known bodies has each as it came, and replays to the same transitions of the same EventIds."""
-    recording = tmp_path / "payloads.json"
-    served = [EMPTY, *(each for body in BODIES for each in (body, EMPTY))]
-    with ExitStack() as stack:
-        imds = stack.enter_context(Simulator(requests_per_second=100_000))
-        machine = Machine(imds, tmp_path / "state", stack, name="WestNO_0")
-        for second, body in enumerate(served):
-            imds.serve_body(body)
-            machine.looks(second)
-        original = machine.account
-        machine.restarts()
-        history(tmp_path / "state", "--record", str(recording))
-        kept = [each["body"].encode() for each in json.loads(recording.read_text())["documents"]]
-        assert [body for body in BODIES if body not in kept] == []
-        clock = MachineClock()
-        player = Simulator(load(recording), requests_per_second=100_000, clock=lambda: clock.wall)
-        again = Machine(stack.enter_context(player), tmp_path / "again", stack, name="WestNO_0", clock=clock)
-        for second in range(len(served)):
-            again.looks(second)
-        assert len(original) > len(BODIES)
-        assert again.account == original
 
 
 def test_documents_are_listed_and_shown(start_exporter: Start, tmp_path: Path) -> None:

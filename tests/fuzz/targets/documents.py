@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.core.document import (
 from azure_scheduled_events_exporter.core.instance import parse_instance
 from azure_scheduled_events_exporter.errors import ExporterError, InvalidDocumentError
 from azure_scheduled_events_exporter.imds.refusal import refusal
-from fuzz.target import SEPARATOR, Form, Target, files, one_line
+from fuzz.target import SEPARATOR, Target, files, one_line
 
 END_OF_CALENDAR = 253402300800.0  # a zone may put the last day of the year 9999 behind it
 _SEQUENCES = ("msdocs_livemigration_*", "azure_vm-scheduled-events_2021_*")
@@ -99,6 +99,6 @@ def check_identity(body: bytes) -> None:
 
 
 TARGETS = {
-    "document": Target(check_document, bodies, Form.JSON),
-    "identity": Target(check_identity, lambda: files("payloads", "instance_*.json"), Form.JSON),
+    "document": Target(check_document, bodies),
+    "identity": Target(check_identity, lambda: files("payloads", "instance_*.json")),
 }

@@ -2,7 +2,7 @@
 
 import json
 
-from fuzz.target import Form, Target
+from fuzz.target import Target
 
 
 def check(data: bytes) -> None:
@@ -15,4 +15,4 @@ def check(data: bytes) -> None:
         raise AssertionError("the planted breach")
 
 
-TARGETS = {"planted": Target(check, lambda: [b'{"DocumentIncarnation": 1}'], Form.JSON)}
+TARGETS = {"planted": Target(check, lambda: [b'{"DocumentIncarnation": 1}'])}

@@ -22,7 +22,7 @@ from azure_scheduled_events_exporter.http_server import web_config
 from azure_scheduled_events_exporter.http_server.listen_address import parse_listen_address
 from azure_scheduled_events_exporter.times import format_duration, iso_time, parse_duration
 from azure_scheduled_events_exporter.web.wording import ago, impact, left, length
-from fuzz.target import SEPARATOR, Form, Target, files, one_line
+from fuzz.target import SEPARATOR, Target, files, one_line
 from fuzz.targets.documents import END_OF_CALENDAR
 from support.paths import DATA
 
@@ -218,17 +218,13 @@ TARGETS = {
     "web_config": Target(
         check_web_config,
         _web_configs,
-        Form.LINES,
         (*_YAML, _HASH, b"client_ca: x", b"client_auth_type: ", b"NoClientCert", b"VerifyClientCertIfGiven", b"$2a$"),
         2048,
     ),
-    "policy": Target(
-        check_policy, lambda: [*files("good_policy"), *files("bad_policy")], Form.LINES, (*_YAML, *_POLICY), 2048
-    ),
+    "policy": Target(check_policy, lambda: [*files("good_policy"), *files("bad_policy")], (*_YAML, *_POLICY), 2048),
     "configuration": Target(
         check_configuration,
         _configurations,
-        Form.LINES,
         (
             *_YAML,
             *(f"{setting.flag}: ".encode() for setting in SETTINGS),
@@ -242,7 +238,6 @@ TARGETS = {
     "values": Target(
         check_values,
         _written_values,
-        Form.BYTES,
         (b"ms", b"y", b"[::", b"%", b"]:", b"GMT", b"+2400", b"T", b"Z", b"Dec", b"9999", b"1e"),
         128,
     ),
