@@ -20,7 +20,14 @@ from azure_scheduled_events_exporter.config import (
     unknown_variables,
 )
 from azure_scheduled_events_exporter.config.flags import FLAGS, add_settings, repeated_flags, written_flags
-from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError, OutputError, UsageError, closest
+from azure_scheduled_events_exporter.errors import (
+    DamagedTextError,
+    ExporterError,
+    OutputError,
+    UsageError,
+    closest,
+    without_password,
+)
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -120,7 +127,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     [commands] = [action.choices for action in parser._actions if isinstance(action.choices, dict)]  # noqa: SLF001 - argparse has no other way to list them
     first = arguments[0] if arguments else ""
     if first.lstrip("-").partition("=")[0] in FLAGS:
-        raise UsageError(f"{first}: name a command first, for example: {PROGRAM} run {first} (see --help)")
+        shown = without_password(first)
+        raise UsageError(f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)")
     if first and not first.startswith("-") and first not in commands:
         meant = closest(first, commands)
         hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(commands)}"
@@ -130,7 +138,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         known = commands[first]._option_string_actions if first in commands else {}  # noqa: SLF001 - as above
         likely = [closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")]
         hint = next((f": did you mean '{flag}'?" for flag in likely if flag), "")
-        raise UsageError(f"unrecognized arguments: {' '.join(unknown)}{hint} (see {PROGRAM} {first} --help)")
+        shown = " ".join(map(without_password, unknown))
+        raise UsageError(f"unrecognized arguments: {shown}{hint} (see {PROGRAM} {first} --help)")
     return parsed
 
 

@@ -69,6 +69,12 @@ def test_deleted_directory(command: tuple[str, ...], tmp_path: Path) -> None:
     assert "the current directory has been deleted" in done.stderr
 
 
+def test_password_of_a_misspelled_flag() -> None:
+    """A password is not printed back where the flag before it is unknown or has no command."""
+    for arguments in (("run", "--imds.endpoin", "http://u:sesame@h"), ("--imds.endpoint=http://u:sesame@h",)):
+        assert "sesame" not in complaint(*arguments)
+
+
 @pytest.mark.parametrize(
     ("url", "advice"),
     [
