@@ -29,14 +29,30 @@ class Limits:
 
 
 class State(ServerState):
-    """What all connections share: uvicorn's state, the limits, and the TLS settings of new connections."""
+    """What all connections share: uvicorn's state, the limits, and the TLS settings of new connections.
+
+    Attributes:
+        idle: connections that wait for a handshake or a request, the longest first.
+        busy: connections of which a request is being answered, the longest first.
+    """
 
     def __init__(self, limits: Limits, tls: "Callable[[], Tls | None]", full: Callable[[], None]) -> None:
         super().__init__()
         self.limits = limits
         self.tls = tls
         self.full = full
-        self.open: set[Connection] = set()
+        self.idle: dict[Connection, None] = {}
+        self.busy: dict[Connection, None] = {}
+
+    @property
+    def open(self) -> tuple["Connection", ...]:
+        """All connections."""
+        return (*self.idle, *self.busy)
+
+    def leave(self, connection: "Connection") -> None:
+        """Forget a connection."""
+        self.idle.pop(connection, None)
+        self.busy.pop(connection, None)
 
 
 class Connection(H11Protocol):
@@ -51,7 +67,6 @@ class Connection(H11Protocol):
     ) -> None:
         super().__init__(config, server_state, dict(app_state), _loop)
         self.state = cast("State", server_state)
-        self.since = self.loop.time()  # when its last request or response was complete
         self._deadline: asyncio.TimerHandle | None = None
         self._has_begun = False
         self._early = b""  # arrives in the same read as the end of the handshake
@@ -65,10 +80,10 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Make room for this connection, and begin the TLS handshake if TLS is on."""
         self.transport = transport
-        if len(self.state.open) >= self.state.limits.connections:
+        if len(self.state.idle) + len(self.state.busy) >= self.state.limits.connections:
             self.state.full()
-            min(self.state.open, key=lambda one: (one.is_busy, one.since)).abort()
-        self.state.open.add(self)
+            next(iter(self.state.idle or self.state.busy)).abort()
+        self.state.idle[self] = None
         self._limit(self.state.limits.header_seconds)
         tls = self.state.tls()
         if tls is None:
@@ -91,7 +106,7 @@ class Connection(H11Protocol):
         except OSError:  # also what OpenSSL raises; such a client is of no interest
             self.abort()
             return
-        if encrypted is None or self not in self.state.open:
+        if encrypted is None or self not in self.state.idle:
             return
         if not tls.knows(encrypted.get_extra_info("ssl_object")):
             self.app_state["forbidden"] = True
@@ -107,7 +122,7 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self.state.open.discard(self)
+        self.state.leave(self)
         self._unlimit()
         super().connection_lost(exc)
 
@@ -132,14 +147,17 @@ class Connection(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
-            self.since = self.loop.time()
+            self.state.leave(self)
+            self.state.busy[self] = None
             self._limit(self.state.limits.response_seconds)
             if self.conn.trailing_data[0]:  # more requests, sent at once: one is answered, and the connection closes
                 self.scope["state"]["retired"] = True
 
     def on_response_complete(self) -> None:
         """Wait for the next request; a response that ends the connection keeps its deadline."""
-        self.since = self.loop.time()
+        if self in self.state.busy:
+            self.state.leave(self)
+            self.state.idle[self] = None
         if not self.transport.is_closing():
             self._unlimit()
         super().on_response_complete()
@@ -172,7 +190,7 @@ class Connection(H11Protocol):
 
     def abort(self) -> None:
         """Close at once, without the rest of a response."""
-        self.state.open.discard(self)
+        self.state.leave(self)
         self.transport.abort()
 
     def _limit(self, seconds: float) -> None:

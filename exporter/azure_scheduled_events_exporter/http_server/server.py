@@ -118,7 +118,7 @@ class Server:
         serving, *watching = self._tasks
         for task in watching:
             task.cancel()
-        for connection in tuple(self._state.open):
+        for connection in self._state.open:
             connection.abort()
         self._uvicorn.stopping.set()
         await asyncio.gather(serving, *watching, return_exceptions=True)
@@ -127,7 +127,7 @@ class Server:
 
     def _retire(self, *, distrust: bool) -> None:
         """Make every client reconnect, so that the current TLS settings apply to it."""
-        for connection in tuple(self._state.open):
+        for connection in self._state.open:
             connection.retire(distrust=distrust)
 
     def _warn(self) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import bcrypt
 import pytest
-import requests
 from playwright.sync_api import Error, expect, sync_playwright
 
 from azure_scheduled_events_exporter.http_server.web_config import load
@@ -143,33 +142,6 @@ def test_browser(
         with pytest.raises(Error, match="ERR_INVALID_AUTH_CREDENTIALS"):  # it would ask, but nobody is there
             ignorant.goto(base)
         chromium.close()
-
-
-def test_change(simulator: Simulator, start_exporter: Callable[..., Exporter], tmp_path: Path) -> None:
-    """A new password applies without a restart; an invalid file changes nothing and is one line in the log."""
-    file = tmp_path / "web.yml"
-    file.write_text(f"basic_auth_users: {{prometheus: {hashed('old')}}}\n")
-    exporter = start_exporter(simulator.url, "--web.config.file", str(file))
-    with requests.Session() as session:
-        session.trust_env = False
-
-        def asked(password: str) -> int:
-            answer = session.get(f"{exporter.url}/metrics", auth=("prometheus", password), timeout=10)
-            return answer.status_code
-
-        assert (asked("old"), asked("new")) == (200, 401)
-        file.write_text(f"basic_auth_users: {{prometheus: {hashed('new')}}}\n")
-        eventually(lambda: asked("new") == 200, "the new password")
-        assert asked("old") == 401
-        file.write_text("basic_auth_users: {prometheus: new}\n")
-        [line] = eventually(lambda: exporter.lines("level=error"), "the error in the log")
-        assert f"{file}:1: basic_auth_users.prometheus: is not a bcrypt hash" in line
-        assert (asked("new"), asked("old")) == (200, 401)
-        file.write_text(f"basic_auth_users: {{prometheus: {hashed('newer')}}}\n")
-        eventually(lambda: asked("newer") == 200, "the newest password")
-    assert len(exporter.lines("level=error")) == 1
-    assert len(exporter.lines('loaded" file=')) == 3
-    assert exporter.terminate() == 0
 
 
 @pytest.mark.parametrize("text", ["tls_server_config: {cert_file: nowhere.pem, key_file: nowhere.key}\n", None])
