@@ -83,6 +83,64 @@ class Sender(Protocol):
         """Send ``spans`` of the VM ``identity``; give up after ``timeout`` seconds (None: as configured)."""
 
 
+_DIVISIBLE = (Export.TOO_LARGE, Export.UNSENDABLE)
+"""Outcomes of which a single span of the batch may be the reason."""
+
+
+class _Queue:
+    """The spans that wait in ``journal``, batch by batch, beginning with those that were refused before this start.
+
+    Those of earlier runs may be another VM's, from whose image this VM was created. They wait until that is known.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._size = BATCH
+        self._unsendable: set[int] = set()  # numbers of spans; they stay in the journal
+        self._requeued = False
+        self._began = time.monotonic()
+        self._before = journal.newest_span()  # of the runs before this one
+
+    @property
+    def length(self) -> int:
+        """The number of waiting spans."""
+        return self._journal.spans_queued()
+
+    @property
+    def look_again_seconds(self) -> float:
+        """How long to wait while nothing is queued. A journal that could not be read reports nothing by itself."""
+        return _LOOK_AGAIN_SECONDS if self._requeued else _OWNER_LOOK_SECONDS
+
+    def next_batch(self) -> list[QueuedSpan]:
+        """Return what to send next."""
+        awaits_owner = self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
+        if not self._requeued and not awaits_owner:
+            self._journal.requeue_spans()
+            self._requeued = True
+        queued = self._journal.queued_spans(self._size + len(self._unsendable))
+        if awaits_owner:
+            queued = [span for span in queued if span.number > self._before]
+        return [span for span in queued if span.number not in self._unsendable][: self._size]
+
+    def settle(self, batch: Sequence[QueuedSpan], result: ExportResult) -> None:
+        """Remove or set aside what needs no further attempt."""
+        if result.outcome is Export.REFUSED:
+            self._journal.set_spans_aside(batch, time.time())
+        elif result.outcome is Export.ACCEPTED:
+            self._journal.remove_spans(batch)
+            if not result.rejected:
+                self._size = min(BATCH, self._size * 2)
+
+    def is_divided(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
+        """Return whether to go on at once with a smaller batch, so that one bad span does not block the others."""
+        if result.outcome not in _DIVISIBLE:
+            return False
+        if len(batch) == 1:
+            self._unsendable.add(batch[0].number)
+        self._size = max(1, len(batch) // 2)
+        return True
+
+
 class SpanDelivery:
     """Delivers the journal's spans in a thread of its own. Only an answer of the collector removes a span.
 
@@ -93,7 +151,7 @@ class SpanDelivery:
     """
 
     def __init__(self, journal: Journal, sender: Sender, log: logging.Logger) -> None:
-        self._journal = journal
+        self._queue = _Queue(journal)
         self._sender = sender
         self._log = log
         self._woken = threading.Event()
@@ -101,11 +159,6 @@ class SpanDelivery:
         self._ended = threading.Event()
         self._last: tuple[Sequence[SpanFacts], float] = ((), 0.0)  # unfinished spans to send, and by when
         self._trouble = ""
-        self._batch_size = BATCH
-        self._unsendable: set[int] = set()  # numbers of queued spans; they stay in the journal
-        self._requeued = False
-        self._began = time.monotonic()
-        self._before = journal.newest_span()  # of the runs before this one
         self.identity: Instance | None = None
         self.exported = 0
         self.failed = 0
@@ -121,16 +174,12 @@ class SpanDelivery:
             self._woken.clear()
             if self._stopping.is_set():  # stop() was called before clear(), so the event would be lost
                 break
-            if not self._requeued and not self._awaits_owner():
-                self._journal.requeue_spans()
-                self._requeued = True
-            batch = self._next_batch()
+            batch = self._queue.next_batch()
             if not batch:
-                # A journal that could not be read reports nothing by itself.
-                self._woken.wait(_LOOK_AGAIN_SECONDS if self._requeued else _OWNER_LOOK_SECONDS)
+                self._woken.wait(self._queue.look_again_seconds)
                 continue
             result = self._deliver(batch, None)
-            if result.is_final or self._divided(batch, result):
+            if result.is_final or self._queue.is_divided(batch, result):
                 pause = _FIRST_RETRY_SECONDS
                 continue
             self._stopping.wait(result.retry_after)
@@ -147,19 +196,9 @@ class SpanDelivery:
         self._woken.set()
         self._ended.wait(seconds)
 
-    def _next_batch(self) -> list[QueuedSpan]:
-        queued = self._journal.queued_spans(self._batch_size + len(self._unsendable))
-        if self._awaits_owner():
-            queued = [span for span in queued if span.number > self._before]
-        return [span for span in queued if span.number not in self._unsendable][: self._batch_size]
-
-    def _awaits_owner(self) -> bool:
-        """Return whether the spans of earlier runs may be another VM's, from whose image this VM was created."""
-        return self._journal.awaits_vm_id and time.monotonic() - self._began < OWNER_WAIT_SECONDS
-
     def _send_open_spans(self) -> None:
         """Send the unfinished spans of current events, then one queued batch, before the deadline of :meth:`stop`."""
-        batch, (open_spans, deadline) = self._next_batch(), self._last
+        batch, (open_spans, deadline) = self._queue.next_batch(), self._last
         if open_spans and (left := deadline - time.monotonic()) > 0:
             self._count(len(open_spans), self._sender.send(open_spans, self.identity, left))
         if batch and (left := deadline - time.monotonic()) > 0:
@@ -169,29 +208,11 @@ class SpanDelivery:
         result = self._sender.send([queued.span for queued in batch], self.identity, timeout)
         if result.outcome is Export.TOO_LARGE and len(batch) == 1:
             result = replace(result, outcome=Export.REFUSED)
-        if not self._is_divisible(batch, result):
+        if len(batch) == 1 or result.outcome not in _DIVISIBLE:
             self._report(len(batch), result)
         self._count(len(batch), result)  # first, so that a span that is not queued any more is counted
-        if result.outcome is Export.REFUSED:
-            self._journal.set_spans_aside(batch, time.time())
-        elif result.outcome is Export.ACCEPTED:
-            self._journal.remove_spans(batch)
-            if not result.rejected:
-                self._batch_size = min(BATCH, self._batch_size * 2)
+        self._queue.settle(batch, result)
         return result
-
-    @staticmethod
-    def _is_divisible(batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
-        return result.outcome in {Export.TOO_LARGE, Export.UNSENDABLE} and len(batch) > 1
-
-    def _divided(self, batch: Sequence[QueuedSpan], result: ExportResult) -> bool:
-        """Return whether to retry immediately with a smaller batch, so that one bad span does not block the others."""
-        if self._is_divisible(batch, result):
-            self._batch_size = max(1, len(batch) // 2)
-            return True
-        if result.outcome is Export.UNSENDABLE:
-            self._unsendable.add(batch[0].number)
-        return result.outcome is Export.UNSENDABLE
 
     def _count(self, spans: int, result: ExportResult) -> None:
         if result.is_final:
@@ -213,5 +234,5 @@ class SpanDelivery:
                 message, fields = "spans cannot be delivered yet", {}
             self._log.warning(message, extra=facts(error=result.reason, **fields))
         elif self._trouble and not result.reason:
-            self._log.info("collector accepts spans again", extra=facts(queued=self._journal.spans_queued()))
+            self._log.info("collector accepts spans again", extra=facts(queued=self._queue.length))
         self._trouble = result.reason
