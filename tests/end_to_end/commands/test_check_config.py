@@ -72,20 +72,6 @@ class TestCheckConfig:
         assert f"poll.interval: 3s   [{file}:3: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL]" in lines
         assert "log.level: error   [environment variable AZURE_SCHEDULED_EVENTS_LOG_LEVEL]" in lines
 
-    @pytest.mark.parametrize(
-        ("text", "words"),
-        [
-            ("AZURE_SCHEDULED_EVENTS_POLL_INTERVAL=often\n", (":1: AZURE_SCHEDULED_EVENTS_POLL_INTERVAL", "often")),
-            ("\nexport A=b\n", (":2: expected NAME=VALUE",)),
-            ("AZURE_SCHEDULED_EVENTS_CONFIG_FILE=/nonexistent/config.yml\n", ("/nonexistent/config.yml",)),
-        ],
-    )
-    def test_bad_environment_file(self, text: str, words: tuple[str, ...], tmp_path: Path) -> None:
-        """A mistake in the environment file is reported in one line with file and line number."""
-        file = tmp_path / "environment"
-        file.write_text(text)
-        assert_one_line(command("check-config", "--env-file", str(file)), 2, *words)
-
     def test_environment_file_that_is_not_there(self) -> None:
         """A file that was named and is missing is an error."""
         assert_one_line(command("events", "--env-file", "/nonexistent/environment"), 2, "/nonexistent/environment")
@@ -106,13 +92,6 @@ class TestCheckConfig:
         assert_one_line(command("check-config", "--config.file", str(file)), 2, f"{file}{where}", *words)
 
     @pytest.mark.parametrize("name", ["check-config", "run"])
-    def test_protocol_of_traces(self, name: str) -> None:
-        """A protocol for traces that is not spoken here is refused by both, when there is a collector to send to."""
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
-        done = command(name, *NOWHERE, **variables)
-        assert_one_line(done, 2, "OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc'", "unset it", "http/protobuf", "4318")
-
-    @pytest.mark.parametrize("name", ["check-config", "run"])
     def test_variables_of_opentelemetry(self, name: str) -> None:
         """A variable that OpenTelemetry refuses while it is imported is refused by both commands."""
         variable = "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT"
@@ -124,21 +103,6 @@ class TestCheckConfig:
             check=False,
         )
         assert_one_line(done, 2, "OpenTelemetry cannot use its settings", variable)
-
-    def test_doubtful_variables(self) -> None:
-        """A sampler that does not exist is warned of, if there is a collector."""
-        done = command("check-config", "--otlp.endpoint", "http://127.0.0.1:9", OTEL_TRACES_SAMPLER="bogus")
-        assert done.returncode == 0
-        assert done.stderr.startswith("warning: environment variable OTEL_TRACES_SAMPLER: 'bogus' is none of ")
-        assert command("check-config", OTEL_TRACES_SAMPLER="bogus").stderr == ""
-
-    @pytest.mark.parametrize("name", ["check-config", "run"])
-    def test_files_that_are_not_there(self, name: str) -> None:
-        """A file that cannot be read is named with the setting that names it."""
-        for flag in ("web.config.file", "approval.policy", "alerts.values", "alertmanager.http-config.file"):
-            files = ("--alertmanager.url", "http://127.0.0.1:9", f"--{flag}", "/nowhere/file.yml")
-            done = command(name, *NOWHERE, *files)
-            assert_one_line(done, 2, f": --{flag}: /nowhere/file.yml: cannot be read: No such file")
 
     @pytest.mark.parametrize(
         "name",

@@ -1,13 +1,7 @@
-"""A small DHCP server on loopback, and the search of the metadata service's address by it.
+"""A small DHCP server on loopback, and the search of the metadata service's address by it."""
 
-Run as a program this file is that server on the real ports, for a namespace of its own.
-"""
-
-import json
 import logging
 import socket
-import struct
-import sys
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -86,23 +80,3 @@ def search(
 def silent(_: bytes) -> list[bytes]:
     """Answer nothing."""
     return []
-
-
-def serve() -> None:
-    """Answer the first DHCPDISCOVERs of this namespace on the real ports, by broadcast, and report each."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as dhcp:
-        dhcp.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
-        dhcp.bind(("0.0.0.0", 67))  # noqa: S104 - a namespace with nobody else in it
-        sys.stdout.write("ready\n")
-        sys.stdout.flush()
-        while True:
-            request, (_, port) = dhcp.recvfrom(2048)
-            (flags,) = struct.unpack_from("!H", request, 10)
-            heard = {"from_port": port, "mac": request[28:34].hex(), "flags": flags}
-            sys.stdout.write(json.dumps(heard) + "\n")
-            sys.stdout.flush()
-            dhcp.sendto(offer(request), ("255.255.255.255", 68))
-
-
-if __name__ == "__main__":
-    serve()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
-from azure_scheduled_events_exporter.config import resolve, written
+from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
 from support.paths import DATA
@@ -102,13 +102,6 @@ def test_flat_and_nested_keys(text: str, file: Path) -> None:
     assert (config.imds_timeout, config.imds_api_version, config.log_level) == (5.0, "2019-01-01", "debug")
 
 
-def test_three_levels(file: Path) -> None:
-    """A key with two dots may be written as sections within sections."""
-    file.write_text("web:\n  config:\n    file: web.yml\n")
-    places = {setting.flag: (text, place) for setting, text, place in written({"config.file": str(file)}, {})}
-    assert places["web.config.file"] == ("web.yml", f"{file}:3: web.config.file")
-
-
 def test_values_that_yaml_takes_for_something_else(file: Path) -> None:
     """YAML's booleans, dates, octal and base 60 numbers are the text that was written."""
     file.write_text(
@@ -143,15 +136,6 @@ def test_bad_file(name: str) -> None:
     assert str(caught.value) == (f"{path}{complaint}" if complaint.startswith(":") else complaint)
     assert str(caught.value).isprintable()
     assert caught.value.exit_status == 2
-
-
-def test_bad_value_that_does_not_count(file: Path) -> None:
-    """A bad value in the file is no harm while a flag wins over it; an unknown key is refused all the same."""
-    file.write_text("log.level: verbose\n")
-    assert resolve({"config.file": str(file), "log.level": "debug"}, {}).log_level == "debug"
-    file.write_text("log.levle: debug\n")
-    with pytest.raises(UsageError, match=r"unknown key 'log.levle': did you mean 'log.level'\?"):
-        resolve({"config.file": str(file), "log.level": "debug"}, {})
 
 
 def test_file_that_a_variable_names(tmp_path: Path) -> None:

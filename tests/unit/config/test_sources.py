@@ -85,13 +85,6 @@ def test_flag_environment_file_default(flag: str, file: Path) -> None:
     assert of(resolve({"config.file": str(file)}, {variable: text}), flag) == value
 
 
-def test_environment_names() -> None:
-    """A variable is named as its flag: dots and dashes are underscores."""
-    assert environment_name("imds.api-version") == "AZURE_SCHEDULED_EVENTS_IMDS_API_VERSION"
-    assert environment_name("web.config.file") == "AZURE_SCHEDULED_EVENTS_WEB_CONFIG_FILE"
-    assert len({environment_name(setting.flag) for setting in SETTINGS}) == len(SETTINGS)
-
-
 def test_file_named_by_the_environment(file: Path) -> None:
     """The file can be named by a variable; one that a flag names wins."""
     file.write_text("log.level: debug\n")
@@ -100,14 +93,6 @@ def test_file_named_by_the_environment(file: Path) -> None:
     environment = {"AZURE_SCHEDULED_EVENTS_CONFIG_FILE": str(file)}
     assert resolve({}, environment).log_level == "debug"
     assert resolve({"config.file": str(other)}, environment).log_level == "error"
-
-
-def test_empty_value_is_none(file: Path) -> None:
-    """An optional setting with an empty value is unset, in every source."""
-    file.write_text("instance.name:\notlp.endpoint: ''\n")
-    config = resolve({"config.file": str(file), "web.config.file": ""}, {})
-    assert (config.instance_name, config.otlp_endpoint, config.web_config_file) == (None, None, None)
-    assert resolve({}, {"AZURE_SCHEDULED_EVENTS_APPROVAL_POLICY": ""}).approval_policy == BUILT_IN["off"]
 
 
 def test_places(file: Path) -> None:
@@ -134,24 +119,6 @@ def test_places(file: Path) -> None:
 def test_unknown_variable(name: str, meant: str) -> None:
     """A variable that looks like a setting but is none is found, with the one that was meant."""
     assert list(unknown_variables({name: "x", "PATH": "/bin"})) == [(name, meant)]
-
-
-def test_variables_that_are_not_ours() -> None:
-    """Kubernetes' variables for a Service called as we are, other tools' variables, and our own are no mistakes."""
-    service = "AZURE_SCHEDULED_EVENTS_EXPORTER"
-    environment = {
-        f"{service}_SERVICE_HOST": "10.0.0.1",
-        f"{service}_SERVICE_PORT": "10169",
-        f"{service}_SERVICE_PORT_METRICS": "10169",
-        f"{service}_PORT": "tcp://10.0.0.1:10169",
-        f"{service}_PORT_10169_TCP": "tcp://10.0.0.1:10169",
-        f"{service}_PORT_10169_TCP_ADDR": "10.0.0.1",
-        "AZURE_CLIENT_ID": "x",
-        "OTEL_SERVICE_NAME": "x",
-        "AZURE_SCHEDULED_EVENTS_CONFIG_FILE": "x",
-        **{environment_name(setting.flag): "x" for setting in SETTINGS},
-    }
-    assert list(unknown_variables(environment)) == []
 
 
 def test_kubernetes_variables_set_nothing() -> None:

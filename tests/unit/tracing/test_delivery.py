@@ -258,24 +258,6 @@ def test_another_protocol(endpoint: str | None, variables: dict[str, str], name:
 
 
 @pytest.mark.parametrize(
-    ("variables", "on"),
-    [
-        ({**ENDPOINT, GENERAL: "http/protobuf"}, True),
-        ({**ENDPOINT, SPECIFIC: "HTTP/Protobuf "}, True),
-        ({**ENDPOINT, SPECIFIC: "http/protobuf", GENERAL: "grpc"}, True),
-        ({**ENDPOINT, SPECIFIC: "", GENERAL: " "}, True),
-        ({**ENDPOINT, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}, True),
-        ({GENERAL: "grpc"}, False),
-        ({**ENDPOINT, GENERAL: "grpc", "OTEL_SDK_DISABLED": "true"}, False),
-        ({**ENDPOINT, GENERAL: "grpc", "OTEL_TRACES_EXPORTER": "none"}, False),
-    ],
-)
-def test_a_protocol_that_does_no_harm(variables: dict[str, str], *, on: bool) -> None:
-    """The one protocol may be named, the variable for traces wins, and without tracing nobody looks at either."""
-    assert is_on(None, variables) is on
-
-
-@pytest.mark.parametrize(
     ("endpoint", "variables", "complaint"),
     [
         (None, {**ENDPOINT, "OTEL_EXPORTER_OTLP_TIMEOUT": "0"}, "OTEL_EXPORTER_OTLP_TIMEOUT: '0' is not a number of"),

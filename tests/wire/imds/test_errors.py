@@ -8,7 +8,7 @@ from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.simulator import Simulator
 from deploy.stack.free_port import free_port
 from support.paths import PAYLOADS
-from support.servers.imds_peer import BODY, LONG, MIB, SHORT, Serve, always, answer, assert_one_line, client_of, failure
+from support.servers.imds_peer import BODY, LONG, MIB, Serve, always, answer, assert_one_line, client_of, failure
 
 # Status and body as imds.md's error table has them, the outcome, and words that the message must hold.
 ERRORS: dict[str, tuple[str, bytes, Outcome, tuple[str, ...]]] = {
@@ -80,41 +80,6 @@ class TestErrors:
         assert message.endswith(f"; {hint}")
         assert "--imds.api-version" not in message
         assert_one_line(message)
-
-    @pytest.mark.parametrize(
-        ("fault", "outcome", "words"),
-        [
-            ("throttle", Outcome.THROTTLED, "answered 429"),
-            ("400", Outcome.HTTP_ERROR, "answered 400"),
-            ("404", Outcome.HTTP_ERROR, "answered 404"),
-            ("405", Outcome.HTTP_ERROR, "answered 405"),
-            ("410", Outcome.HTTP_ERROR, "answered 410"),
-            ("500", Outcome.HTTP_ERROR, "answered 500"),
-            ("503", Outcome.HTTP_ERROR, "answered 503"),
-            ("timeout", Outcome.TIMEOUT, "no whole answer"),
-            ("slow-drip", Outcome.TIMEOUT, "no whole answer"),
-            ("reset", Outcome.CONNECTION_ERROR, "cannot talk to"),
-            ("half-body", Outcome.CONNECTION_ERROR, "cannot talk to"),
-            ("huge-body", Outcome.INVALID_DOCUMENT, "more than 1 MiB"),
-        ],
-    )
-    def test_faults_of_the_simulator(self, fault: str, outcome: Outcome, words: str, simulator: Simulator) -> None:
-        """Each fault has its outcome, and the next request after it is answered."""
-        simulator.inject(fault)
-        client = client_of(simulator.url)
-        error = failure(client, SHORT if outcome is Outcome.TIMEOUT else LONG)
-        assert error.outcome is outcome
-        assert words in str(error)
-        assert simulator.url in str(error)
-        assert_one_line(str(error))
-        simulator.heal()
-        assert client.scheduled_events(LONG) is not None
-
-    def test_wrong_api_version(self, simulator: Simulator) -> None:
-        """IMDS' own error about the api-version is part of the message."""
-        error = failure(client_of(simulator.url, "latest"))
-        assert error.outcome is Outcome.HTTP_ERROR
-        assert "api-version is invalid" in str(error)
 
     @pytest.mark.parametrize(
         "body",

@@ -12,7 +12,6 @@ from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.programs import eventually
 from support.servers.imds_peer import (
     BODY,
     LONG,
@@ -100,22 +99,6 @@ class TestRequest:
                 client.scheduled_events(LONG)
         assert len(peer.requests) == 20
         assert peer.connections == 1
-
-    def test_server_that_closes_between_polls(self, serve: Serve) -> None:
-        """A server that ends the connection after each answer costs no poll."""
-
-        def talk(connection: socket.socket, _: bytes) -> None:
-            connection.sendall(answer())
-            connection.shutdown(socket.SHUT_RDWR)
-            ended.append(connection)
-
-        ended: list[socket.socket] = []
-        peer = serve(talk)
-        client = client_of(peer.url)
-        for count in range(1, 11):
-            assert client.scheduled_events(LONG) == BODY
-            eventually(lambda count=count: len(ended) == count, "the end of the connection")  # type: ignore[misc]
-        assert len(peer.requests) == peer.connections == 10
 
 
 class TestBudget:

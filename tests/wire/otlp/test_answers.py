@@ -3,16 +3,14 @@
 import socket
 import threading
 import time
-from dataclasses import replace
 from email.utils import formatdate
 from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import ACCEPT, HANG, Collector, Reply
-from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering, send
+from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering
 from support.programs import PATIENCE, eventually
 
 
@@ -151,18 +149,6 @@ class TestAnswers:
         assert delivery.failed == 0
         assert len(collector.spans()) == 2
 
-    def test_a_hang(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A request that is never answered is given up and sent again."""
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
-        collector.answer(HANG, ACCEPT)
-        with delivering(OtlpSender(collector.url)) as (journal, delivery):
-            add(journal, delivery, ROOT)
-            eventually(lambda: delivery.exported == 1, "exported")
-        hung, *others = [request.reply for request in collector.received]
-        assert hung == HANG
-        assert others
-        assert all(reply == ACCEPT for reply in others), "once, or more often where an answer took half a second"
-
     def test_the_end_with_a_hang(self, collector: Collector) -> None:
         """A collector that hangs holds up the end no longer than it may."""
         collector.answer(HANG)
@@ -173,17 +159,6 @@ class TestAnswers:
             delivery.stop([CHILD], 1.2)
             assert time.monotonic() - began < 9.0
             assert journal.spans_queued() == 1
-
-    def test_a_limit(self, collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
-        """A batch that is too large for the collector is sent in smaller ones, and every span arrives."""
-        collector.limit = 5
-        spans = [replace(CHILD, span_id=f"{number:016x}") for number in range(1, 77)]
-        with delivering(OtlpSender(collector.url)) as (journal, delivery):
-            add(journal, delivery, *spans)
-            eventually(lambda: delivery.exported == len(spans), "all exported")
-        assert delivery.failed == 0
-        assert len(collector.spans()) == len(spans)
-        assert not caplog.records
 
     def test_one_span_too_large(self, collector: Collector) -> None:
         """A single span that is too large is rejected for good, and does not hold up the others."""
@@ -216,13 +191,3 @@ class TestAnswers:
         result = OtlpSender(collector.url, longest=0.5).send([ROOT], IDENTITY, None)
         assert time.monotonic() - began < 8
         assert (result.is_final, result.reason) == (False, "no answer in time")
-
-    def test_odd_text(self, collector: Collector) -> None:
-        """No text that IMDS can send keeps a span from its collector."""
-        texts = ["", "\ufffd", "\U0010ffff", "a\nb\tc", "x" * 100_000, "\u202e"]
-        spans = [
-            replace(CHILD, span_id=f"{number:016x}", attributes={"azure.scheduled_event.description": text})
-            for number, text in enumerate(texts, 1)
-        ]
-        assert send(collector, *spans) == ExportResult(Export.ACCEPTED)
-        assert [span.attributes["azure.scheduled_event.description"] for span in collector.accepted] == texts

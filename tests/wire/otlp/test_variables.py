@@ -3,17 +3,13 @@
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from azure_scheduled_events_exporter.tracing.delivery import Export, ExportResult
 from azure_scheduled_events_exporter.tracing.otlp import OtlpSender
 from support.monitoring.collector import HANG, Collector
-from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, add, delivering, send
-from support.programs import eventually
-from support.servers.certificates import Authority
-from support.servers.http_peer import Peer
+from support.monitoring.span_delivery import CHILD, IDENTITY, ROOT, send
 
 
 class TestVariables:
@@ -61,27 +57,6 @@ class TestVariables:
         assert request.headers["authorization"] == "Bearer abc"
         assert request.headers["x-tenant"] == "7"
 
-    @pytest.mark.parametrize("name", ["gzip", "deflate", "none", "brotli"])
-    def test_compression(self, name: str, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Requests are compressed as configured; an unknown compression means none."""
-        variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": "URL", "OTEL_EXPORTER_OTLP_COMPRESSION": name}
-        self.sent(collector, monkeypatch, variables)
-        (request,) = collector.received
-        assert request.headers.get("content-encoding") == (name if name in {"gzip", "deflate"} else None)
-        assert len(request.spans) == 2
-
-    @pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE"])
-    def test_certificate(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """OpenTelemetry's variable overrides those of requests and curl; a missing file is named."""
-        authority, other = Authority(tmp_path), Authority(tmp_path, "other")
-        for bundle in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-            monkeypatch.setenv(bundle, str(other.own.certificate))
-        monkeypatch.setenv(name, str(authority.own.certificate))
-        with Peer(pair=authority.server()) as peer:
-            assert OtlpSender(peer.url).send([ROOT], IDENTITY, 5.0) == ExportResult(Export.ACCEPTED)
-            monkeypatch.setenv(name, str(tmp_path / "missing.pem"))
-            assert "missing.pem" in OtlpSender(peer.url).send([ROOT], IDENTITY, 5.0).reason
-
     def test_timeout(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
         """A collector that hangs is given up after the time that is configured."""
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.5")
@@ -91,32 +66,6 @@ class TestVariables:
         assert 0.4 < time.monotonic() - began < 8.0, "the default is 10 s"
         assert not verdict.is_final
         assert "no answer" in verdict.reason
-
-    def test_resource(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Resource attributes of an operator take precedence over those of the VM."""
-        self.sent(
-            collector,
-            monkeypatch,
-            {
-                "OTEL_EXPORTER_OTLP_ENDPOINT": "URL",
-                "OTEL_RESOURCE_ATTRIBUTES": "host.name=mine,service.name=loses,deployment.environment.name=drill",
-                "OTEL_SERVICE_NAME": "wins",
-            },
-        )
-        resource = collector.accepted[0].resource
-        assert resource["host.name"] == "mine"
-        assert resource["service.name"] == "wins"
-        assert resource["deployment.environment.name"] == "drill"
-        assert resource["host.id"] == IDENTITY.vm_id
-
-    def test_a_sampler_that_wants_nothing(self, collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-        """With sampling off, no request is sent, no span is queued, and none is counted as exported."""
-        monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
-        with delivering(OtlpSender(collector.url)) as (journal, delivery):
-            add(journal, delivery, ROOT, CHILD)
-            eventually(lambda: journal.spans_queued() == 0, "nothing waits")
-        assert collector.received == []
-        assert (delivery.exported, delivery.failed) == (0, 0)
 
     @pytest.mark.parametrize("sampler", ["traceidratio", "parentbased_traceidratio"])
     def test_a_sampler_keeps_traces_whole(
