@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from azure_scheduled_events_exporter.journal.files import file_path, read_only
+from azure_scheduled_events_exporter.journal.file import file_path, read_only
 from azure_scheduled_events_exporter.simulator import What
 from support.programs import Scrape
 

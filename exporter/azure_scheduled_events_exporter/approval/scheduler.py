@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.document import comparable_name
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, Lifecycles, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import printable
-from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
+from azure_scheduled_events_exporter.journal.requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 

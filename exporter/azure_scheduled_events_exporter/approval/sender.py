@@ -14,8 +14,8 @@ from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycles
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.journal.approval_requests import ApprovalRequest
 from azure_scheduled_events_exporter.journal.journal import Journal
+from azure_scheduled_events_exporter.journal.requests import ApprovalRequest
 from azure_scheduled_events_exporter.logs import facts
 
 from .answer import Answer
@@ -149,7 +149,7 @@ class ApprovalSender:
 
     def _open_requests(self, wall: float) -> list[ApprovalRequest]:
         """Return the operators' requests that are still valid; write "expired" as the result of the others."""
-        requests = self._journal.open_requests()
+        requests = self._journal.inbox.requests
         expired = [
             request.number
             for request in requests

@@ -35,8 +35,13 @@ from azure_scheduled_events_exporter.errors import (
     printable,
 )
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.files import MEMORY, check_may_be_opened, read_only, writable
-from azure_scheduled_events_exporter.journal.writer_lock import is_written
+from azure_scheduled_events_exporter.journal.file import (
+    MEMORY,
+    check_may_be_opened,
+    is_written,
+    read_only,
+    writable,
+)
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
@@ -202,9 +207,22 @@ class _Own:
     """The requests in the journal that this process writes."""
 
     def __init__(self, exporter: daemon.Exporter) -> None:
-        self.add = exporter.journal.request_approval
-        self.results = exporter.journal.request_results
-        self.withdraw = exporter.journal.withdraw_requests
+        self._journal = exporter.journal
+
+    def add(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
+        """Queue requests; ExporterError: the journal cannot be written."""
+        numbers = self._journal.ask(lambda store: store.requests.add(lives, operator, created, expires), None)
+        if numbers is None:
+            raise ExporterError("the journal cannot be written, so nothing is sent")
+        return numbers
+
+    def results(self, numbers: Iterable[int]) -> dict[int, str]:
+        """Return the results of those requests that have one."""
+        return self._journal.ask(lambda store: store.requests.results(numbers), {})
+
+    def withdraw(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
+        """Withdraw the requests that have no result yet."""
+        self._journal.withdraw_requests(numbers, result, sent_too=sent_too)
 
 
 def _requested(

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.config import resolve, written
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.http_server.listen_address import ListenAddress
-from azure_scheduled_events_exporter.journal.files import MEMORY
+from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.privileges import give_up
 from azure_scheduled_events_exporter.simulator import Happening, Simulator, What

@@ -4,14 +4,14 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.core.document import parse_document
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.file_replacement import replace
-from azure_scheduled_events_exporter.journal.files import own_files, read_only
+from azure_scheduled_events_exporter.journal.documents import read_documents
+from azure_scheduled_events_exporter.journal.file import FAILURES, documents_path, file_path, own_files, reason
 from azure_scheduled_events_exporter.recording.file import RecordedDocument, Recording, parse, to_text
 from azure_scheduled_events_exporter.recording.redaction import LEFT, redact
 from azure_scheduled_events_exporter.times import iso_time
@@ -90,8 +90,13 @@ def _write(target: Path, text: str, journal: Path) -> None:
 
 
 def _read(journal: Path) -> _Numbered:
-    with closing(read_only(journal)) as store:
-        return list(store.documents.all())
+    file = file_path(journal)
+    try:
+        if not file.exists():
+            raise ExporterError(f"there is no journal at {file}: has an exporter run here? (--journal.path)")
+        return read_documents(documents_path(file))
+    except FAILURES as error:
+        raise ExporterError(f"the documents {documents_path(file)} cannot be read: {reason(error)}") from None
 
 
 def _row(number: int, document: RecordedDocument) -> tuple[str, ...]:

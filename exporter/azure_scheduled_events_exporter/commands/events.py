@@ -29,7 +29,7 @@ from azure_scheduled_events_exporter.errors import (
 from azure_scheduled_events_exporter.imds.api_versions import event_versions
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.imds.rate_limiter import RateLimiter
-from azure_scheduled_events_exporter.journal.files import MEMORY, read_only
+from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
 from azure_scheduled_events_exporter.polling.clock import system_clock
 from azure_scheduled_events_exporter.polling.document_reader import FIRST_TIMEOUT_SECONDS
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot

@@ -23,18 +23,16 @@ from azure_scheduled_events_exporter.core.document import Scope
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, Transition
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError, one_line
-from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, identity, read_only
+from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, identity, is_written, read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.storage import RETRY_SECONDS
 from azure_scheduled_events_exporter.journal.store import PAGE, Restored, Store
-from azure_scheduled_events_exporter.journal.writer_lock import is_written
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0
 """Interval of the checks whether an exporter runs, and whether the open file is still the journal."""
-_RETURN_SECONDS = RETRY_SECONDS + 2
+_RETURN_SECONDS = 7.0
 """How long an exporter is waited for that has left its journal, before the command polls IMDS itself."""
 _REMEMBERED = 1000
 _LONGEST_NUMBER = 18  # digits: what SQLite's integers hold

@@ -9,7 +9,7 @@ from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import life_record, seconds_between
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.journal.files import MEMORY, read_only
+from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 from azure_scheduled_events_exporter.web.wording import paused
 

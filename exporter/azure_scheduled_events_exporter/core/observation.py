@@ -166,15 +166,6 @@ def record_pause(known: Lifecycles, pause: Pause | None) -> Lifecycles:
     return known.updated(extended) if extended else known
 
 
-def merge_recovered(known: Lifecycles, found: Lifecycles) -> Lifecycles:
-    """Return ``known`` merged with ``found``, the lifecycles of a journal that ``known`` has been merged into.
-
-    The journal has the older record, so its values take precedence: first seen, the approval, the end.
-    """
-    current = {event_id: life for event_id, life in found.current.items() if event_id not in known.ended}
-    return Lifecycles({**known.current, **current}, {**known.ended, **found.ended})
-
-
 def _state(event: ScheduledEvent) -> State:
     match event.status:
         case EventStatus.SCHEDULED:

@@ -51,6 +51,11 @@ class Histogram:
         counts = (*self.counts[:index], self.counts[index] + 1, *self.counts[index + 1 :])
         return replace(self, counts=counts, total=self.total + value)
 
+    def together(self, other: "Histogram") -> "Histogram":
+        """Return the histogram with the values of another one, over the same bounds, counted too."""
+        counts = tuple(map(sum, zip(self.counts, other.counts, strict=True)))
+        return Histogram(self.bounds, counts, self.total + other.total)
+
     def over(self, bounds: tuple[float, ...]) -> "Histogram":
         """Return the histogram with other ``bounds``: values of a removed bucket count in the next larger one."""
         if bounds == self.bounds:
@@ -178,6 +183,28 @@ class Statistics:
         return Statistics(
             transitions, notice.histograms, latency.histograms, phases.histograms, pauses.histograms, pause_counts
         )
+
+    def together(self, *others: "Statistics") -> "Statistics":
+        """Return the statistics with what ``others`` have counted."""
+        result = self
+        for other in others:
+            result = Statistics(
+                _added(result.transitions, other.transitions),
+                _joined(result.notice, other.notice),
+                _joined(result.approval_latency, other.approval_latency),
+                _joined(result.phases, other.phases),
+                _joined(result.pauses, other.pauses),
+                _added(result.pause_counts, other.pause_counts),
+            )
+        return result
+
+
+def _added(one: Mapping[_Key, int], other: Mapping[_Key, int]) -> dict[_Key, int]:
+    return {**one, **{key: one.get(key, 0) + count for key, count in other.items()}}
+
+
+def _joined(one: Mapping[_Key, Histogram], other: Mapping[_Key, Histogram]) -> dict[_Key, Histogram]:
+    return {**one, **{key: one[key].together(each) if key in one else each for key, each in other.items()}}
 
 
 class _Sums(Generic[_Key]):

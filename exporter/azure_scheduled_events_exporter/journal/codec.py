@@ -1,8 +1,7 @@
 """Converts values to JSON text and back, by the field names of their classes.
 
 A class needs no code of its own to be stored: every field is stored under its name and read back by its type hint. A
-field that is added later needs a default, which is used for older text; a field that is renamed or removed needs a
-migration in ``journal.schema``.
+field that is added later needs a default, which is used for older text.
 
 There are two kinds of failure. ``DamagedTextError`` means that the text is not JSON, so something other than this
 module wrote to the file. ``CodecError`` means that the text is JSON and does not fit the class: one of them is wrong.
@@ -19,7 +18,6 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.statistics import (
     LATENCY_BOUNDS,
     NOTICE_BOUNDS,
@@ -170,19 +168,9 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint h
     return _plain_decoder([hint])
 
 
-_RENAMED: Mapping[type, Mapping[str, str]] = {Lifecycle: {"asked_by": "requested_by", "told": ""}}
-"""Fields of journals before schema 4, with their current names; ``""`` for removed ones."""
-
-
 def _fields_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a dataclass or named tuple
     decoders = {name: _decoder(hint) for name, hint in get_type_hints(kind).items()}
-    renamed = _RENAMED.get(kind, {})
-
-    def decoded(values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - as above
-        known = ((renamed.get(name, name), value) for name, value in values.items())
-        return kind(**{name: decoders[name](value) for name, value in known if name})
-
-    return decoded
+    return lambda values: kind(**{name: decoders[name](value) for name, value in values.items()})
 
 
 def _union_decoder(kinds: list[Any]) -> Callable[[Any], Any]:

@@ -1,107 +1,141 @@
-"""Stores the documents of the metadata service, unchanged: a table of the journal, limited in age and size.
+"""The bodies that the metadata service sent, unchanged, in a file beside the journal, limited in age and size.
 
-Knows SQL over one connection. Files and failures are ``journal.files``' and ``journal.storage``'s.
+They are for people who look for a fault, so a failure here costs no fact: what cannot be written is dropped, and a
+damaged file is renamed. Must not be in the journal's own file, which is read whole at the start.
 """
 
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
-from azure_scheduled_events_exporter.errors import DamagedTextError
+from azure_scheduled_events_exporter.errors import DamagedTextError, NotUsableError
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
-from .column_types import BYTES, NUMBER, TEXT, check_types
+from .file import check_sound, closed_on_failure, connect_to_read, create, is_damage, set_aside
 
 LARGEST: Final = 10 << 20
 """Maximum size of all rows together, in bytes; above it, the oldest documents are removed."""
+APPLICATION_ID: Final = 0x41534544
+"""``ASED``: marks the files with documents."""
 
-TABLE: Final = """
+_TABLE: Final = f"""
+    BEGIN IMMEDIATE;
     CREATE TABLE documents (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
-        time REAL NOT NULL,
-        vm_name TEXT NOT NULL,
-        headers TEXT NOT NULL,
-        refused TEXT NOT NULL,
-        body BLOB NOT NULL
+        time REAL NOT NULL CHECK (typeof(time) = 'real'),
+        vm_name TEXT NOT NULL CHECK (typeof(vm_name) = 'text'),
+        headers TEXT NOT NULL CHECK (typeof(headers) = 'text'),
+        refused TEXT NOT NULL CHECK (typeof(refused) = 'text'),
+        body BLOB NOT NULL CHECK (typeof(body) = 'blob')
     );
+    PRAGMA application_id = {APPLICATION_ID};
+    COMMIT;
 """
-"""What a migration of the schema runs."""
-
 _INSERT: Final = "INSERT INTO documents (time, body, headers, refused, vm_name) VALUES (?, ?, ?, ?, ?)"
 _PRUNE: Final = "DELETE FROM documents WHERE time < ? AND number < (SELECT max(number) FROM documents)"
 _ALL: Final = "SELECT number, time, body, headers, refused, vm_name FROM documents ORDER BY number"
-_TYPES: Final = (NUMBER, BYTES, TEXT, TEXT, TEXT)
 _ROW: Final = 100
 """Bytes that a row takes besides its texts: the time, the number, and their place in the pages of the file."""
-_SIZES: Final = """
-    SELECT number, length(body) + length(headers) + length(refused) + length(vm_name) FROM documents ORDER BY number
-"""
-_COUNT: Final = """
-    SELECT count(*), coalesce(sum(length(body) + length(headers) + length(refused) + length(vm_name)), 0) FROM documents
-"""
-_REMOVE: Final = "DELETE FROM documents WHERE number <= ?"
+_SIZES: Final = (
+    "SELECT number, 100 + length(body) + length(headers) + length(refused) + length(vm_name) "
+    "FROM documents ORDER BY number"
+)
 
 
 class Documents:
-    """The table ``documents`` of the journal behind ``connection``. All methods raise sqlite3.Error.
+    """The documents in the file at ``path``, for the one process that writes them. Never raises; opened when used."""
 
-    While an exporter of an older version runs, readers find no table and return no documents.
-    """
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._db = connection
-        self._size: int | None = None  # bytes of all rows, None until counted; one process writes them
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+        self._size = 0  # bytes of all rows
 
     def keep(self, document: RecordedDocument) -> None:
         """Add ``document``, unless its body is that of the newest one; remove old documents if necessary."""
-        size, self._size = self._size, None
-        with self._db:
-            newest = self._db.execute("SELECT body FROM documents ORDER BY number DESC LIMIT 1").fetchone()
+        with self._forgiving() as db, db:
+            newest = db.execute("SELECT body FROM documents ORDER BY number DESC LIMIT 1").fetchone()
             if newest is not None and newest[0] == document.body:
-                self._size = size
                 return
             headers = json.dumps(dict(document.headers))
-            row = (document.time, document.body, headers, document.refused, document.vm_name)
-            self._db.execute(_INSERT, row)
-            texts = (headers, document.refused, document.vm_name)
-            size = self._count() if size is None else size + len(document.body) + sum(map(len, texts)) + _ROW
-            if size > LARGEST:
-                size -= self._remove_oldest(size - LARGEST * 9 // 10)  # a tenth more, so that few inserts remove
-        self._size = size
+            texts = (document.body, headers, document.refused, document.vm_name)
+            db.execute(_INSERT, (document.time, *texts))
+            self._size += sum(map(len, texts)) + _ROW
+            if self._size > LARGEST:
+                self._remove_oldest(db, self._size - LARGEST * 9 // 10)  # a tenth more, so that few inserts remove
 
     def prune(self, before: float) -> None:
         """Remove the documents from before ``before`` (Unix seconds), but never the newest."""
-        self._size = None
-        with self._db:
-            self._db.execute(_PRUNE, (before,))
+        with self._forgiving() as db, db:
+            db.execute(_PRUNE, (before,))
+            self._size = _bytes(db)
 
-    def all(self) -> Iterator[tuple[int, RecordedDocument]]:
-        """Yield every document with its number, the oldest first; none from a journal of an older version.
+    def close(self) -> None:
+        """Close the file."""
+        if self._db is not None:
+            self._db.close()
+        self._db = None
 
-        Raises:
-            DamagedTextError: a row is not what was written.
-        """
-        if not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'documents'").fetchone():
-            return
-        for number, time, body, headers, refused, vm_name in self._db.execute(_ALL):
-            check_types(map(type, (time, body, headers, refused, vm_name)), _TYPES, "documents")
-            yield number, RecordedDocument(time, body, _headers(headers), refused, vm_name)
+    @contextmanager
+    def _forgiving(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for the block; rename a damaged one; drop what cannot be written."""
+        try:
+            if self._db is None:
+                self._db = self._opened()
+            yield self._db
+        except (sqlite3.Error, OSError) as error:
+            self.close()
+            if is_damage(error):
+                with suppress(OSError):
+                    set_aside(self._path)
 
-    def _remove_oldest(self, size: int) -> int:
-        """Remove the oldest rows, ``size`` bytes or a little more; return how many bytes."""
+    def _opened(self) -> sqlite3.Connection:
+        create(self._path)
+        connection = sqlite3.connect(self._path, timeout=0.5, check_same_thread=False)
+        with closed_on_failure(connection):
+            if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+                connection.executescript(_TABLE)
+            _check_ours(connection)
+            self._size = _bytes(connection)
+            return connection
+
+    def _remove_oldest(self, db: sqlite3.Connection, size: int) -> None:
+        """Remove the oldest rows, ``size`` bytes or a little more."""
         removed = last = 0
-        with closing(self._db.execute(_SIZES)) as rows:
+        with closing(db.execute(_SIZES)) as rows:
             while removed < size:
                 last, texts = next(rows)
-                removed += texts + _ROW
-        self._db.execute(_REMOVE, (last,))
-        return removed
+                removed += texts
+        db.execute("DELETE FROM documents WHERE number <= ?", (last,))
+        self._size -= removed
 
-    def _count(self) -> int:
-        rows, texts = self._db.execute(_COUNT).fetchone()
-        return int(texts) + int(rows) * _ROW
+
+def read_documents(path: Path) -> list[tuple[int, RecordedDocument]]:
+    """Return every document in the file at ``path`` with its number, the oldest first; none without a file.
+
+    Raises:
+        sqlite3.Error, OSError, DamagedTextError: the file cannot be read, or a row is not what was written.
+    """
+    if not path.exists() or not path.stat().st_size:
+        return []
+    with closing(connect_to_read(path)) as connection, closed_on_failure(connection):
+        _check_ours(connection)
+        return [
+            (number, RecordedDocument(time, body, _headers(headers), refused, vm_name))
+            for number, time, body, headers, refused, vm_name in connection.execute(_ALL).fetchall()
+        ]
+
+
+def _check_ours(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise NotUsableError("it is another program's SQLite file")
+    check_sound(connection)
+
+
+def _bytes(db: sqlite3.Connection) -> int:
+    return sum(size for _, size in db.execute(_SIZES))
 
 
 def _headers(text: str) -> dict[str, str]:

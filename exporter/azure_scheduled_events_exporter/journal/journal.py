@@ -1,35 +1,51 @@
-"""The journal as the exporter uses it: the operations on transitions, spans, approval requests and documents.
+"""The journal as the exporter uses it: a thread that owns the file, and a queue of what is not yet on disk.
 
-Transitions are written to disk before they are reported. Any thread may call any operation. Recording raises only for a
-bug: if the disk fails, the exporter continues in memory, reports it, and returns to the disk as soon as it works.
-Must not decide which store is in use, or what a failure of the file means: ``journal.storage`` does.
+Transitions are on disk before they are reported, for at most :data:`WAIT_SECONDS`: an entry is put into the queue
+(``journal.waiting``) and waited for. A disk that is full, gone, read-only or hanging is one case: entries stay in the
+queue in their order, :attr:`Journal.state` is not up, the caller goes on, and the thread tries again every
+:data:`RETRY_SECONDS`. Any thread may call any operation; none raises because of the disk.
+
+Must not decide which file is usable (``journal.file``), or know SQL (``journal.store``).
 """
 
 import logging
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
+from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, JournalInUseError
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
-from .approval_requests import ApprovalRequest
-from .failures import is_damage
-from .storage import FAILURES, Storage
-from .store import PAGE, Entry, QueuedSpan, Restored
+from .codec import decode, encode
+from .documents import Documents
+from .file import FAILURES, JournalFile, documents_path, file_path, is_damage, reason
+from .store import PAGE, Batch, Entry, Inbox, QueuedSpan, Restored, Store
+from .waiting import Numbers, Waiting
 
+_Answer = TypeVar("_Answer")
+
+WAIT_SECONDS = 2.0
+"""For how long an entry is waited for. Then it waits for the disk by itself."""
+RETRY_SECONDS = 1.0
+"""Interval of the attempts to write, while the disk does not work."""
+_CLOSE_SECONDS = 1.0
 _PRUNE_SECONDS = 3600.0
 _PRUNE_MEMORY_SECONDS = 60.0
 _KEPT_IN_MEMORY = 1000
-"""Maximum number of transitions that a journal in memory keeps. Its totals also count the ones that it dropped."""
+"""Maximum number of transitions that a journal without a file keeps. Its totals also count the ones that it dropped."""
+_HANGS = f"the disk has not answered for {WAIT_SECONDS:g} s"
 
 OWNER_WAIT_SECONDS = 120.0
 """How long to wait until IMDS has answered whether the journal is this VM's. Until then, its events stay current and
@@ -60,224 +76,373 @@ class Journal:
     def __init__(self, path: Path | None, retention: float, log: logging.Logger, known: Restored | None = None) -> None:
         self._retention = retention
         self._log = log
-        self._lock = threading.RLock()
-        self._storage = Storage(path, log, known)
+        self._file = None if path is None else JournalFile(file_path(path), log)
+        self._documents = None if self._file is None else Documents(documents_path(self._file.path))
+        self._restored = known or Restored()
+        self._properties: dict[str, str] = {}
+        self._waiting = Waiting(Numbers())
+        self._span_count = 0
+        self._vm_id = ""
+        self._read()
+        self._owner = "" if self._file is None else self._file.vm_id
+        self._first_span = self._waiting.numbers.span
+        self._inbox = Inbox()
+        self._asked: deque[tuple[Callable[[Store], Any], Future[Any]]] = deque()
+        self._store: Store | None = None
+        self._problem = "" if self._file is None else "not opened yet"
+        self._is_reported = False  # whether the log has the problem
+        self._retry_at = 0.0
+        self._errors = 0
+        self._added = self._written = 0  # entries
+        self._foreign = False
+        self._looks = False
+        self._ending = False
         self._pruned: float | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._problem or self._is_reported, WAIT_SECONDS)
+
+    def _read(self) -> None:
+        """Read what earlier runs have left, also from a disk that cannot be written."""
+        store = None if self._file is None else self._file.read()
+        if self._file is None or store is None:
+            return
+        try:
+            self._restored = self._file.written
+            self._waiting.numbers = Numbers(self._file.last_number, store.last_span())
+            self._span_count = store.spans_queued()
+            self._properties = {"heartbeat": store.property("heartbeat")}
+            if store.left_out:
+                self._log.error("an entry in the journal cannot be read: left out", extra=facts(error=store.left_out))
+        except FAILURES as error:
+            self._file.unusable = reason(error)
+        finally:
+            store.close()
 
     @property
     def state(self) -> JournalState:
-        """Whether transitions are on disk now, and the number of failures."""
-        return JournalState(self._storage.disk is not None, self._storage.errors)
+        """Whether everything is on disk now, and the number of failures."""
+        return JournalState(self._file is not None and not self._problem, self._errors)
 
     def restore(self) -> Restored:
         """Return the events and statistics in the journal."""
-        with self._lock:
-            return self._storage.restore()
+        restored = self._restored
+        return restored if self._added == 0 else self.ask(Store.restore, restored)
 
     def record(self, entry: Entry, statistics: Statistics, known: Lifecycles) -> None:
         """Write ``entry``; ``statistics`` and ``known`` are the complete state after it, in case a new file is needed.
 
         Raises:
-            CodecError: a bug; nothing is written, and the file is unchanged.
+            CodecError: a bug; nothing is written.
         """
-        with self._lock:
-            self._storage.record(entry, statistics, known)
+        with self._changed:
+            self._waiting.add(entry, Restored(known, statistics))
+            self._added += 1
+            number = self._added
+            self._changed.notify_all()
+            if not self._changed.wait_for(lambda: self._written >= number or self._problem, WAIT_SECONDS):
+                self._has_trouble(_HANGS)
 
-    def check_file(self) -> None:
-        """Put a copy of the open file at its path if the file or one of its logs was removed or replaced."""
-        with self._lock:
-            self._storage.check_file()
+    def look(self) -> None:
+        """Let the thread check the file, and read what other processes have written. Call it at every poll."""
+        with self._changed:
+            self._looks = True
+            self._changed.notify_all()
+
+    @property
+    def inbox(self) -> Inbox:
+        """What other processes have written, as of the last :meth:`look`; empty while the disk does not work."""
+        return Inbox() if self._problem else self._inbox
+
+    def ask(self, what: Callable[[Store], _Answer], default: _Answer, seconds: float = WAIT_SECONDS) -> _Answer:
+        """Return the result of ``what``, with all entries so far written; ``default`` if the disk does not work."""
+        if self._problem or not self._thread.is_alive():
+            return default
+        future = self._later(what)
+        try:
+            return future.result(seconds)
+        except TimeoutError:
+            if future.cancel() or not future.done():
+                with self._changed:
+                    self._has_trouble(_HANGS)
+            return default
+        except (CancelledError, CodecError, *FAILURES):
+            return default
+
+    def _later(self, what: Callable[[Store], _Answer]) -> "Future[_Answer]":
+        future: Future[_Answer] = Future()
+        with self._changed:
+            self._asked.append((what, future))
+            self._changed.notify_all()
+        return future
 
     def claim(self, vm_id: str) -> bool:
-        """Set this VM's id; return whether the journal was another VM's. Then a new one begins, if only in memory."""
-        with self._lock:
-            return self._storage.claim(vm_id)
+        """Set this VM's id; return whether the journal was another VM's. Then a new one begins, without content."""
+        if not vm_id or vm_id == self._vm_id:
+            return False
+        self._vm_id = vm_id
+        with self._changed:
+            is_foreign = self._owner.casefold() not in {"", vm_id.casefold()}
+            if is_foreign:
+                message = "journal belongs to another VM: begun anew, and the file is kept under another name"
+                self._log.warning(message, extra=facts(vm_id=vm_id, journal_vm_id=self._owner))
+                self._foreign, self._restored, self._span_count = True, Restored(), 0
+                self._waiting = Waiting(Numbers())
+                self._first_span = 0
+            if is_foreign or not self._owner:
+                self._waiting.batch.properties["vm_id"] = self._owner = vm_id
+            self._changed.notify_all()
+        return is_foreign
 
     @property
     def awaits_vm_id(self) -> bool:
         """Whether the journal has a VM id but this VM's id is not known yet."""
-        with self._lock:
-            return self._storage.awaits_vm_id
-
-    def try_disk_again(self, now: Timestamp) -> Restored | None:
-        """Return to the disk if a retry is due and succeeds; then return the content of the disk, else None."""
-        with self._lock:
-            return self._storage.try_disk_again(now)
+        return bool(self._owner) and not self._vm_id
 
     def prune(self, now: Timestamp, clock_confirmed: Callable[[], bool]) -> None:
-        """Remove entries older than the retention, once an hour; entries that wait for the disk stay.
+        """Remove entries older than the retention, once an hour.
 
         Nothing is removed unless ``clock_confirmed``: a clock that is 100 days ahead would empty the journal.
         """
-        with self._lock:
-            if self._storage.path is not None and self._storage.disk is None:
-                return
-            pause = _PRUNE_SECONDS if self._storage.path is not None else _PRUNE_MEMORY_SECONDS
-            pause = min(pause, self._retention / 2)  # a short retention is there to keep the file small
-            if self._pruned is not None and now.monotonic - self._pruned < pause:
-                return
-            if self._storage.path is None:
-                self._storage.store.keep_newest(_KEPT_IN_MEMORY)
-                self._pruned = now.monotonic
-            if not clock_confirmed():
-                return
+        pause = _PRUNE_SECONDS if self._file is not None else _PRUNE_MEMORY_SECONDS
+        pause = min(pause, self._retention / 2)  # a short retention is there to keep the file small
+        if self._problem or (self._pruned is not None and now.monotonic - self._pruned < pause):
+            return
+        if self._file is None:
+            self._later(lambda store: store.keep_newest(_KEPT_IN_MEMORY))
             self._pruned = now.monotonic
-            try:
-                self._storage.store.prune(now.wall - self._retention)
-                self._storage.store.documents.prune(now.wall - self._retention)
-            except FAILURES as error:
-                self._storage.handle(error)
+        if clock_confirmed():
+            self._pruned = now.monotonic
+            self._later(lambda store: self._prune(store, now.wall - self._retention))
+
+    def _prune(self, store: Store, before: float) -> None:
+        store.prune(before)
+        if self._documents is not None:
+            self._documents.prune(before)
 
     def queued_spans(self, limit: int) -> list[QueuedSpan]:
-        """Return undelivered spans, the newest first, at most ``limit``. Those that cannot be read are set aside."""
-        with self._lock:
-            store = self._storage.store
-            try:
-                try:
-                    return store.queued_spans(limit)
-                except (sqlite3.Error, DamagedTextError, CodecError) as error:
-                    if isinstance(error, sqlite3.Error) and not is_damage(error):
-                        raise
-                    count = store.set_unreadable_spans_aside()
-                    message = "undelivered spans cannot be read: set aside, so that the others are delivered"
-                    self._log.warning(message, extra=facts(spans=count, error=error))
-                    return store.queued_spans(limit)
-            except (sqlite3.Error, DamagedTextError, CodecError) as error:
-                if is_damage(error):
-                    self._storage.handle(error)
-                else:
-                    self._log.warning("undelivered spans cannot be read", extra=facts(error=error))
-                return []
+        """Return undelivered spans, the newest first, at most ``limit`` (-1: all), also those not yet on disk."""
+        with self._changed:
+            waiting = self._waiting.spans()
+            replaced = {*self._waiting.batch.spans}
+        nothing: list[QueuedSpan] = []
+        stored = self.ask(lambda store: store.queued_spans(limit if limit < 0 else limit + len(replaced)), nothing)
+        with self._changed:
+            stored = [
+                each for each in stored if each.span.span_id not in replaced and not self._waiting.has_ended(each)
+            ]
+        found = [*waiting, *stored]
+        return found if limit < 0 else found[:limit]
 
-    def remove_spans(self, settled: Iterable[QueuedSpan]) -> None:
+    def remove_spans(self, delivered: Iterable[QueuedSpan]) -> None:
         """Remove spans that need no delivery any more."""
-        with self._lock:
-            try:
-                self._storage.store.remove_spans(settled)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
+        self._end_spans(delivered, None)
 
     def set_spans_aside(self, refused: Iterable[QueuedSpan], wall: float) -> None:
         """Take spans that a collector refused at ``wall`` out of the queue; the next start queues them again.
 
         A journal without a file has no next start, so it removes them.
         """
-        if self._storage.path is None:
-            self.remove_spans(refused)
-            return
-        with self._lock:
-            try:
-                self._storage.store.set_spans_aside(refused, wall)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
+        self._end_spans(refused, None if self._file is None else wall)
+
+    def _end_spans(self, spans: Iterable[QueuedSpan], refused: float | None) -> None:
+        with self._changed:
+            for span in spans:
+                self._waiting.end_span(span, refused)
+                self._span_count = max(0, self._span_count - 1)
+            self._changed.notify_all()
 
     def requeue_spans(self) -> None:
         """Queue the spans again that were set aside."""
-        with self._lock:
-            try:
-                self._storage.store.requeue_spans()
-            except sqlite3.Error as error:
-                self._storage.handle(error)
+        self.ask(Store.requeue_spans, None)
 
     def spans_queued(self) -> int:
-        """Return the number of spans that wait for delivery."""
-        with self._lock:
-            try:
-                return self._storage.store.spans_queued()
-            except sqlite3.Error:
-                return 0
+        """Return the number of spans that wait for delivery, also of those that wait for the disk."""
+        with self._changed:
+            return self._span_count + len(self._waiting.spans())
 
     def newest_span(self) -> int:
-        """Return the number of the newest undelivered span; 0 if there is none."""
-        with self._lock:
-            try:
-                return self._storage.store.newest_span()
-            except sqlite3.Error:
-                return 0
+        """Return the number of the newest span of earlier runs; 0 if there is none."""
+        return self._first_span
 
-    def request_approval(self, lives: Iterable[Lifecycle], operator: str, created: float, expires: float) -> list[int]:
-        """Queue an operator's requests to approve these events as they were shown; return their numbers."""
-        with self._lock:
-            return self._storage.store.requests.add(lives, operator, created, expires)
+    def mark_sent(self, numbers: Collection[int], wall: float | None) -> set[int]:
+        """Mark approval requests as sent (None: as not sent); return those that are not withdrawn.
 
-    def open_requests(self) -> list[ApprovalRequest]:
-        """Return the approval requests without a result; none while the disk does not work."""
-        with self._lock:
-            try:
-                return self._storage.store.requests.open()
-            except (sqlite3.Error, DamagedTextError) as error:
-                if is_damage(error):
-                    self._storage.handle(error)
-                return []
-
-    def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
-        """Mark approval requests as sent (None: as not sent); return those that are not withdrawn."""
-        with self._lock:
-            try:
-                return self._storage.store.requests.mark_sent(numbers, wall)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
-                return set()
+        Without an answer of the disk it is none of them; the mark is then removed, so that they are sent later.
+        """
+        marked = self.ask(lambda store: store.requests.mark_sent(numbers, wall), None)
+        if marked is None and wall is not None:
+            self._later(lambda store: store.requests.mark_sent(numbers, None))
+        return marked or set()
 
     def withdraw_requests(self, numbers: Iterable[int], result: str, *, sent_too: bool = False) -> None:
         """Write ``result`` to approval requests that have none, so that the exporter does not send them."""
-        with self._lock:
-            try:
-                self._storage.store.requests.withdraw(numbers, result, sent_too=sent_too)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
+        self.ask(lambda store: store.requests.withdraw(numbers, result, sent_too=sent_too), None)
 
     def set_request_results(self, results: Mapping[int, str]) -> None:
         """Write the results of approval requests, by their numbers."""
-        with self._lock:
-            try:
-                self._storage.store.requests.set_results(results)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
-
-    def request_results(self, numbers: Iterable[int]) -> dict[int, str]:
-        """Return the results of those approval requests that have one."""
-        with self._lock:
-            return self._storage.store.requests.results(numbers)
+        with self._changed:
+            self._waiting.batch.results |= results
+            self._changed.notify_all()
 
     def transitions(self, after: int, limit: int = PAGE) -> list[tuple[int, Record]]:
         """Return the transitions after number ``after``, each with its number, the oldest first."""
-        with self._lock:
-            return self._storage.store.transitions(after, limit)
+        return self.ask(lambda store: store.transitions(after, limit), [])
 
     def keep_document(self, document: RecordedDocument) -> None:
-        """Store a document unchanged. Only on disk: a document in memory could not be read by any command."""
-        with self._lock:
-            if self._storage.disk is None:
-                return
-            try:
-                self._storage.disk.documents.keep(document)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
+        """Store a document unchanged, if the disk works. Only in a file: nobody could read one in memory."""
+        documents = self._documents
+        if documents is not None and not self._problem:
+            self._later(lambda _: documents.keep(document))
 
     def record_heartbeat(self, sample: ClockSample | None) -> None:
-        """Write a clock sample, so that the next run can measure a pause; None removes it. Only on disk."""
-        with self._lock:
-            if self._storage.disk is None:
-                return
-            try:
-                self._storage.disk.record_heartbeat(sample)
-            except sqlite3.Error as error:
-                self._storage.handle(error)
+        """Write a clock sample, so that the next run can measure a pause; None removes it."""
+        self._set_property("heartbeat", "" if sample is None else encode(sample))
 
     def last_heartbeat(self) -> ClockSample | None:
         """Return the last heartbeat of the previous run; None if there is no readable one."""
-        with self._lock:
-            try:
-                return self._storage.store.last_heartbeat()
-            except (*FAILURES, CodecError) as error:
-                self._log.warning(
-                    "cannot read the previous run's last heartbeat; the pause before this start is not measured",
-                    extra=facts(error=error),
-                )
-                return None
+        text = self._properties.get("heartbeat", "")
+        try:
+            return decode(ClockSample, text) if text else None
+        except (DamagedTextError, CodecError) as error:
+            message = "cannot read the previous run's last heartbeat; the pause before this start is not measured"
+            self._log.warning(message, extra=facts(error=error))
+            return None
+
+    def _set_property(self, name: str, value: str) -> None:
+        if self._file is None:
+            return
+        with self._changed:
+            self._waiting.batch.properties[name] = value
+            self._changed.notify_all()
 
     def close(self) -> None:
-        """Close the file and release its lock."""
-        with self._lock:
-            self._storage.close()
+        """Write what waits, close the file and release its lock; a disk that hangs is left alone."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        self._thread.join(_CLOSE_SECONDS)
+
+    # From here on, only the thread calls, except for _has_trouble.
+
+    def _run(self) -> None:
+        is_last = False
+        while not is_last:
+            with self._changed:
+                left = max(0.0, self._retry_at - time.monotonic()) if self._problem else None
+                self._changed.wait_for(self._has_work, left)
+                is_last = self._ending
+                waiting, batch, number = self._waiting, self._waiting.copy(), self._added
+                asked = list(self._asked)
+                self._asked.clear()
+                looks, self._looks = self._looks, False
+            if is_last or not self._problem or time.monotonic() >= self._retry_at:
+                self._write(waiting, batch, number, looks=looks)
+            for what, future in asked:
+                self._answer(what, future)
+            with self._changed:
+                self._changed.notify_all()
+        self._close_store()
+        if self._documents is not None:
+            self._documents.close()
+        if self._file is not None:
+            self._file.release()
+
+    def _has_work(self) -> bool:
+        return self._ending or bool(self._asked) or (not self._problem and (self._looks or not self._waiting.is_empty))
+
+    def _write(self, waiting: Waiting, batch: Batch, number: int, *, looks: bool) -> None:
+        try:
+            store = self._opened()
+            if any(batch.tables):
+                store.write(batch)
+                self._span_count = store.spans_queued()
+            if looks and store.changed_by_others():
+                self._inbox = store.inbox()
+        except (*FAILURES, JournalInUseError) as error:
+            self._failed(error)
+            return
+        with self._changed:
+            waiting.remove(batch)
+            if waiting is self._waiting:
+                self._written = number
+                if self._file is not None:
+                    self._file.last_number = max([self._file.last_number, *batch.transitions])
+                    self._file.written = batch.state or self._file.written
+            if self._problem and self._is_reported:
+                self._log.info("journal is on disk again", extra=facts(path=self._file and self._file.path))
+            self._problem, self._is_reported = "", False
+            self._changed.notify_all()
+
+    def _opened(self) -> Store:
+        """Return the open store; open it if necessary, also if its file is another one by now."""
+        if self._file is None:
+            if self._store is None:
+                self._store = Store(sqlite3.connect(":memory:", check_same_thread=False))
+                self._store.begin_with(self._restored, {}, 0)
+            return self._store
+        if self._foreign:
+            self._foreign = False
+            self._close_store()
+            self._file.begin_anew("it belongs to another VM", self._vm_id)
+        if self._store is not None and not self._file.check():
+            self._errors += 1
+            message = "journal files were removed or replaced: opened again, or begun again with the present state"
+            self._log.error(message, extra=facts(path=self._file.path))
+            self._close_store()
+        if self._store is None:
+            self._store = self._file.open()
+            self._span_count = self._store.spans_queued()
+            self._inbox = self._store.inbox()
+        return self._store
+
+    def _answer(self, what: Callable[[Store], Any], future: "Future[Any]") -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        if self._store is None:
+            future.set_exception(OSError(self._problem))
+            return
+        try:
+            result = what(self._store)
+            self._inbox = self._store.inbox()  # of which this may have changed something
+            self._span_count = self._store.spans_queued()
+        except Exception as error:  # noqa: BLE001 - whoever asked gets it
+            if isinstance(error, FAILURES):
+                self._failed(error)
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def _failed(self, error: Exception) -> None:
+        """Close the file, and let the next attempt begin a new one if this one is damaged."""
+        if self._file is None:  # memory does not fail, but a question may
+            return
+        self._close_store()
+        self._errors += 1
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        if is_damage(error):
+            self._file.unusable = reason(error)
+            self._retry_at = 0.0
+        self._file.stop_writing(error)
+        with self._changed:
+            self._has_trouble(reason(error), counted=True)
+            self._changed.notify_all()
+
+    def _has_trouble(self, problem: str, *, counted: bool = False) -> None:
+        """Take note that entries wait for the disk, and log why, once until it works again. The lock is held."""
+        if not self._is_reported:
+            message = "journal cannot be written: entries wait in memory until it can"
+            self._log.error(message, extra=facts(path=self._file and self._file.path, error=problem))
+            self._errors += not counted
+        self._problem, self._is_reported = problem, True
+        self._changed.notify_all()
+
+    def _close_store(self) -> None:
+        if self._store is not None:
+            try:
+                self._store.close()
+            except sqlite3.Error as error:
+                self._log.debug("closing the journal failed", extra=facts(error=error))
+        self._store = None

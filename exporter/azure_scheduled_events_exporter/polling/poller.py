@@ -18,7 +18,6 @@ from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Li
 from azure_scheduled_events_exporter.core.observation import (
     WATCHED_WITHIN_SECONDS,
     ObservationContext,
-    merge_recovered,
     observe,
     record_pause,
 )
@@ -345,22 +344,9 @@ class Poller:
         return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
 
     def _keep_journal(self, now: Timestamp) -> None:
-        """Maintain the journal: return to the disk after a failure, check its owner, and remove old entries."""
-        self._journal.check_file()
+        """Maintain the journal: check its file and its owner, and remove old entries."""
+        self._journal.look()
         self._learn_owner()
-        found = self._journal.try_disk_again(now)
-        if found is not None:
-            # Only events that the disk alone knows were not watched: polls have gone on while it was away.
-            self._unshown |= found.lifecycles.current.keys() - self._known.current.keys()
-            self._known = merge_recovered(self._known, found.lifecycles)
-            if self._delivery is not None:  # for spans that waited on the disk
-                self._delivery.wake()
-            # Compare the next document again, with the lifecycles from the disk, and keep it if the disk has not.
-            self._document = None
-            self._reader.store_next()
-            recent = tuple(life for life in found.recent if life.event_id not in self._known.current)
-            snapshot = replace(self.snapshot, recent=recent, statistics=found.statistics)
-            self.snapshot = snapshot.showing(self._known, self._unshown, now.wall)
         self._journal.prune(now, lambda: self._clock_confirmed(now))
 
     def _learn_owner(self) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
-from azure_scheduled_events_exporter.journal.files import file_path
+from azure_scheduled_events_exporter.journal.file import file_path
 
 _FOLDER = "azure-scheduled-events-exporter"
 _PRIVATE, _OPEN = 0o700, 0o755

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from azure_scheduled_events_exporter.journal.files import writable
+from azure_scheduled_events_exporter.journal.file import writable
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, What
 from support.events.approve_command import (
     VMS,

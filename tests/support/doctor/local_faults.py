@@ -9,7 +9,7 @@ from typing import Any
 import bcrypt
 
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.journal.files import on_disk
+from azure_scheduled_events_exporter.journal.file import on_disk
 from azure_scheduled_events_exporter.journal.store import Entry
 from deploy.stack.free_port import free_port
 from support.doctor.doctor_chain import VM, Chain, imds

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from azure_scheduled_events_exporter.journal.files import file_path, read_only
+from azure_scheduled_events_exporter.journal.file import file_path, read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
 from support.programs import COMMAND, PATIENCE, Exporter, environment, eventually
 

@@ -14,9 +14,10 @@ from azure_scheduled_events_exporter.core.observation import ObservationContext,
 from azure_scheduled_events_exporter.core.spans import finished
 from azure_scheduled_events_exporter.core.statistics import Statistics, measure
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
-from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Entry, Restored
+from support.programs import eventually
 
 DAY = 86400.0
 START = 1_700_000_000.0
@@ -61,12 +62,9 @@ class Recorder:
             Entry(changes, [change.lifecycle for change in changes], spans), self.statistics, self.known
         )
 
-    def tries_disk(self) -> bool:
-        """Try to take the disk again, at once and a minute later; return whether that worked."""
-        found = self.journal.try_disk_again(self.now) or self.after(60).journal.try_disk_again(self.now)
-        if found is not None:
-            self.statistics = found.statistics
-        return found is not None
+    def regains_disk(self) -> None:
+        """Wait until everything is on disk."""
+        eventually(self.is_up, "the journal on disk")
 
     def is_up(self) -> bool:
         """Whether transitions are on disk now."""

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -33,7 +34,7 @@ def can_mount() -> bool:
 class Image:
     """An ext4 file system, mounted at :attr:`place` while the block lasts."""
 
-    def __init__(self, folder: Path, mebibytes: int = 16, *, journal: bool = True) -> None:
+    def __init__(self, folder: Path, mebibytes: int = 16, *, journal: bool = True, block: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.file = folder / "disk.img"
         self.place = folder / "mounted"
@@ -41,7 +42,8 @@ class Image:
         with self.file.open("wb") as file:
             file.truncate(mebibytes << 20)
         options = ("-E", "lazy_itable_init=0", "-m", "0", *(() if journal else ("-O", "^has_journal")))
-        _run("mkfs.ext4", "-q", "-F", *options, self.file)
+        block_size = ("-b", str(block)) if block else ()
+        _run("mkfs.ext4", "-q", "-F", *options, *block_size, self.file)
 
     def __enter__(self) -> Self:
         self.mount()
@@ -92,6 +94,19 @@ class Image:
         """Make room again."""
         (self.place / "filler").unlink(missing_ok=True)
 
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let every write and fsync hang during the block, as on a disk that does not answer."""
+        handle = os.open(self.place, os.O_RDONLY)
+        try:
+            fcntl.ioctl(handle, _FREEZE, 0)
+            try:
+                yield
+            finally:
+                fcntl.ioctl(handle, _THAW, 0)
+        finally:
+            os.close(handle)
+
     def fails(self) -> None:
         """Let the kernel meet an error, upon which it makes the file system read-only until it is mounted anew."""
         _run("mount", "-o", "remount,abort", self.place)
@@ -130,15 +145,8 @@ class Power:
         self._cuts += 1
         remains = self._folder / f"cut-{self._cuts}"
         remains.mkdir()
-        handle = os.open(self._under.place, os.O_RDONLY)
-        try:
-            fcntl.ioctl(handle, _FREEZE, 0)
-            try:
-                shutil.copyfile(self.disk.file, remains / "disk.img")
-            finally:
-                fcntl.ioctl(handle, _THAW, 0)
-        finally:
-            os.close(handle)
+        with self._under.frozen():
+            shutil.copyfile(self.disk.file, remains / "disk.img")
         return Remains(remains)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from azure_scheduled_events_exporter.core.spans import span_id
-from azure_scheduled_events_exporter.journal.files import read_only
+from azure_scheduled_events_exporter.journal.file import read_only
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator
 from deploy.stack.free_port import free_port
 from support.monitoring.collector import Collector

@@ -9,7 +9,7 @@ import pytest
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.doctor.local.journal import Mount, examine, judge_disk, mount_of, mounts
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.journal.files import on_disk
+from azure_scheduled_events_exporter.journal.file import on_disk
 
 MOUNTINFO = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard

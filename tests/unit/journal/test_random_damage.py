@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.pause import ClockSample
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError
-from azure_scheduled_events_exporter.journal.files import read_only
-from azure_scheduled_events_exporter.journal.storage import FAILURES
+from azure_scheduled_events_exporter.journal.file import FAILURES, read_only
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 from support.events.journal_recorder import DAY, Recorder, recorders
 
@@ -36,7 +35,8 @@ def sound() -> bytes:
             recorder.after(5).sees(*(f"E{each}" for each in range(max(0, number - 3), number + 1)))
             recorder.journal.keep_document(RecordedDocument(recorder.now.wall, b"%d" % number, {"Date": "today"}))
         wall = recorder.now.wall
-        recorder.journal.request_approval(recorder.known.current.values(), "ada", wall, wall + 60)
+        events = recorder.known.current.values()
+        recorder.journal.ask(lambda store: store.requests.add(events, "ada", wall, wall + 60), [])
         recorder.journal.record_heartbeat(ClockSample(wall, 3.0, 4.0, "boot"))
         recorder.journal.prune(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
         recorder.journal.close()
@@ -48,14 +48,13 @@ def use(recorder: Recorder) -> None:
     journal = recorder.after(3600).journal
     journal.claim(VM_ID)
     journal.requeue_spans()
-    journal.open_requests()
+    journal.look()
     journal.last_heartbeat()
     recorder.sees("NEW")
     journal.keep_document(RecordedDocument(recorder.now.wall, b"new", {}))
     journal.prune(recorder.now, lambda: True)
     assert "NEW" in {queued.span.attributes.get("azure.scheduled_event.id") for queued in journal.queued_spans(128)}
-    if not recorder.is_up():
-        recorder.tries_disk()
+    recorder.regains_disk()
 
 
 def check(content: bytes) -> None:
@@ -93,7 +92,7 @@ def test_any_bytes(changes: list[tuple[int, bytes]]) -> None:
 
 
 ODD_VALUES = [None, True, 0, -1, 2.5, 1e308, math.inf, math.nan, 1 << 70, "", "x", "NaN", [], {}, [1], {"x": 1}]
-TEXTS_WITH_JSON = [("lives", "life"), ("spans", "span"), ("sums", "value"), ("heartbeat", "sample")]
+TEXTS_WITH_JSON = [("lives", "life"), ("spans", "span"), ("sums", "value"), ("properties", "value")]
 
 
 def without_log(content: bytes) -> bytes:
@@ -127,8 +126,8 @@ def test_any_value_in_json(data: st.DataObject) -> None:
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.deserialize(without_log(sound()))
         for table, column in data.draw(st.lists(st.sampled_from(TEXTS_WITH_JSON), min_size=1, max_size=4)):
-            rows = connection.execute(f"SELECT {column} FROM {table}").fetchall()
-            (text,) = data.draw(st.sampled_from(rows))
+            rows = [text for (text,) in connection.execute(f"SELECT {column} FROM {table}") if text and text[0] in "{["]
+            text = data.draw(st.sampled_from(rows or ["{}"]))
             parsed = json.loads(text)
             path = data.draw(st.sampled_from(list(nodes(parsed))))
             changed = json.dumps(with_value(parsed, path, data.draw(st.sampled_from(ODD_VALUES))))
@@ -156,7 +155,7 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
         check(bytes(connection.serialize()))
 
 
-@pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b'TABLE "approval_requests" ('])
+@pytest.mark.parametrize("text", [b"INDEX lives_ended ON lives", b"TABLE approval_requests ("])
 def test_bytes_of_the_schema(text: bytes) -> None:
     """A word of the schema is no UTF-8, and so is SQLite's message about it."""
     assert text in sound()

@@ -1,6 +1,6 @@
 """Checks the journal: on a disk that survives a reboot, with free space, readable, and without undelivered spans.
 
-Opens the journal read-only, so it never creates, migrates or repairs one.
+Opens the journal read-only, so it never creates or repairs one.
 """
 
 import os
@@ -17,8 +17,7 @@ from typing import Final
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.journal.files import MEMORY, file_path, read_only
-from azure_scheduled_events_exporter.journal.store import Store
+from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only
 from azure_scheduled_events_exporter.times import format_duration
 
 _PAGE: Final = "runbooks/AzureScheduledEventJournalNotOnDisk.md"
@@ -142,17 +141,12 @@ def _readable(path: Path) -> Finding:
                 "Start the exporter; if it runs, run doctor with its settings and as root.",
                 "README.md#when-it-does-not-work",
             )
-        with closing(_open(path)):
+        with closing(read_only(path)):
             return ok("journal-kept", "The journal can be read.")
     except (ExporterError, OSError) as error:
         denied = isinstance(error, PermissionError) or not os.access(path, os.R_OK)
         hint = "Run doctor as root." if denied else "Restart the exporter: it sets a damaged journal aside."
         return wrong("journal-readable", f"The journal cannot be read: {error}.", hint, _PAGE)
-
-
-def _open(path: Path) -> Store:
-    """Open the journal; SQLite's own files beside it exist only while an exporter writes, or after a kill."""
-    return read_only(path, immutable=not Path(f"{path}-wal").exists())
 
 
 def _writable(path: Path, folder: Path) -> Finding:
@@ -173,7 +167,7 @@ def _writable(path: Path, folder: Path) -> Finding:
 
 def _content(path: Path, *, is_traced: bool) -> Findings:
     try:
-        with closing(_open(path)) as store:
+        with closing(read_only(path)) as store:
             lives, left_out = list(store.history()), store.left_out
             waiting = [queued.span for queued in store.queued_spans(-1)]
     except Exception as error:  # noqa: BLE001 - of a damaged file anything may come

@@ -7,7 +7,7 @@ import pytest
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_requested
 from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, Scope, parse_document
 from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Approver, Lifecycles, State, Transition
-from azure_scheduled_events_exporter.core.observation import ObservationContext, merge_recovered, observe
+from azure_scheduled_events_exporter.core.observation import ObservationContext, observe
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from support.events.lives import NOT_BEFORE, SCHEDULED, START, STARTED, VM, Watch, at
 
@@ -295,27 +295,6 @@ def test_known_state_is_left_alone() -> None:
     mark_approved(before, ["A"], Approver.OPERATOR, at(10))
     mark_requested(before, ["A"], Approver.OPERATOR, at(10))
     assert (dict(before.current), dict(before.ended)) == frozen
-
-
-def test_rejoined_record() -> None:
-    """Events from an older record are restored with its times; events that have ended since then stay ended."""
-    old, new = Watch(), Watch()
-    older = [replace(SCHEDULED, event_id=event_id) for event_id in "ABC"]
-    old.sees(at(0), *older, replace(SCHEDULED, event_id="D"))
-    old.sees(at(1), *older)
-    new.sees(at(2), replace(SCHEDULED, event_id="B"), replace(SCHEDULED, event_id="C"))
-    new.sees(at(3), replace(SCHEDULED, event_id="B"))
-    both = merge_recovered(new.known, old.known)
-    assert set(both.current) == {"A", "B"}
-    assert both.current["A"].first_seen == at(0)
-    assert both.current["B"].first_seen == at(0)
-    assert {event_id: life.outcome for event_id, life in both.ended.items()} == {
-        "C": Transition.CANCELLED,
-        "D": Transition.CANCELLED,
-    }
-    new.known = both
-    seen = new.sees(at(4), replace(SCHEDULED, event_id="A"), replace(SCHEDULED, event_id="D"))
-    assert seen == ["returned", "cancelled"]
 
 
 def test_a_document_without_a_type() -> None:

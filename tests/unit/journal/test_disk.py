@@ -1,0 +1,355 @@
+"""With a disk that fails, hangs or is damaged, nothing is lost or repeated, and nobody waits for longer than 2 s."""
+
+import contextlib
+import logging
+import os
+import resource
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from azure_scheduled_events_exporter.core.lifecycle import Change, Transition
+from azure_scheduled_events_exporter.core.statistics import measure
+from azure_scheduled_events_exporter.journal.store import Entry, Restored
+from azure_scheduled_events_exporter.journal.waiting import MOST
+from support.events.journal_recorder import Open, bit_rot, history, recorders
+from support.programs import eventually
+from trials.storage.image import Image
+
+WAITS = "journal cannot be written: entries wait in memory until it can"
+SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
+
+
+class Disk:
+    """A small disk that can be filled and made read-only: a tmpfs where one may mount, else the limits of a user."""
+
+    begin: Open
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)]
+        self.mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+        self._limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(self) -> None:
+        """Let no write succeed that needs room."""
+        if not self.mounted:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, self._limits[1]))
+            return
+        with contextlib.suppress(OSError), (self.folder / "filler").open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+
+    def empty(self) -> None:
+        """Make room again."""
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._limits)
+        self.writable(yes=True)
+        (self.folder / "filler").unlink(missing_ok=True)
+
+    def writable(self, *, yes: bool) -> None:
+        """Make the disk read-only, or writable again."""
+        if self.mounted:
+            subprocess.run(["mount", "-o", f"remount,{'rw' if yes else 'ro'}", str(self.folder)], check=True)
+        else:
+            self.folder.chmod(0o700 if yes else 0o500)
+
+    def remove(self) -> None:
+        """Leave nothing mounted."""
+        self.empty()
+        if self.mounted:
+            subprocess.run(["umount", str(self.folder)], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A small disk, and :attr:`Disk.begin`, which opens journals that are closed before it is removed."""
+    made = Disk(tmp_path / "disk")
+    try:
+        with recorders() as made.begin:
+            yield made
+    finally:
+        made.remove()
+
+
+def filled(disk: Disk) -> None:
+    """Fill the disk."""
+    disk.fill()
+
+
+def read_only(disk: Disk) -> None:
+    """Make the disk read-only."""
+    disk.writable(yes=False)
+
+
+class TestTrouble:
+    """Entries wait in memory, in their order."""
+
+    def test_full_in_mid_event(self, disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+        """What a full disk does not take is written when it has room again; the log says so once."""
+        caplog.set_level(logging.INFO)
+        recorder = disk.begin(disk.folder)
+        recorder.sees("A", "B")
+        disk.fill()
+        recorder.after(1).sees("A", "B", "C")
+        assert not recorder.is_up()
+        recorder.after(1).sees("A", "C")
+        recorder.after(1).sees("A", "C", "D")
+        spans = [queued.span.attributes["azure.scheduled_event.id"] for queued in recorder.journal.queued_spans(-1)]
+        assert spans[:2] == ["D", "B"], "spans are sent while they wait for the disk"
+        disk.empty()
+        recorder.regains_disk()
+        numbers = [(number, record["event_id"]) for number, record in recorder.journal.transitions(0)]
+        assert numbers == [(1, "A"), (2, "B"), (3, "C"), (4, "B"), (5, "D")]
+        assert [each.message for each in caplog.records] == [WAITS, "journal is on disk again"]
+        recorder.journal.close()
+        after = disk.begin(disk.folder)
+        assert (after.statistics, after.known) == (recorder.statistics, recorder.known)
+        assert len(after.journal.queued_spans(-1)) == after.journal.spans_queued()
+
+    @pytest.mark.parametrize("trouble", [filled, read_only])
+    def test_at_the_start(self, trouble: Callable[[Disk], None], disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+        """A journal on a disk that is full or read-only at the start is read; what comes is added later."""
+        before = disk.begin(disk.folder)
+        before.sees("OLD", "OPEN")
+        before.after(5).sees("OPEN")
+        before.journal.close()
+        trouble(disk)
+        recorder = disk.begin(disk.folder)
+        assert not recorder.is_up()
+        assert (recorder.known, recorder.statistics) == (before.known, before.statistics)
+        recorder.after(5).sees("OPEN", "NEW")
+        assert history(disk.folder) == ["OLD", "OPEN"]
+        disk.empty()
+        recorder.regains_disk()
+        assert history(disk.folder) == ["NEW", "OLD", "OPEN"]
+        assert [each.message for each in caplog.records if each.levelname == "ERROR"] == [WAITS]
+        recorder.journal.close()
+        after = disk.begin(disk.folder)
+        assert (after.known, after.statistics) == (recorder.known, recorder.statistics)
+
+    def test_another_vms_journal_on_a_full_disk(self, disk: Disk) -> None:
+        """What is known of another VM is forgotten also if the disk has no room for a journal of this VM."""
+        before = disk.begin(disk.folder)
+        assert not before.journal.claim("one")
+        before.sees("THEIRS")
+        before.journal.close()
+        disk.fill()
+        recorder = disk.begin(disk.folder)
+        assert recorder.journal.claim("two")
+        recorder.take(Restored())
+        recorder.sees("OURS")
+        disk.empty()
+        recorder.regains_disk()
+        assert history(disk.folder) == ["OURS"]
+
+    def test_a_path_that_cannot_be(self, tmp_path: Path, start: Open) -> None:
+        """A file where a folder should be costs nothing but the disk; when it is gone, the folder is made."""
+        (tmp_path / "state").write_text("in the way")
+        recorder = start(tmp_path / "state" / "deep" / "journal.sqlite")
+        recorder.sees("A")
+        assert not recorder.is_up()
+        assert (tmp_path / "state").read_text() == "in the way"
+        (tmp_path / "state").unlink()
+        recorder.regains_disk()
+        assert history(tmp_path / "state" / "deep" / "journal.sqlite") == ["A"]
+
+    def test_memory_is_bounded(self, disk: Disk) -> None:
+        """Of what waits for very long, the oldest transitions are counted only, and all else is written."""
+        recorder = disk.begin(disk.folder)
+        recorder.sees("A", "GONE")
+        disk.fill()
+        recorder.after(1).sees("A")
+        life = recorder.known.current["A"]
+        for number in range(12):
+            lives = [
+                replace(
+                    life,
+                    event=replace(life.event, event_id=f"E{number}-{n}"),
+                    outcome=Transition.CANCELLED,
+                    ended_at=recorder.now,
+                )
+                for n in range(200)
+            ]
+            changes = [
+                *(Change(Transition.CANCELLED, each, recorder.now) for each in lives),
+                *(Change(Transition.RESCHEDULED, life, recorder.now) for _ in range(200)),
+            ]
+            recorder.statistics = recorder.statistics.plus(map(measure, changes))
+            recorder.journal.record(Entry(changes, lives), recorder.statistics, recorder.known)
+        batch = recorder.journal._waiting.batch
+        assert [len(table) for table in (batch.transitions, batch.lives)] == [MOST, MOST]
+        disk.empty()
+        recorder.regains_disk()
+        assert recorder.journal.restore().statistics == recorder.statistics
+        assert recorder.journal.restore().lifecycles.current.keys() == {"A"}, "GONE has ended meanwhile"
+        numbers = [number for number, _ in recorder.journal.transitions(0, -1)]
+        assert numbers == [1, 2, *range(4804 - MOST, 4804)]
+
+    def test_a_disk_that_hangs(self, tmp_path: Path, start: Open) -> None:
+        """A write that does not end is waited for once, for two seconds; all is in order when it ends."""
+        try:
+            image = Image(tmp_path / "image")
+            image.__enter__()
+        except OSError as error:
+            pytest.skip(f"mounts need root and a loop device: {error}")
+        with contextlib.ExitStack() as stack:
+            stack.callback(image.__exit__, None, None, None)
+            recorder = start(image.place)
+            stack.callback(recorder.journal.close)
+            recorder.sees("A")
+            with image.frozen():
+                began = time.monotonic()
+                recorder.sees("A", "B")
+                assert time.monotonic() - began >= 2
+                assert not recorder.is_up()
+                for number in range(50):
+                    recorder.sees("A", "B", f"C{number}")
+                    recorder.journal.spans_queued()
+                    recorder.journal.queued_spans(5)
+                assert not recorder.is_up()
+            recorder.regains_disk()
+            records = [str(record["event_id"]) for _, record in recorder.journal.transitions(0)]
+            assert records[:3] == ["A", "B", "C0"]
+            assert recorder.journal.restore().statistics == recorder.statistics
+
+
+def corrupted(path: Path) -> None:
+    """Change bytes in the middle."""
+    content = path.read_bytes()
+    path.write_bytes(content[:4200] + b"\xff" * 4096 + content[8296:])
+
+
+def emptied_of_tables(path: Path) -> None:
+    """Remove a table."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE transitions")
+
+
+def of_a_newer_version(path: Path) -> None:
+    """Set another version of the schema."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 2")
+
+
+def of_another_program(path: Path) -> None:
+    """Put another database there."""
+    path.unlink()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE photographs (taken REAL)")
+
+
+DAMAGES = [corrupted, bit_rot, emptied_of_tables, of_a_newer_version, of_another_program]
+
+
+class TestUnusable:
+    """A file that cannot be used is renamed, and a new one begun."""
+
+    @pytest.mark.parametrize("damage", DAMAGES)
+    def test_at_the_start(
+        self, damage: Callable[[Path], None], folder: Path, start: Open, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nothing has been read, so the new one begins empty; the old one is kept, and named in the log."""
+        before = start(folder)
+        before.sees(*(f"E{number}" for number in range(40)))
+        before.journal.close()
+        damage(folder / "journal.sqlite")
+        recorder = start(folder)
+        assert recorder.is_up()
+        assert recorder.detected == 0
+        recorder.sees("NEW")
+        assert history(folder) == ["NEW"]
+        (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert record.message == SET_ASIDE
+        assert len(list(folder.glob("journal.sqlite.set-aside-*"))) == 1
+
+    @pytest.mark.parametrize("damage", ["damaged", "removed", "replaced", "without logs"])
+    def test_in_use(self, damage: str, folder: Path, start: Open) -> None:
+        """The new one goes on with counters, current events, ended events and numbers of the lost one."""
+        file = folder / "journal.sqlite"
+        recorder = start(folder)
+        recorder.sees("OLD")
+        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(folder / "copy")) as copy:
+            source.backup(copy)
+        recorder.after(5).sees("A")
+        if damage == "damaged":
+            emptied_of_tables(file)
+        elif damage == "removed":
+            for path in folder.iterdir():
+                path.unlink()
+        elif damage == "replaced":
+            (folder / "copy").replace(file)
+        else:
+            for suffix in ("-wal", "-shm"):
+                Path(f"{file}{suffix}").unlink()
+        recorder.journal.look()
+        recorder.after(5).sees("A", "B")
+        recorder.regains_disk()
+        assert [number for number, _ in recorder.journal.transitions(0)][-1] == 4
+        recorder.journal.close()
+        after = start(folder)
+        assert (after.statistics, after.known) == (recorder.statistics, recorder.known)
+
+    def test_one_life_does_not_fit(self, folder: Path, start: Open) -> None:
+        """A life that does not fit this version is left out alone."""
+        before = start(folder)
+        before.sees("A", "B")
+        before.journal.close()
+        with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+            connection.execute("""UPDATE lives SET life = '{"nonsense": 1}' WHERE event_id = 'A'""")
+        recorder = start(folder)
+        assert recorder.is_up()
+        assert recorder.known.current.keys() == {"B"}
+        assert recorder.detected == 2
+
+    @pytest.mark.parametrize("content", ["'x'", "CAST(x'6AFC' AS TEXT)"])
+    def test_one_unreadable_span(self, content: str, folder: Path, start: Open) -> None:
+        """A span whose content is damaged holds up no other one."""
+        recorder = start(folder)
+        recorder.sees("A", "B")
+        recorder.after(5).sees()
+        count = recorder.journal.spans_queued()
+        with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+            newest = "(SELECT max(seq) FROM spans)"
+            connection.execute(f"UPDATE spans SET span = {content} WHERE seq = {newest}")  # noqa: S608 - ours
+        assert len(recorder.journal.queued_spans(10)) == count - 1
+        eventually(lambda: recorder.journal.spans_queued() == count - 1, "it waits no longer")
+
+
+def test_a_reader_delays_no_write(folder: Path, start: Open) -> None:
+    """A program that holds a transaction open for reading, as a stopped one does, delays no write."""
+    recorder = start(folder)
+    recorder.sees("A")
+    with closing(sqlite3.connect(folder / "journal.sqlite", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM transitions").fetchone()
+        recorder.sees("A", "B")
+        assert recorder.is_up()
+        assert history(folder) == ["A", "B"]
+
+
+def test_a_write_lock_delays_no_poll(folder: Path, start: Open) -> None:
+    """While another program holds the write lock, entries wait; they are on disk when it lets go."""
+    recorder = start(folder)
+    with closing(sqlite3.connect(folder / "journal.sqlite", isolation_level=None)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        recorder.sees("A")
+        assert not recorder.is_up()
+    recorder.regains_disk()
+    assert history(folder) == ["A"]
+
+
+def test_folders_owner(folder: Path, start: Open) -> None:
+    """What root creates belongs to the owner of the folder, whose service must use it."""
+    nobody = 65534
+    folder.mkdir()
+    if os.geteuid() == 0:
+        os.chown(folder, nobody, nobody)
+    start(folder).sees("A")
+    assert {path.owner() for path in folder.iterdir()} == {folder.owner()}
