@@ -1,5 +1,6 @@
 """Faults of the VM that ``doctor`` has to find: settings, metadata service, journal, exporter and collector."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from email.utils import formatdate
@@ -8,8 +9,10 @@ from typing import Any
 
 import bcrypt
 
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycles
 from azure_scheduled_events_exporter.core.spans import SpanFacts
-from azure_scheduled_events_exporter.journal.file import on_disk
+from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.journal.store import Entry
 from deploy.stack.free_port import free_port
 from support.doctor.doctor_chain import VM, Chain, imds
@@ -47,11 +50,11 @@ def _throttled(chain: Chain) -> Flags:
 def old_span(chain: Chain) -> Flags:
     """Return the flags for a journal with a span that has waited for two hours."""
     path = Path(_file(chain, "journal.sqlite", b""))
-    store = on_disk(path)
+    journal = Journal(path, 86_400.0, logging.getLogger("tests.doctor"))
     begun = time.time() - 7200
     span = SpanFacts("0" * 31 + "1", "0" * 15 + "1", "", "detected", begun, begun + 1, {})
-    store.record(Entry(spans=[span]))
-    store.close()
+    journal.record(Entry(spans=[span]), Statistics(), Lifecycles())
+    journal.close()
     return {"journal.path": str(path)}
 
 

@@ -9,7 +9,7 @@ import pytest
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.doctor.local.journal import Mount, examine, judge_disk, mount_of, mounts
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.journal.file import on_disk
+from azure_scheduled_events_exporter.journal.file import open_to_write
 
 MOUNTINFO = r"""
 22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,discard
@@ -82,7 +82,7 @@ def test_root_can_write(owner: int, sentence: str, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.fail("this test needs root, to give a file away")
     path = tmp_path / "journal.sqlite"
-    on_disk(path).close()
+    open_to_write(path).close()
     os.chown(path, owner, -1)
     findings = examine(Subject(resolve({"journal.path": str(path)}, {}), {}, (), ""))
     [found] = [each for each in findings if each.check == "journal-writable"]

@@ -143,8 +143,9 @@ class TestRetention:
         statistics = recorder.statistics
         recorder.after(91 * DAY).journal.prune(recorder.now, lambda: True)
         assert recorder.journal.restore().statistics == statistics
-        lives = recorder.journal.ask(lambda store: list(store.history()), [])
-        assert [life.event_id for life in lives] == ["OPEN"]
+        nothing: list[str] = []
+        kept = recorder.journal.ask(lambda store: [life.event_id for life in store.history()], nothing)
+        assert kept == ["OPEN"]
         if on_disk:
             recorder.journal.close()
             assert start(folder).statistics == statistics

@@ -36,7 +36,7 @@ def sound() -> bytes:
             recorder.journal.keep_document(RecordedDocument(recorder.now.wall, b"%d" % number, {"Date": "today"}))
         wall = recorder.now.wall
         events = recorder.known.current.values()
-        recorder.journal.ask(lambda store: store.requests.add(events, "ada", wall, wall + 60), [])
+        recorder.journal.ask(lambda store: store.requests.add(events, "ada", wall, wall + 60), None)
         recorder.journal.record_heartbeat(ClockSample(wall, 3.0, 4.0, "boot"))
         recorder.journal.prune(recorder.after(90 * DAY - 100).now, lambda: True)  # writes the sums of the older half
         recorder.journal.close()
