@@ -30,7 +30,7 @@ from azure_scheduled_events_exporter.errors import (
 )
 from azure_scheduled_events_exporter.logs import facts
 
-from .store import APPLICATION_ID, SCHEMA_VERSION, Restored, Store
+from .store import APPLICATION_ID, SCHEMA_VERSION, Batch, Restored, Store
 
 FILE_NAME = "journal.sqlite"
 MEMORY = "memory"
@@ -148,13 +148,8 @@ def _check_ours(connection: sqlite3.Connection) -> None:
 
 def _check_room(folder: Path) -> None:
     """Raise OSError if the file system of ``folder`` is full."""
-    if sys.platform == "win32":
-        free = shutil.disk_usage(folder).free
-    else:
-        found = os.statvfs(folder)
-        free = (found.f_bavail if os.geteuid() else found.f_bfree) * found.f_frsize
-        free = free if found.f_blocks else ROOM_BYTES  # some network file systems do not say
-    if free < ROOM_BYTES:
+    found = shutil.disk_usage(folder)  # what is reserved for root does not count: a mapped page may not get it
+    if found.free < ROOM_BYTES and found.total:  # some network file systems do not say
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
 
@@ -431,13 +426,19 @@ class JournalFile:
         if store.is_new:
             store.begin_with(self.written, {"epoch": self.epoch, "vm_id": self.vm_id}, self.last_number)
         self._identities = self._found()
-        self._lock.show(is_written=True)
         return store
 
     def check(self) -> bool:
         """Return whether the open files are still those at the path. Raises OSError: it is full or out of reach."""
         _check_room(self.path.parent)
         return self._found() == self._identities and self._lock is not None and self._lock.holds()
+
+    def has_written(self, batch: Batch) -> None:
+        """Take note that the file has ``batch``, and let followers know that it is written."""
+        self.last_number = max([self.last_number, *batch.transitions])
+        self.written = batch.state or self.written
+        if self._lock is not None:
+            self._lock.show(is_written=True)
 
     def stop_writing(self, error: Exception) -> None:
         """Let followers know that the file does not have what this exporter sees.

@@ -361,6 +361,8 @@ class Journal:
                 self._span_count = store.spans_queued()
             if looks and store.changed_by_others():
                 self._inbox = store.inbox()
+            if self._file is not None and waiting is self._waiting:
+                self._file.has_written(batch)
         except (*FAILURES, JournalInUseError) as error:
             self._failed(error)
             return
@@ -368,9 +370,6 @@ class Journal:
             waiting.remove(batch)
             if waiting is self._waiting:
                 self._written = number
-                if self._file is not None:
-                    self._file.last_number = max([self._file.last_number, *batch.transitions])
-                    self._file.written = batch.state or self._file.written
             if self._problem and self._is_reported:
                 self._log.info("journal is on disk again", extra=facts(path=self._file and self._file.path))
             self._problem, self._is_reported = "", False

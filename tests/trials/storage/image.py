@@ -107,6 +107,10 @@ class Image:
         finally:
             os.close(handle)
 
+    def remount(self, how: str) -> None:
+        """Make it read-only (``ro``) or writable (``rw``)."""
+        _run("mount", "-o", f"remount,{how}", self.place)
+
     def fails(self) -> None:
         """Let the kernel meet an error, upon which it makes the file system read-only until it is mounted anew."""
         _run("mount", "-o", "remount,abort", self.place)
