@@ -146,7 +146,7 @@ class Bench:
 
     def costs(self, collector: str) -> Iterator[Row]:
         """Memory after many scrapes, and the processor time of polls alone."""
-        for name, budget, flags in (("off", 34, ()), ("on", 39, ("--otlp.endpoint", collector))):
+        for name, budget, flags in (("off", 42, ()), ("on", 48, ("--otlp.endpoint", collector))):
             memory = [self._at_rest(1, *flags)[1] for _ in range(self._effort.runs)]
             yield Row(f"resident memory, tracing {name}", budget, "MiB", tuple(memory))
         for count, most, state in ((0, 1.6, "no event"), (1, None, "an event of this VM announced")):

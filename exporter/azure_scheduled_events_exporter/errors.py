@@ -20,6 +20,7 @@ Imports nothing of the package; every module may use it.
 """
 
 import contextlib
+import difflib
 import re
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -158,6 +159,4 @@ def without_password(text: str) -> str:
 
 def closest(word: str, known: Collection[str]) -> str | None:
     """Return the one of ``known`` that is most similar to ``word``; None if none is similar."""
-    import difflib  # noqa: PLC0415 - 0.2 MiB that a daemon without errors does not need
-
     return next(iter(difflib.get_close_matches(word, known, 1)), None)

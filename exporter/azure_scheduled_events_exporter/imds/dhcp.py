@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
@@ -81,8 +82,6 @@ def _hardware_address() -> bytes:
             mac = bytes.fromhex((card.parent / "address").read_text("ascii").replace(":", " "))
             if len(mac) == _MAC_LENGTH and any(mac):
                 return mac
-    import uuid  # noqa: PLC0415 - rarely needed, and it may start programs to find out
-
     node = uuid.getnode()
     if node >> 40 & 1:  # a random number instead of a MAC address (RFC 4122, section 4.5)
         raise ExporterError(f"{_FLAG}: this machine has no network interface with a MAC address, {_ALTERNATIVE}")

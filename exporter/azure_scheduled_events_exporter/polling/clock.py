@@ -4,6 +4,7 @@ Code that handles events reads the clocks only through a :class:`Clock` that it 
 """
 
 import contextlib
+import ctypes
 import sys
 import time
 from dataclasses import dataclass
@@ -69,8 +70,6 @@ def system_clock() -> SystemClock:
 def _seconds_since_boot() -> float | None:
     """By clocks that count suspended time too; None where neither of them is."""
     if sys.platform == "win32":
-        import ctypes  # noqa: PLC0415 - only Windows pays for its memory
-
         # Not Python's monotonic clock: only in some versions does it count from boot.
         ticks = ctypes.windll.kernel32.GetTickCount64
         ticks.restype = ctypes.c_ulonglong

@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 
 from azure_scheduled_events_exporter.config import DISCOVER, Config
+from azure_scheduled_events_exporter.imds.discovery import discover
 from azure_scheduled_events_exporter.logs import facts
 
 NOT_ON_AZURE = (
@@ -25,8 +26,6 @@ def with_endpoint(config: Config, log: logging.Logger) -> Config:
     """
     if config.imds_endpoint != DISCOVER:
         return config
-    from azure_scheduled_events_exporter.imds.discovery import discover  # noqa: PLC0415 - few need it, and its memory
-
     endpoint = discover(threading.Event().wait, log)
     log.info("metadata service discovered", extra=facts(endpoint=endpoint))
     return replace(config, imds_endpoint=endpoint)

@@ -9,6 +9,7 @@ changes nothing.
 Capabilities belong to a thread: call this before a second thread starts.
 """
 
+import ctypes
 import glob
 import os
 import stat
@@ -142,8 +143,6 @@ def _prctl(option: int) -> None:
 
 def _reduce_capabilities(kept: int) -> None:
     """Drop all capabilities except the bits in ``kept``; child processes inherit none."""
-    import ctypes  # noqa: PLC0415 - 0.4 MiB, for root only
-
     header = ctypes.create_string_buffer(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), 8)
     sets = ctypes.create_string_buffer(_SETS.size)
     _libc("capget", header, sets)
@@ -154,8 +153,6 @@ def _reduce_capabilities(kept: int) -> None:
 
 
 def _libc(function: str, *arguments: object) -> None:
-    import ctypes  # noqa: PLC0415 - 0.4 MiB, for root only
-
     if getattr(ctypes.CDLL(None, use_errno=True), function)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{function}: {os.strerror(number)}")

@@ -23,6 +23,8 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.app import plain
+from azure_scheduled_events_exporter.http_server.tls import server_tls
+from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.polling import empty_bodies
 from azure_scheduled_events_exporter.polling.liveness import HANGS
 from azure_scheduled_events_exporter.times import format_duration
@@ -41,8 +43,6 @@ def url_of(config: Config) -> str:
     )
     scheme = "http"
     if config.web_config_file is not None:
-        from azure_scheduled_events_exporter.http_server.web_config import load  # noqa: PLC0415 - few have such a file
-
         with suppress(ExporterError):
             scheme = "https" if load(Path(config.web_config_file)).tls else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.web_listen_address.port}"
@@ -302,9 +302,6 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
     """Compare the served certificate with the configured one, and report when it expires."""
     if subject.config.web_config_file is None:
         return
-    from azure_scheduled_events_exporter.http_server.tls import server_tls  # noqa: PLC0415 - who serves in plain does not load it
-    from azure_scheduled_events_exporter.http_server.web_config import load  # noqa: PLC0415 - the same
-
     try:
         settings = load(Path(subject.config.web_config_file)).tls
         if settings is None:

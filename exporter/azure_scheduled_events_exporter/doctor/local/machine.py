@@ -11,6 +11,7 @@ from azure_scheduled_events_exporter.config import unknown_variables
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
+from azure_scheduled_events_exporter.http_server.access import check as check_web_config
 from azure_scheduled_events_exporter.service import alert_push
 from azure_scheduled_events_exporter.service.privileges import account
 
@@ -50,10 +51,8 @@ def _user(subject: Subject) -> Finding:
 def _web_config(subject: Subject) -> Finding:
     if subject.config.web_config_file is None:
         return ok("web-config", "The port is served without TLS and passwords, as configured.")
-    from azure_scheduled_events_exporter.http_server.access import check  # noqa: PLC0415 - brings TLS and bcrypt
-
     try:
-        check(Path(subject.config.web_config_file))
+        check_web_config(Path(subject.config.web_config_file))
     except ExporterError as error:
         return wrong(
             "web-config",
