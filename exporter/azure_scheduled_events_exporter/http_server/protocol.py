@@ -178,13 +178,14 @@ class Connection(H11Protocol):
         self.abort()
 
     def retire(self, *, distrust: bool) -> None:
-        """Close after the next response, so that the client connects with the new TLS settings.
+        """Close with the next response that says so, so that the client connects with the new TLS settings.
 
-        With ``distrust``, the client may no longer read: complete only a response that has begun.
+        With ``distrust``, the client may no longer read: complete only a response in progress.
         """
         self.app_state["retired"] = True
         if self.is_busy:
-            self.cycle.keep_alive = False
+            self.scope["state"]["retired"] = True
+            self.cycle.keep_alive = not distrust
         elif distrust:
             self.abort()
 
