@@ -7,7 +7,7 @@ Source: https://learn.microsoft.com/azure/virtual-machines/instance-metadata-ser
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from azure_scheduled_events_exporter.core.event_types import ADVISORY_API_VERSION, API_VERSION
 
@@ -26,11 +26,13 @@ class ApiVersions:
     Args:
         versions: the preferred one first; of several, the others follow from the newest to the oldest.
         newest: the newest version that is taken from an offer of IMDS. Older ones than the last are not.
+        tell: is called with the version that was found, if there was a choice.
     """
 
-    def __init__(self, *versions: str, newest: str = "") -> None:
+    def __init__(self, *versions: str, newest: str = "", tell: Callable[[str], None] = lambda _: None) -> None:
         self._versions = versions
         self._newest = newest
+        self._tell = tell
         self._next = [*versions]
         self.found = versions[0] if len(versions) == 1 else None
         """The version that is used from now on; None until one was answered."""
@@ -47,7 +49,9 @@ class ApiVersions:
 
     def answered(self) -> None:
         """Use the current version from now on."""
-        self.found = self.current
+        if self.found is None:
+            self.found = self.current
+            self._tell(self.found)
 
     def refused(self, offered: Iterable[str] = ()) -> bool:
         """Go on to the next version, which may be one that IMDS ``offered``; return False if all were asked."""
@@ -63,11 +67,11 @@ class ApiVersions:
         return False
 
 
-def event_versions(setting: str) -> ApiVersions:
+def event_versions(setting: str, tell: Callable[[str], None] = lambda _: None) -> ApiVersions:
     """Return the versions of Scheduled Events for a value of ``--imds.api-version``."""
     if setting != AUTO:
         return ApiVersions(setting)
-    return ApiVersions(UNSPECIFIED, ADVISORY_API_VERSION, API_VERSION, newest="9999")
+    return ApiVersions(UNSPECIFIED, ADVISORY_API_VERSION, API_VERSION, newest="9999", tell=tell)
 
 
 def instance_versions() -> ApiVersions:

@@ -79,7 +79,10 @@ class Exporter:
         self._knows_name = config.instance_name is not None
         self._threads: list[threading.Thread] = []
         self.failed: Callable[[], None] = lambda: None
-        versions, limiter = event_versions(config.imds_api_version), rate_limiter or RateLimiter()
+        versions = event_versions(
+            config.imds_api_version, lambda found: log.info("api-version found", extra=facts(api_version=found))
+        )
+        limiter = rate_limiter or RateLimiter()
         # One for each thread that sends requests.
         self._polling_client, approving, asking = self._clients = [
             ImdsClient(config.imds_endpoint, versions, limiter, self._wait, config.imds_timeout) for _ in range(3)

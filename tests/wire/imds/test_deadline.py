@@ -3,13 +3,14 @@
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
 
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.simulator import Simulator
-from support.programs import PATIENCE, eventually
+from support.programs import PATIENCE, Exporter, eventually
 from support.servers.imds_peer import BODY, CONNECT, LONG, SHORT, SLACK, Serve, answer, client_of, failure
 
 
@@ -43,8 +44,8 @@ class TestDeadline:
         assert str(error) == f"no whole answer from {peer.url} within 0.5 s"
         assert SHORT <= took < SHORT + SLACK
 
-    def test_no_connection(self) -> None:
-        """A host that takes no connection does not use up the two minutes that the first answer may take."""
+    def test_no_connection(self, start_exporter: Callable[..., Exporter]) -> None:
+        """A connection has the time limit of a request, and not the two minutes that the first answer may take."""
         with ExitStack() as stack:
             server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
             for _ in range(4):  # Linux queues one more than the backlog, and then ignores new connections
@@ -53,6 +54,7 @@ class TestDeadline:
                 waiting.connect_ex(server.getsockname())
             url = "http://127.0.0.1:{1}".format(*server.getsockname())
             error = failure(client_of(url), 2 * PATIENCE)
+            start_exporter(url, "--imds.timeout", "1s").wait_for_line(f"poll failed.*no connection to {url} within 1 s")
         assert str(error) == f"no connection to {url} within {CONNECT:g} s"
         assert error.outcome is Outcome.TIMEOUT
         assert not error.may_have_arrived
