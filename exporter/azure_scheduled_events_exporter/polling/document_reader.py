@@ -21,6 +21,9 @@ FIRST_TIMEOUT_SECONDS = 130.0
 ENABLED_SECONDS = 86400.0
 """Azure disables Scheduled Events after so long without a request."""
 
+MOST_STORED = 65_536
+"""Bytes of a body that is stored. One event of a hundred VMs has 4 kB."""
+
 _STORED_HEADERS = ("Date", "Content-Type", "Server")
 """Response headers that are stored with a document."""
 
@@ -108,8 +111,11 @@ class DocumentReader:
         self._body = self._body if body is None else body
 
     def store(self, body: bytes | None, vm_name: str, refused: str) -> None:
-        """Store a body that differs from the previous one; ``refused`` is what could not be read, or ``""``."""
-        if body is None or body == self._stored:
+        """Store a body that differs from the previous one; ``refused`` is what could not be read, or ``""``.
+
+        A body larger than :data:`MOST_STORED` is not stored: it may differ at every poll.
+        """
+        if body is None or body == self._stored or len(body) > MOST_STORED:
             return
         self._stored = body
         headers = {name: self._client.headers[name] for name in _STORED_HEADERS if name in self._client.headers}

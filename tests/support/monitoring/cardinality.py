@@ -58,6 +58,7 @@ _USUAL: tuple[Life, ...] = tuple(
     (event.event_type, event.source, fate)
     for scenario in shipped()
     for event in scenario.events
+    if not event.is_advice
     for fate in ("deadline", "exporter", "cancelled")
     if (event.event_type, fate) != (EventType.PREEMPT, "exporter")  # no shipped policy approves it
 )
@@ -154,7 +155,7 @@ def _write(path: Path, resources: Sequence[str], lives: Sequence[Life]) -> None:
 
 def _history(resource: str, lives: Sequence[Life]) -> Iterator[Change]:
     """Yield every transition of events with ``lives`` that touch ``resource``."""
-    began = time.time() - 3600
+    began = time.time() - 86_400  # longer ago than metrics show what has ended
     known = Lifecycles()
     for at in sorted({at for fate in _FATES.values() for at in fate} | {50}):
         now = Timestamp(began + at, at, "boot")

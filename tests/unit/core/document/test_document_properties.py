@@ -168,16 +168,6 @@ def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
     assert [event.event_id for event in document.events] == [event.event_id for event in CAPTURED[name].events]
 
 
-@given(st.text(max_size=60))
-@example("Mon, 11 Apr 2022 22:26:58 +" + "9" * 30)
-@example("11 Apr 2022 -")
-@example(",")
-@PATIENT
-def test_any_not_before(text: str) -> None:
-    """Any text is either a time or unreadable."""
-    assert isinstance(parse_not_before(text), float | None)
-
-
 NOT_BEFORE_PIECES = st.sampled_from(
     [*"0123456789:-+.,TZ ", "Mon", "Apr", "2022", "GMT", "EST", "am", "W18", "(", ")", "11", "22:26:58", "\n"]
 )
