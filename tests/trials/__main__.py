@@ -21,7 +21,6 @@ from trials.trial import FAILURES, Order, Row
 
 # In the order in which they begin: the longest first, so that the others run beside it.
 _MODULES = {
-    "fleets": "fleets",
     "imds": "imds",
     "kills": "kills",
     "pushes": "pushes",

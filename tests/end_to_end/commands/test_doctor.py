@@ -80,7 +80,7 @@ def test_wrong_use(flags: list[str], message: str) -> None:
 def test_rules_with_values(chain: Chain) -> None:
     """Rules that keep labels are those of this version if doctor is told with which values they were rendered."""
     values = chain.new_folder() / "values.yaml"
-    values.write_text("labels.keep: [team]\nevaluation.interval: 1s\n")
+    values.write_text("labels.keep: [team]\n")
     with chain.extra:
         rules = render(load(values), grafana=False)["prometheus/prometheus-rules.yml"]
         flags = {**chain.beyond, "prometheus": chain.run_prometheus(rules=rules)}

@@ -1,14 +1,11 @@
 """Faults of the monitoring that ``doctor`` has to find: Prometheus, Alertmanager and Grafana."""
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
 
-from alerts import resolve
-from alerts.prometheus import prometheus_rules
 from azure_scheduled_events_exporter import assets
 from support.doctor.doctor_chain import Chain, as_json, grafana
 from support.doctor.doctor_faults import Fault, Flags, beyond, by
@@ -87,14 +84,6 @@ def _seldom(text: str) -> str:
     for group in rules["groups"]:
         group["interval"] = "1m"
     return yaml.safe_dump(rules)
-
-
-def _rarely_by_its_values(chain: Chain) -> Flags:
-    """The rules are as the values file says, and it asks for too little."""
-    values = {"evaluation.interval": "30s", "evaluation.slow-interval": "30s", "evaluation.watcher-interval": "5s"}
-    file = chain.new_folder() / "values.yaml"
-    file.write_text(json.dumps(values))
-    return {"prometheus": chain.run_prometheus(rules=prometheus_rules(resolve(values))), "alerts.values": str(file)}
 
 
 def _labeled_alerts(chain: Chain) -> Flags:
@@ -223,7 +212,6 @@ MONITORING_FAULTS = (
     Fault("a rule is missing", "rules-version", "assets export", prometheus(rules=_without_first_rule), "warning"),
     Fault("another expression", "rules-version", "assets export", prometheus(rules=_other_expression), "warning"),
     Fault("rules seldom evaluated", "rules-interval", "evaluation.interval", prometheus(rules=_seldom)),
-    Fault("its values ask for rare rules", "rules-interval", "evaluation.interval", beyond(_rarely_by_its_values)),
     Fault("a rule fails", "rules-health", "Correct the cause in the error", beyond(_rule_fails)),
     Fault("short retention", "rules-history", "retention.time", prometheus("--storage.tsdb.retention.time=10m")),
     Fault("alerts with another label", "alert-labels", "prometheus=ns/name.", beyond(_labeled_alerts), "warning"),
