@@ -23,7 +23,7 @@ SPELLINGS = (PASSWORD, TOKEN, base64.b64encode(f"collector:{PASSWORD}".encode())
 @pytest.fixture
 def simulator() -> Simulator:
     """A metadata service that announces and starts events one after the other."""
-    return Simulator("live-migration", speed=60, loop=True)
+    return Simulator("host-maintenance", speed=60, loop=True)
 
 
 def with_password(url: str) -> str:
@@ -147,9 +147,9 @@ class TestCommandLine:
     def test_drill(self, flags: tuple[str, ...], tmp_path: Path) -> None:
         """A drill shows neither the password of an Alertmanager that is away, nor that of one that answers oddly."""
         with Peer(200) as team:
-            for url, reason in ((team.url, "is it an Alertmanager?"), ("http://127.0.0.1:1", "cannot be reached")):
+            for url, reason in ((team.url, "is it an Alertmanager?"), ("http://127.0.0.1:1", "Connection refused")):
                 said = self.said(tmp_path, "drill", *flags, "--alertmanager", with_password(url))
-                assert f"//***@{url.removeprefix('http://')}: " in said
+                assert f"{url}: " in said
                 assert reason in said
                 assert "Traceback" not in said
                 assert_no_secret("drill", said)
