@@ -4,7 +4,6 @@ Checks keys and contradictions; ``approval.policy`` applies the rules.
 """
 
 import math
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from azure_scheduled_events_exporter import yaml_file
@@ -13,6 +12,9 @@ from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.yaml_file import Section
 
 from .policy import TAKEOVER_SECONDS, Action, Match, Policy, Range, Rule
+
+MOST_RULES = 100
+"""Each event is compared with each rule, at every poll."""
 
 
 def load(path: Path) -> Policy:
@@ -31,6 +33,8 @@ def read(top: Section, name: str) -> Policy:
     top.finish()
     if not sections:
         raise top.error("'rules' is missing or empty: a policy without rules approves nothing; for that write: off")
+    if len(sections) > MOST_RULES:
+        raise top.error(f"has {len(sections)} rules: at most {MOST_RULES} are allowed", "rules")
     rules: list[Rule] = []
     for number, section in enumerate(sections, 1):
         rule = _rule(section, number, dry_run=dry_run)
@@ -40,9 +44,9 @@ def read(top: Section, name: str) -> Policy:
                     f"'{rule.name}' is also the name of the rule in line {earlier.line}: use unique names",
                     "name",
                 )
-        by = " and ".join(f"'{earlier.name}' (line {earlier.line})" for earlier in _takers(rule, rules))
-        if by:
-            raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")
+            if covers(earlier.match, rule.match):
+                by = f"'{earlier.name}' (line {earlier.line})"
+                raise section.error(f"'{rule.name}' can never decide: every event it matches is decided by {by}")
         rules.append(rule)
     return Policy(name, tuple(rules))
 
@@ -132,66 +136,33 @@ def _range(section: Section, key: str, *, durations: bool) -> Range | None:
     return found
 
 
-_Box = tuple[frozenset[object], ...]
-"""A set of events: all combinations of the given values of each key of ``match``."""
+def covers(one: Match, other: Match) -> bool:
+    """Return whether ``one`` matches every event that ``other`` matches, as far as each key alone shows it."""
+    return (
+        _includes(one.event_type, other.event_type)
+        and _includes(one.event_source, other.event_source)
+        and other.scope <= one.scope
+        and _covers_duration(one, other)
+        and _contains(one.resources, other.resources, other.fewest_resources)
+        and _contains(one.notice_left, other.notice_left, -math.inf)
+    )
 
 
-def covered(match: Match, earlier: Sequence[Match]) -> bool:
-    """Return whether ``earlier`` together match every event that ``match`` matches."""
-    matches = [match, *earlier]
-    taken = [box for one in earlier for box in _boxes(one, matches)]
-    return not any(_is_left(box, taken) for box in _boxes(match, matches))
+def _includes(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
+    return one is None or (other is not None and other <= one)
 
 
-def _takers(rule: Rule, earlier: Sequence[Rule]) -> list[Rule]:
-    """Return the rules that match, alone or together, every event of ``rule``; none if ``rule`` can decide."""
-    for one in earlier:
-        if covered(rule.match, [one.match]):
-            return [one]
-    takers = list(earlier)
-    if not covered(rule.match, [one.match for one in takers]):
-        return []
-    for one in earlier:
-        fewer = [other for other in takers if other is not one]
-        if covered(rule.match, [other.match for other in fewer]):
-            takers = fewer
-    return takers
-
-
-def _boxes(match: Match, matches: Sequence[Match]) -> list[_Box]:
-    """Return what ``match`` matches, for each scope. A number represents all up to the next bound in ``matches``."""
-
-    def bounds(ranges: Iterable[Range | None]) -> set[float]:
-        return {bound for each in ranges if each for bound in (each.at_least, each.below) if bound is not None}
-
-    seconds = {None, 0.0, *bounds(one.duration for one in matches)}
-    counts = {0, 1, *(math.ceil(bound) for bound in bounds(one.resources for one in matches))}
-    left = {None, -math.inf, *bounds(one.notice_left for one in matches)}
-    types, sources = match.event_type or {*EventType, ""}, match.event_source or {*EventSource, ""}  # "": any other
-    return [
-        (
-            frozenset(types),
-            frozenset(sources),
-            frozenset({scope}),
-            frozenset(each for each in seconds if match.allows_duration(each)),
-            frozenset(count for count in counts if match.allows_resources(count) and count >= (scope is Scope.SELF)),
-            frozenset(each for each in left if match.allows_notice(each)),
-        )
-        for scope in match.scope
-    ]
-
-
-def _is_left(box: _Box, taken: Sequence[_Box]) -> bool:
-    """Return whether any event of ``box`` is in none of ``taken``."""
-    if not all(box):
+def _covers_duration(one: Match, other: Match) -> bool:
+    if other.allows_duration(None) and not one.allows_duration(None):
         return False
-    for position, other in enumerate(taken):
-        if not all(mine & theirs for mine, theirs in zip(box, other, strict=True)):
-            continue
-        for axis, theirs in enumerate(other):  # check the part outside on one side after the other; the rest is covered
-            outside = box[axis] - theirs
-            if outside and _is_left((*box[:axis], outside, *box[axis + 1 :]), taken[position + 1 :]):
-                return True
-            box = (*box[:axis], box[axis] & theirs, *box[axis + 1 :])
-        return False
-    return True
+    if other.duration is None and other.unknown_duration:
+        return True  # it matches nothing else
+    return not (one.duration is None and one.unknown_duration) and _contains(one.duration, other.duration, 0)
+
+
+def _contains(one: Range | None, other: Range | None, lowest: float) -> bool:
+    """Return whether the range ``one`` contains all values of ``other`` from ``lowest`` on; None is without bounds."""
+    one, other = one or Range(), other or Range()
+    least = lowest if other.at_least is None else max(lowest, other.at_least)
+    below = math.inf if other.below is None else other.below
+    return (one.at_least is None or least >= one.at_least) and (one.below is None or below <= one.below)

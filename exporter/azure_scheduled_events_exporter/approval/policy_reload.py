@@ -1,6 +1,7 @@
 """Reads the policy file again when it changes. An invalid file leaves the policy that was in effect in place."""
 
 import logging
+import threading
 from pathlib import Path
 
 from azure_scheduled_events_exporter.errors import UnreadableFileError, UsageError
@@ -12,39 +13,53 @@ _Stamp = tuple[int, int, int]
 
 
 class ReloadingPolicy:
-    """The policy in effect. :meth:`current` checks the file with one ``stat``.
+    """The policy in effect. A thread reads its file, because a disk may hang and a long file takes time.
 
     Attributes:
-        has_changed: whether the last :meth:`current` found another file than the one before it.
+        policy: in effect.
+        has_changed: whether the file has changed since the last :meth:`current`.
     """
 
     def __init__(self, policy: Policy, log: logging.Logger) -> None:
-        self._policy = policy
+        self.policy = policy
         self._log = log
         # A built-in policy has no file. The name of any other is the path that it was read from.
         self._path = None if policy is BUILT_IN.get(policy.name) else Path(policy.name)
         self._stamp: _Stamp | None = None  # the file may have changed since the policy was read
         self._missing = False
         self._error = ""
+        self._found_changed = False
+        self._asked = threading.Event()
+        self._thread: threading.Thread | None = None
         self.has_changed = False
 
     def current(self) -> Policy:
-        """Return the policy, read again if its file has changed since the last call."""
-        if self._path is None:
-            return self._policy
-        stamp = self._look()
-        self.has_changed = False
+        """Return the policy, and let the thread look whether its file has changed, for the next call."""
+        self.has_changed, self._found_changed = self._found_changed, False
+        if self._path is not None:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, args=(self._path,), name="policy", daemon=True)
+                self._thread.start()
+            self._asked.set()
+        return self.policy
+
+    def _run(self, path: Path) -> None:
+        while True:
+            self._asked.wait()
+            self._asked.clear()
+            self.look(path)
+
+    def look(self, path: Path) -> None:
+        """Read the file again if it has changed since the last look."""
+        stamp = _stamp(path)
         if stamp is not None and stamp != self._stamp:
-            was_read, before = self._stamp is not None, self._policy
+            was_read, before = self._stamp is not None, self.policy
             self._stamp = stamp
-            self._reload(self._path)
-            self.has_changed = was_read or self._policy is not before
+            self._reload(path)
+            self._found_changed |= was_read or self.policy is not before
         elif stamp is None and not self._missing:
-            self._log.error(
-                "approval policy file is missing: the last valid policy stays", extra=facts(file=self._path)
-            )
+            self._log.error("approval policy file is missing: the last valid policy stays", extra=facts(file=path))
         self._missing = stamp is None
-        return self._policy
 
     def _reload(self, path: Path) -> None:
         from .policy_file import load  # noqa: PLC0415 - loaded with the first policy file already
@@ -59,18 +74,17 @@ class ReloadingPolicy:
                 message = "changed approval policy is invalid: the last valid policy stays"
                 self._log.error(message, extra=facts(error=error))
         else:
-            if policy != self._policy or self._error:
+            if policy != self.policy or self._error:
                 self._log.info("approval policy reloaded", extra=facts(file=path, rules=len(policy.rules)))
-            if policy != self._policy:  # else the same object: its decisions stay logged and counted
-                self._policy = policy
+            if policy != self.policy:  # else the same object: its decisions stay logged and counted
+                self.policy = policy
             self._error = ""
 
-    def _look(self) -> _Stamp | None:
-        """Return the stamp by which a change of the file is detected; None if the file cannot be found."""
-        if self._path is None:
-            return None
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_mtime_ns, status.st_size, status.st_ino
+
+def _stamp(path: Path) -> _Stamp | None:
+    """Return the stamp by which a change of the file is detected; None if the file cannot be found."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino

@@ -1,10 +1,9 @@
 """Which events a policy approves, and when: the documented one by hand, rules, turns, and what covers what."""
 
-import itertools
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.approval.policy import (
@@ -18,7 +17,7 @@ from azure_scheduled_events_exporter.approval.policy import (
     Range,
     Rule,
 )
-from azure_scheduled_events_exporter.approval.policy_file import covered
+from azure_scheduled_events_exporter.approval.policy_file import covers
 from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
@@ -260,45 +259,10 @@ _lives = st.builds(
 )
 
 
-@given(_matches, st.lists(_matches, max_size=4), st.lists(_lives, min_size=1, max_size=20))
-def test_covered_is_sound(match: Match, earlier: list[Match], lives: list[Lifecycle]) -> None:
+@given(_matches, _matches, st.lists(_lives, min_size=1, max_size=20))
+def test_covers(one: Match, other: Match, lives: list[Lifecycle]) -> None:
     """A rule is called unreachable only if every event that it matches is matched by one before it."""
-    if covered(match, earlier):
+    assert covers(one, one)
+    if covers(one, other):
         for event in lives:
-            assert not match.matches(event, BEGAN) or any(one.matches(event, BEGAN) for one in earlier)
-
-
-# One event of each kind that the bounds above tell apart.
-EVERY_LIFE = [
-    life(event_type, source, duration, VMS[:count], vm=vm, notice=notice)
-    for event_type, source, duration, (count, vm), notice in itertools.product(
-        ("Freeze", "Reboot", "Pause"),
-        ("Platform", "User", ""),
-        (None, 0.0, 1.5, 8.0, 30.0),
-        ((0, "vmss_0"), (0, None), (1, "vmss_0"), (1, "vmss_9"), (1, None), (3, "vmss_2"), (3, "vmss_9"), (3, None)),
-        (None, -1.0, 0.5, 8.0, 30.0),
-    )
-]
-_coarse_ranges = st.sampled_from(
-    [Range(at_least=0.0), Range(at_least=1.0), Range(below=9.0), Range(1.0, 9.0), Range(at_least=9.0), Range(below=1.0)]
-)
-_coarse_counts = st.sampled_from([Range(at_least=1), Range(below=2), Range(at_least=2), Range(1, 2), Range(at_least=0)])
-_coarse = st.builds(
-    Match,
-    event_type=st.none() | st.frozensets(st.sampled_from([EventType.FREEZE, EventType.REBOOT]), min_size=1),
-    event_source=st.none() | st.frozensets(st.sampled_from(EventSource), min_size=1),
-    scope=st.frozensets(st.sampled_from(Scope), min_size=1),
-    duration=st.none() | _coarse_ranges,
-    unknown_duration=st.booleans(),
-    resources=st.none() | _coarse_counts,
-    notice_left=st.none() | _coarse_ranges,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(_coarse, st.lists(_coarse, max_size=5))
-def test_covered_is_complete(match: Match, earlier: list[Match]) -> None:
-    """A rule is unreachable if earlier rules, alone or together, match all of its events."""
-    mine = [event for event in EVERY_LIFE if match.matches(event, BEGAN)]
-    left = [event for event in mine if not any(one.matches(event, BEGAN) for one in earlier)]
-    assert covered(match, earlier) is (not left)
+            assert not other.matches(event, BEGAN) or one.matches(event, BEGAN)

@@ -14,11 +14,12 @@ from azure_scheduled_events_exporter.approval.policy import (
     Range,
     Rule,
 )
-from azure_scheduled_events_exporter.approval.policy_file import load
+from azure_scheduled_events_exporter.approval.policy_file import load, read
 from azure_scheduled_events_exporter.config import resolve
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.errors import UsageError
+from azure_scheduled_events_exporter.yaml_file import parse
 from support.paths import DATA
 
 BAD = DATA / "bad_policy"
@@ -85,9 +86,6 @@ COMPLAINTS = {
     "takeover_without_leader": ":4: rules[0].takeover: has no meaning with 'leader_only: false': remove one of the two",
     "top_is_a_list": ":1: must be a mapping of keys to values",
     "unreachable": f":4: rules[1]: 'freezes' {NEVER} 'all' (line 2)",
-    "unreachable_behind_both_halves": f":13: rules[3]: 'some' {NEVER} 'short' (line 5) and 'long' (line 9)",
-    "unreachable_behind_both_scopes": f":8: rules[2]: 'all freezes' {NEVER} 'mine' (line 2) and 'theirs' (line 5)",
-    "unreachable_behind_unknown_and_known": f":9: rules[2]: 'rest' {NEVER} 'known' (line 2) and 'unknown' (line 6)",
     "unreachable_behind_two": f":8: rules[2]: 'short freezes' {NEVER} 'freezes' (line 5)",
     "unreachable_duration": f":6: rules[1]: 'short' {NEVER} 'known' (line 2)",
     "unreachable_notice": f":6: rules[1]: 'later' {NEVER} 'late' (line 2)",
@@ -96,6 +94,14 @@ COMPLAINTS = {
     "unreachable_scope": f":5: rules[1]: 'mine' {NEVER} 'everybody' (line 2)",
     "unreachable_unknown_duration": f":5: rules[1]: 'unknown freezes' {NEVER} 'unknown' (line 2)",
 }
+
+
+def test_very_many_rules() -> None:
+    """A policy of more rules than anybody reads is refused."""
+    match = "{{notice_left: {{below: {0}s}}}}"
+    rules = "".join(f"- {{action: hold, match: {match.format(number + 1)}}}\n" for number in range(101))
+    with pytest.raises(UsageError, match="has 101 rules: at most 100 are allowed"):
+        read(parse(f"rules:\n{rules}", "policy.yaml"), "policy.yaml")
 
 
 @pytest.mark.parametrize("name", COMPLAINTS)

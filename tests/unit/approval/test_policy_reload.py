@@ -48,8 +48,9 @@ def without_rights_of_root() -> Iterator[None]:
 
 
 def rule(reloading: ReloadingPolicy) -> str:
-    """Return the name of the only rule in effect."""
-    [only] = reloading.current().rules
+    """Return the name of the only rule in effect, after a look at the file."""
+    reloading.look(Path(reloading.policy.name))
+    [only] = reloading.policy.rules
     return only.name
 
 
@@ -73,7 +74,7 @@ def test_file_becomes_readable(file: Path, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_edit_before_the_first_look(file: Path) -> None:
-    """An edit between the start, which reads the policy, and the first document is in effect for that document."""
+    """An edit between the start, which reads the policy, and the first look at the file is found by that look."""
     policy = load(file)
     file.write_text(HOLD)
     assert rule(ReloadingPolicy(policy, LOG)) == "wait"
@@ -91,11 +92,12 @@ def test_file_that_is_written_again_as_it_was(file: Path, caplog: pytest.LogCapt
     """A deployment that writes the same policy again changes nothing, so no decision is logged or counted again."""
     caplog.set_level(logging.INFO)
     reloading = ReloadingPolicy(load(file), LOG)
-    before = reloading.current()
+    before = reloading.policy
     again = file.with_name("again.yaml")
     again.write_text(APPROVE)
     again.replace(file)
-    assert reloading.current() is before
+    reloading.look(file)
+    assert reloading.policy is before
     assert caplog.records == []
 
 
@@ -107,6 +109,7 @@ def test_file_that_is_written_in_two_parts(file: Path) -> None:
     known, _ = observe(Lifecycles(), Document(1, (event,)), ObservationContext(Timestamp(START, 0.0, "boot"), "vm_0"))
 
     def approves(seconds: float) -> bool:
+        scheduler._reloading.look(file)
         due, _ = scheduler.due(known, "vm_0", [], Timestamp(START + seconds, seconds, "boot"))
         return bool(due)
 
