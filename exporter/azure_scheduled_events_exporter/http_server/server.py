@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .access import WebAccess
 
 _BACKLOG = 4096  # connections that the kernel keeps
-_ACCEPTED = 100  # at most so many are accepted before open connections get their turn
+_ACCEPTED = 16  # at most so many are accepted before open connections get their turn
 _SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would take megabytes
 _LARGEST_HEADER = 16 * 1024  # bytes; more than any scraper, proxy or browser sends
 _REPEAT_SECONDS = 60.0  # in which the log says once that there are too many connections

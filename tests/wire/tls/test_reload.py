@@ -105,6 +105,25 @@ class TestChange:
             assert [each.result() for each in scrapes] == [{200}] * 4
             assert said(running, logging.ERROR) == []
 
+    def test_mounted_volume(self, file: Path, authority: Authority, tmp_path: Path) -> None:
+        """A ConfigMap or Secret that Kubernetes swaps by a symbolic link is read again."""
+        mounted = tmp_path / "mounted"
+        mounted.mkdir()
+        for version, name in (("1", "server"), ("2", "renewed")):
+            (mounted / version).mkdir()
+            (mounted / version / "web.yml").write_text(PLAIN)
+            for suffix in ("pem", "key"):
+                (mounted / version / f"server.{suffix}").write_text((file.parent / f"{name}.{suffix}").read_text())
+        (mounted / "..data").symlink_to("1")
+        for each in ("web.yml", "server.pem", "server.key"):
+            (mounted / each).symlink_to(f"..data/{each}")
+        with encrypted(mounted / "web.yml") as running:
+            (mounted / "..next").symlink_to("2")
+            (mounted / "..next").rename(mounted / "..data")
+            eventually(lambda: "web configuration reloaded" in said(running, logging.INFO), "the new version")
+            assert let_in(running, trusting(authority))
+            assert said(running, logging.ERROR) == []
+
     def test_key_follows_certificate(self, file: Path, authority: Authority) -> None:
         """A key that comes a moment after its certificate is no error: files in the middle of a change are not read."""
         context = trusting(authority)
