@@ -166,8 +166,11 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
     by = ", ".join(("event_id", "event_type", "kind", *(("scope", *kept) if kept else ())))
     ended = promql(f"""
         max by (event_id) ({ENDED})
-        or # its exporter is away by now; an exporter with access to IMDS that shows the event again ends this
-        last_over_time({EVENT_ENDED}[5m]) > time() - 3600
+        or # its exporter is away by now, or only exporters without access to IMDS still show the event
+        (
+          last_over_time({EVENT_ENDED}[5m]) > time() - 3600
+          or last_over_time({EVENT_ENDED}[5m]) and on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0
+        )
         unless on (event_id) ({EVENT} unless on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0)
     """)
     return (

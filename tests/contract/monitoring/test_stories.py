@@ -76,6 +76,15 @@ EVENTS = (
         {"Reboot": "1m:1 90s:0 20m:0 65m:0 100m:0 126m:0 140m:0"},
     ),
     Story(
+        "An event that ended stays ended when the only exporter that saw it is stopped.",
+        (
+            info("a", "E", "Redeploy", "announced", OWN),
+            ended("a", "E", "_x5 1x4 stale"),
+            of("up", "a", "1x10 stale"),
+        ),
+        {"Redeploy": "1m:1 90s:0 4m:0 30m:0 61m:0 66m:0"},
+    ),
+    Story(
         "An event that returns after its end pages again.",
         (
             info("a", "E", "Reboot", "announced", "1x4 stale _x10 1x40"),
