@@ -7,7 +7,7 @@ from pathlib import Path
 from azure_scheduled_events_exporter.config import parse_assignments
 from azure_scheduled_events_exporter.errors import ExporterError
 
-from .generate import render
+from .generate import chart_files, render
 from .runbooks import runbooks
 from .settings import Settings, load, resolve
 
@@ -22,9 +22,10 @@ def main() -> int:
     parser.add_argument("--values", type=Path, metavar="FILE", help="settings (YAML) instead of the defaults")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one setting; may be repeated")
     parser.add_argument("--output", type=Path, default=_FOLDER, metavar="FOLDER", help="where to write")
+    parser.add_argument("--chart", action="store_true", help="write the files of the Helm chart instead")
     arguments = parser.parse_args()
     try:
-        rendered = render(_settings(arguments.values, arguments.set))
+        rendered = (chart_files if arguments.chart else render)(_settings(arguments.values, arguments.set))
     except ExporterError as error:
         print(f"alerts: {error}", file=sys.stderr)
         return error.exit_status

@@ -134,7 +134,7 @@ def _times(settings: Settings) -> dict[str, Any]:
         "receiver": "tickets",
         "group_by": ["alertname", "job"],
         "group_wait": settings.duration("group.wait"),
-        "group_interval": "30s",
+        "group_interval": settings.duration("group.interval"),
         "repeat_interval": settings.duration("group.repeat"),
     }
 

@@ -33,6 +33,20 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
 )
 
 
+KEPT_LABELS = "KEPT_LABELS"
+"""Stands for labels to keep in a rule file of the chart, where Helm fills them in."""
+
+
+def chart_files(settings: Settings) -> dict[str, str]:
+    """Return the files of the Helm chart that come from the alerts, by name."""
+    keeping = Settings({**settings.values, "labels.keep": f"{KEPT_LABELS}\n"})
+    return {
+        "prometheus-rules.yml": prometheus_rules(settings),
+        "prometheus-rules-keep.yml": prometheus_rules(keeping),
+        "alerts-values.yaml": exporter_values_file(settings),
+    }
+
+
 def render(settings: Settings | None = None, *, grafana: bool = True) -> dict[str, str]:
     """Return the text of every generated file by its path; without ``grafana``, all but Grafana's rules."""
     chosen = settings or Settings()

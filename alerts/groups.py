@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from azure_scheduled_events_exporter.errors import UsageError, closest
+from azure_scheduled_events_exporter.times import format_duration
 
 from .events import event_alerts, event_recordings, event_seen
 from .exporters import exporter_alerts, late_alerts
@@ -21,11 +22,13 @@ _NAMES = tuple(
 
 def groups(settings: Settings) -> tuple[Group, ...]:
     """Return all groups. A first page waits for no other group than its own."""
+    interval = settings.seconds("evaluation.interval")
+    fast, slow, rare = (format_duration(times * interval) for times in (1, 3, 6))
     return (
-        Group(_NAME, "5s", (*event_recordings(settings), *_chosen(event_alerts(settings), settings))),
-        Group(f"{_NAME}-vms", "15s", (*vm_recordings(settings), *_chosen(vm_alerts(settings), settings))),
-        Group(f"{_NAME}-life", "30s", (event_seen(), *_chosen(late_alerts(), settings))),
-        Group(f"{_NAME}-exporters", "30s", tuple(_chosen(exporter_alerts(settings), settings))),
+        Group(_NAME, fast, (*event_recordings(settings), *_chosen(event_alerts(settings), settings))),
+        Group(f"{_NAME}-vms", slow, (*vm_recordings(settings), *_chosen(vm_alerts(settings), settings))),
+        Group(f"{_NAME}-life", rare, (event_seen(), *_chosen(late_alerts(), settings))),
+        Group(f"{_NAME}-exporters", rare, tuple(_chosen(exporter_alerts(settings), settings))),
     )
 
 

@@ -99,6 +99,14 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
             Setting("dashboards.url", "https://grafana.example.com/d", "Where Grafana shows dashboards; URL/UID."),
             Setting("grafana.datasource", "prometheus", "The uid of Grafana's Prometheus data source."),
             _length("scrape.interval", "5s", "Time between scrapes, in the examples of scrape configurations.", 1, 120),
+            _length(
+                "evaluation.interval",
+                "5s",
+                "Time between evaluations of the rules about events. Those about VMs are evaluated every third time, "
+                "those about exporters every sixth.",
+                1,
+                60,
+            ),
             _list(
                 "maintenance.equal",
                 "Labels that the team's own alerts have of a VM, and how they are written there.",
@@ -122,6 +130,7 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
                 ],
             ),
             _length("group.wait", "30s", "Wait before the first notification of a warning.", 0, 3600),
+            _length("group.interval", "30s", "Time between notifications about one event.", 1, _DAY),
             _length("group.repeat", "4h", "Time before a notification is repeated.", 60, 30 * _DAY),
             Setting("pager.pagerduty-key", "REPLACE-WITH-PAGERDUTY-ROUTING-KEY", "Events API v2; empty: no PagerDuty."),
             Setting("pager.opsgenie-key", "REPLACE-WITH-OPSGENIE-API-KEY", "Empty: no Opsgenie."),

@@ -58,11 +58,11 @@ def test_alerts_keep_what_they_need() -> None:
     assert [name for name in sorted(read) if not kept.fullmatch(name)] == []
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(3))
 def test_prometheus_takes_the_configurations(number: int, tmp_path: Path) -> None:
     """Every configuration of the page is good to Prometheus, the agent's in agent mode."""
     shown = blocks(FLEET, "yaml")
-    assert len(shown) == 4
+    assert len(shown) == 3
     text = shown[number]
     (tmp_path / "prometheus.yml").write_text(text)
     (tmp_path / "prometheus-rules.yml").write_text(RULES.read_text())

@@ -13,7 +13,8 @@ from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 
 _VALUES = "alerts/values.yaml"
 _CHART = "helm/azure-scheduled-events-exporter/files"
-_WITH_KEYS = frozenset({_VALUES, "alerts/alertmanager/alertmanager.yml"})
+_ALERTMANAGER = ("alertmanager.yml", "fragment.yml", "kube-prometheus-stack-values.yaml")
+_WITH_KEYS = frozenset({_VALUES, *(f"alerts/alertmanager/{name}" for name in _ALERTMANAGER)})
 """The rendered files that have keys of receivers, or addresses that work as one."""
 
 
@@ -109,8 +110,5 @@ def _rendered(settings: Any) -> dict[str, str]:  # noqa: ANN401 - as above
     """Return the alerts by their path below the exported folder, and the chart's copies of rules and settings."""
     rendered: dict[str, str] = assets.generator("generate").render(settings)
     files = {f"alerts/{name}": text for name, text in rendered.items()}
-    return {
-        **files,
-        f"{_CHART}/prometheus-rules.yml": rendered["prometheus/prometheus-rules.yml"],
-        f"{_CHART}/alerts-values.yaml": rendered["exporter/values.yaml"],
-    }
+    chart: dict[str, str] = assets.generator("generate").chart_files(settings)
+    return {**files, **{f"{_CHART}/{name}": text for name, text in chart.items()}}

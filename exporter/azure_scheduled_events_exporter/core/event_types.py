@@ -157,7 +157,7 @@ class EventType(StrEnum):
             usual_started=300.0,
             longest_outage=86_400.0,
             severity="warning",
-            severity_reason="Routine for Spot VMs, and nothing can stop it. A wave pages: see hit.share.",
+            severity_reason="Routine for Spot VMs, and nothing can stop it. A wave pages: ScaleSetHit.",
             color="#9254D3",
             since="2017-11-01",
         ),

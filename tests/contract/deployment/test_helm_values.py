@@ -3,12 +3,14 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
 
+from alerts import load, render
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import SETTINGS
 from support.charts import CHART, helm
@@ -87,15 +89,17 @@ def test_wrong_values_are_refused(setting: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("podMonitor.enabled=true,podMonitor.interval=30s", "podMonitor.interval is 30s, but the rules .* every 5s"),
-        ("podMonitor.enabled=true,podMonitor.interval=5s1000ms", "podMonitor.interval is 5s1000ms"),
-        (r"alertsValues.hit\.share=0.5", r"alertsValues has hit.share 0.5, but .* --set hit.share=0.5"),
-        ("alertsValues.memory=20m", "alertsValues has memory 20m, but .* installs rules for 15m"),
-        ("alertsValues.memroy=20m", "alertsValues has memroy, which is no setting"),
+        ("podMonitor.enabled=true,serviceMonitor.enabled=true", "podMonitor and serviceMonitor are both enabled"),
+        (
+            "alertsValues.severites.Preempt=page",
+            "alertsValues has severites, which is no setting of the rules: there are",
+        ),
+        ("alertsValues.severities.Prempt=page", "alertsValues names Prempt, which is no alert: there are"),
+        (r"alertsValues.maintenance\.within={cluster}", "cannot change maintenance.within .* export the chart"),
     ],
 )
 def test_values_that_contradict_the_rules_are_refused(settings: str, said: str) -> None:
-    """Scrapes too slow for the chart's rules, or pushed alerts unlike them, are refused with both values."""
+    """What would scrape twice, or what the chart's rules cannot be, is refused by its name."""
     done = helm("template", "events", str(CHART), "--set", f"prometheusRule.enabled=true,{settings}")
     assert done.returncode != 0
     assert re.search(said, done.stderr)
@@ -111,3 +115,44 @@ def test_pushed_alerts_have_the_settings_of_the_rules() -> None:
     settings["runbooks.url"] = "https://runbooks.example.org"
     assert yaml.safe_load(data["alerts-values.yaml"]) == settings
     assert yaml.safe_load(data["config.yaml"])["alerts.values"].endswith("/config/alerts-values.yaml")
+
+
+def test_settings_of_the_rules_are_values(tmp_path: Path) -> None:
+    """The settings make the chart's rules as the generator makes them, and the exporters get the same."""
+    chosen = {
+        "job": "azure",
+        "alerts.disabled": ["Freeze"],
+        "severities": {"Preempt": "critical", "AzureScheduledEventReboot": "P1"},
+        "labels.keep": ["team", "env"],
+        "dashboards.url": "https://grafana.example.org/d",
+    }
+    values = {"alertsValues": chosen, "prometheusRule": {"enabled": True, "additionalRuleLabels": {"cloud": "azure"}}}
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    (tmp_path / "alerts.yaml").write_text(yaml.safe_dump({**chosen, "labels.add": {"cloud": "azure"}}))
+    done = helm("template", "events", str(CHART), "--values", str(tmp_path / "values.yaml"))
+    every = [each for each in yaml.safe_load_all(done.stdout) if each]
+    (made,) = (each for each in every if each["kind"] == "PrometheusRule")
+    settings = load(tmp_path / "alerts.yaml")
+    expected = yaml.safe_load(render(settings, grafana=False)["prometheus/prometheus-rules.yml"])
+    assert made["spec"] == expected
+    text = next(each["data"]["alerts-values.yaml"] for each in every if "alerts-values.yaml" in each.get("data", {}))
+    (tmp_path / "alerts.yaml").write_text(text)
+    pushed = "exporter/pushed-alerts.json"
+    assert render(load(tmp_path / "alerts.yaml"))[pushed] == render(settings)[pushed]
+
+
+def test_service_monitor_and_names() -> None:
+    """A ServiceMonitor finds the pods by a headless Service, and scrapes as the PodMonitor; names can be overridden."""
+    found = {}
+    for kind in ("podMonitor", "serviceMonitor"):
+        flags = f"{kind}.enabled=true,nameOverride=events"
+        done = helm("template", "x", str(CHART), "--set", flags)
+        made = {each["kind"]: each for each in yaml.safe_load_all(done.stdout) if each}
+        found[kind] = made
+        assert made["DaemonSet"]["metadata"]["name"] == "x-events"
+    service, monitor = found["serviceMonitor"]["Service"], found["serviceMonitor"]["ServiceMonitor"]
+    assert service["spec"]["clusterIP"] == "None"
+    labels = found["serviceMonitor"]["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"] == found["podMonitor"]["PodMonitor"]["spec"]["podMetricsEndpoints"]

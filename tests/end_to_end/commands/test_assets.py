@@ -35,7 +35,7 @@ def test_no_placeholder_is_left(exported: Path) -> None:
 def test_chart_has_the_same_rules(exported: Path) -> None:
     """The exported chart installs the rules of the values file, labels to keep included."""
     rendered = (exported / "alerts/prometheus/prometheus-rules.yml").read_text()
-    assert "group_left (team)" in rendered
+    assert "by (event_id, event_type, team)" in rendered
     done = helm("template", "events", str(exported / CHART), "--set", "prometheusRule.enabled=true")
     (rule,) = [each for each in yaml.safe_load_all(done.stdout) if each and each["kind"] == "PrometheusRule"]
     assert rule["spec"] == yaml.safe_load(rendered)
@@ -52,7 +52,7 @@ def test_no_key_goes_to_exporters(exported: Path) -> None:
     assert left["labels.keep"] == ["team"]
 
 
-@pytest.mark.parametrize("flags", [(), ("--set", "hit.share=0.5")])
+@pytest.mark.parametrize("flags", [(), ("--set", "group.wait=1m")])
 def test_settings_are_not_reset_unseen(
     exported: Path, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,7 +75,7 @@ def test_the_exported_values_keep_everything(exported: Path) -> None:
 
 KEYS = (
     *("--set", "pager.pagerduty-key=HIDDEN1", "--set", "pager.opsgenie-key=HIDDEN2"),
-    *("--set", "pager.webhook-url=https://pager.example.org/HIDDEN3", "--set", "freeze.short=5s"),
+    *("--set", "pager.webhook-url=https://pager.example.org/HIDDEN3", "--set", "group.wait=5s"),
     *("--set", "chat.slack-url=https://chat.example.org/HIDDEN4"),
     *("--set", "tickets.webhook-url=https://tickets.example.org/HIDDEN5"),
 )
@@ -94,7 +94,7 @@ def test_keys_are_for_the_own_user(flags: tuple[str, ...], tmp_path: Path) -> No
         os.umask(before)
     files = [path for path in (tmp_path / "rendered").rglob("*") if path.is_file()]
     secret = {path for path in files if b"HIDDEN" in path.read_bytes()}
-    assert len(secret) == 2
+    assert len(secret) == 4
     closed = {path for path in files if not path.stat().st_mode & 0o044}
     assert closed == (set() if flags else secret)
 

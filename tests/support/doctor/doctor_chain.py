@@ -19,7 +19,10 @@ from support.monitoring.collector import Collector
 from support.monitoring.paging import Stack
 from support.programs import Exporter, Program, debian, eventually, fetch
 
-FAST = {"scrape.interval": "1s"}
+FAST = {
+    "scrape.interval": "1s",
+    "evaluation.interval": "1s",
+}
 VM = "web_4"
 Reply = tuple[int, Mapping[str, str], bytes]
 

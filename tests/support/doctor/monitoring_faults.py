@@ -230,7 +230,7 @@ MONITORING_FAULTS = (
         beyond(lambda chain: {"alertmanager": chain.serve({"/api/v2/status": _SIGN_IN}).url}),
     ),
     Fault("nobody is notified", "routes", "Route critical alerts", alertmanager(_nobody)),
-    Fault("warnings notify nobody", "routes", "preempt.severity", alertmanager(_no_tickets), "warning"),
+    Fault("warnings notify nobody", "routes", "severities.Preempt", alertmanager(_no_tickets), "warning"),
     Fault("routes by a label that events lack", "routes", "Route critical alerts", alertmanager(_by_job)),
     Fault("placeholder", "receivers", "values.yaml", alertmanager(_placeholder)),
     Fault("no grouping by event", "grouping", "event_id", alertmanager(_no_routes), "warning"),

@@ -29,7 +29,7 @@ def impact(vm: str, event: str, event_type: str, at: int, shape: str, more: str 
 
 def ended(vm: str, event: str, values: str, outcome: str = "completed") -> Row:
     """Return the end of an event that the exporter of ``vm`` saw; ``values`` are ``_x5 1x240``, 1 for its time."""
-    at = INTERVAL * int(values.split()[0].removeprefix("_x"))
+    at = INTERVAL * int(values.split(maxsplit=1)[0].removeprefix("_x"))
     labels = f'event_id="{event}",event_type="Reboot",scope="self",outcome="{outcome}"'
     return f"azure_scheduled_events_event_ended_timestamp_seconds{{{labels},{_JOB.format(vm)}}}", values.replace(
         " 1x", f" {at}x"

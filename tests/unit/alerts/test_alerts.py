@@ -97,6 +97,8 @@ _OTHER = {
     "scrape.interval": "7s",
     "group.wait": "7s",
     "group.repeat": "7m",
+    "group.interval": "7s",
+    "evaluation.interval": "7s",
 }
 
 

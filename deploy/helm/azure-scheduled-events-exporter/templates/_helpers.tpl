@@ -1,15 +1,17 @@
+{{- define "exporter.name" -}}{{- .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" -}}{{- end -}}
+
 {{- define "exporter.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
-{{- else if contains .Chart.Name .Release.Name -}}
+{{- else if contains (include "exporter.name" .) .Release.Name -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 63 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name (include "exporter.name" .) | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "exporter.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name | quote }}
+app.kubernetes.io/name: {{ include "exporter.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
@@ -63,43 +65,66 @@ alerts.values: {{ printf "%s/config/alerts-values.yaml" (include "exporter.etc" 
 {{- end }}
 {{- end -}}
 
-{{/*
-The settings for which the alerts were rendered, as YAML; nothing for the defaults. With the chart's own rules these are the
-settings of the chart's rules, so that pushed alerts are the same.
-*/}}
+{{/* The settings of the alerts: those for which the chart's rules were rendered, and alertsValues over them. */}}
+{{- define "exporter.alertSettings" -}}
+{{- $own := .Files.Get "files/alerts-values.yaml" | fromYaml -}}
+{{- $chosen := deepCopy .Values.alertsValues -}}
+{{- range $name, $_ := $chosen -}}
+{{- if not (hasKey $own $name) -}}
+{{- fail (printf "alertsValues has %s, which is no setting of the rules: there are %s" $name (keys $own | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.prometheusRule.runbooksUrl }}{{ $_ := set $chosen "runbooks.url" (trimSuffix "/" .) }}{{ end -}}
+{{- with .Values.prometheusRule.dashboardsUrl }}{{ $_ := set $chosen "dashboards.url" (trimSuffix "/" .) }}{{ end -}}
+{{- with .Values.prometheusRule.additionalRuleLabels -}}
+{{- $_ := set $chosen "labels.add" (merge (deepCopy .) (get $chosen "labels.add" | default dict)) -}}
+{{- end -}}
+{{- toYaml (mergeOverwrite $own $chosen) -}}
+{{- end -}}
+
+{{/* The same for exporters that push alerts; nothing for the defaults. */}}
 {{- define "exporter.alertsValues" -}}
-{{- $own := .Files.Get "files/alerts-values.yaml" -}}
-{{- if and .Values.prometheusRule.enabled $own -}}
-{{- $rendered := fromYaml $own -}}
-{{- range $name, $value := .Values.alertsValues -}}
-{{- if not (hasKey $rendered $name) -}}
-{{- fail (printf "alertsValues has %s, which is no setting of pushed alerts: see files/alerts-values.yaml of this chart" $name) -}}
-{{- end -}}
-{{- $ours := get $rendered $name -}}
-{{- $ours = ternary (join "," (default list $ours)) (toString $ours) (kindIs "slice" $ours) -}}
-{{- if ne (toString $value | replace " " "") (replace " " "" $ours) -}}
-{{- fail (printf "alertsValues has %s %v, but prometheusRule.enabled installs rules for %s: export the chart with azure-scheduled-events-exporter assets export DIR --set %s=%v, or set prometheusRule.enabled to false" $name $value $ours $name $value) -}}
-{{- end -}}
-{{- end -}}
-{{- if and .Values.podMonitor.enabled (gt (int (include "exporter.seconds" .Values.podMonitor.interval)) (int (include "exporter.seconds" (get $rendered "scrape.interval")))) -}}
-{{- fail (printf "podMonitor.interval is %s, but the rules of prometheusRule are for scrapes every %s and would lose events between them: keep %s, or export the chart with azure-scheduled-events-exporter assets export DIR --set scrape.interval=%s" .Values.podMonitor.interval (get $rendered "scrape.interval") (get $rendered "scrape.interval") .Values.podMonitor.interval) -}}
-{{- end -}}
-{{- with .Values.prometheusRule.runbooksUrl }}{{ $own = regexReplaceAll "(?m)^runbooks.url: .*$" $own (printf "runbooks.url: '%s'" (trimSuffix "/" .)) }}{{ end -}}
-{{- with .Values.prometheusRule.dashboardsUrl }}{{ $own = regexReplaceAll "(?m)^dashboards.url: .*$" $own (printf "dashboards.url: '%s'" (trimSuffix "/" .)) }}{{ end -}}
-{{- if get .Values.config "alertmanager.url" -}}{{- $own -}}{{- end -}}
-{{- else if .Values.alertsValues -}}
-{{- toYaml .Values.alertsValues -}}
+{{- $set := or .Values.alertsValues .Values.prometheusRule.runbooksUrl .Values.prometheusRule.dashboardsUrl .Values.prometheusRule.additionalRuleLabels -}}
+{{- if or $set (and .Values.prometheusRule.enabled (get .Values.config "alertmanager.url")) -}}
+{{- include "exporter.alertSettings" . -}}
 {{- end -}}
 {{- end -}}
 
-{{/* A duration such as 1m30s in seconds, rounded down. */}}
-{{- define "exporter.seconds" -}}
-{{- $sum := 0.0 -}}
-{{- $units := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 "d" 86400.0 "w" 604800.0 "y" 31536000.0 -}}
-{{- range regexFindAll "[0-9]+[a-z]+" . -1 -}}
-{{- $sum = addf $sum (mulf (float64 (regexFind "[0-9]+" .)) (get $units (regexFind "[a-z]+" .))) -}}
+{{/* The rules with these settings. Labels to keep are in expressions, so there is a file with a placeholder for them. */}}
+{{- define "exporter.rules" -}}
+{{- $own := .Files.Get "files/alerts-values.yaml" | fromYaml -}}
+{{- $settings := include "exporter.alertSettings" . | fromYaml -}}
+{{- range $name := list "maintenance.equal" "maintenance.within" -}}
+{{- if ne (get $own $name | join ",") (get $settings $name | join ",") -}}
+{{- fail (printf "alertsValues cannot change %s of the chart's rules: export the chart with azure-scheduled-events-exporter assets export DIR --set %s=%s" $name $name (get $settings $name | join ",")) -}}
 {{- end -}}
-{{- $sum -}}
+{{- end -}}
+{{- $file := ternary "files/prometheus-rules.yml" "files/prometheus-rules-keep.yml" (eq (get $own "labels.keep" | join ",") (get $settings "labels.keep" | join ",")) -}}
+{{- $text := .Files.Get $file | replace ", KEPT_LABELS" (get $settings "labels.keep" | join ", " | printf ", %s" | trimSuffix ", ") -}}
+{{- range $name := list "job" "runbooks.url" "dashboards.url" }}{{ $text = replace (get $own $name) (get $settings $name) $text }}{{ end -}}
+{{- $disabled := get $settings "alerts.disabled" | default list -}}
+{{- $severities := get $settings "severities" | default dict -}}
+{{- $names := regexFindAll "AzureScheduledEvent[A-Za-z]+" $text -1 | uniq -}}
+{{- range $name := concat $disabled (keys $severities) -}}
+{{- if not (or (has $name $names) (has (printf "AzureScheduledEvent%s" $name) $names)) -}}
+{{- fail (printf "alertsValues names %s, which is no alert: there are %s" $name ($names | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+{{- $groups := list -}}
+{{- range $group := (fromYaml $text).groups -}}
+{{- $rules := list -}}
+{{- range $rule := $group.rules -}}
+{{- $name := get $rule "alert" | default "" -}}
+{{- $short := trimPrefix "AzureScheduledEvent" $name -}}
+{{- if $name -}}
+{{- with get $severities $name | default (get $severities $short) }}{{ $_ := set $rule.labels "severity" . }}{{ end -}}
+{{- $_ := set $rule "labels" (merge (deepCopy (get $settings "labels.add" | default dict)) $rule.labels) -}}
+{{- end -}}
+{{- if or (not $name) (not (or (has $name $disabled) (has $short $disabled))) }}{{ $rules = append $rules $rule }}{{ end -}}
+{{- end -}}
+{{- $groups = append $groups (set $group "rules" $rules) -}}
+{{- end -}}
+{{- toYaml (dict "groups" $groups) -}}
 {{- end -}}
 
 {{/* A probe of one of the exporter's own paths. */}}

@@ -286,7 +286,7 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is
             f"The collector has refused {failed:.0f} trace spans.",
             "The exporter's log has the reason. After a restart it sends again those that the log calls refused; "
             "rejected ones are lost.",
-            "runbooks/AzureScheduledEventSpansPilingUp.md",
+            "runbooks/AzureScheduledEventSpansNotDelivered.md",
         )
     known = []
     if "alertmanager_up" in metrics:

@@ -28,7 +28,7 @@ _TEMPORARY_DISK: Final = ("DATALOSS_WARNING_README.txt", "DATALOSS_WARNING_READM
 """Azure puts this file at the root of a VM's temporary disk."""
 
 _NO_ROOM, _LITTLE_ROOM = 16 << 20, 100 << 20  # bytes
-_SPAN_WAITS: Final = 900.0  # seconds; the alert SpansPilingUp waits as long
+_SPAN_WAITS: Final = 900.0  # seconds; the alert SpansNotDelivered waits as long
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _content(path: Path, *, is_traced: bool) -> Findings:
             "spans",
             f"Trace spans that wait for the collector: {len(waiting)}, the oldest for {format_duration(round(age))}.",
             "See the checks of the collector below, and the exporter's log.",
-            "runbooks/AzureScheduledEventSpansPilingUp.md",
+            "runbooks/AzureScheduledEventSpansNotDelivered.md",
         )
     else:
         yield ok("spans", f"Trace spans that wait for the collector: {len(waiting)}.")

@@ -246,7 +246,7 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
             "scheduled-events",
             f"Scheduled Events do not answer: {error}.",
             "The first answer may take two minutes. If it takes longer, redeploy the VM or ask Azure's support.",
-            "runbooks/AzureScheduledEventNeverReady.md",
+            "runbooks/AzureScheduledEventImdsUnreachable.md",
         )
         return
     if answer.status != HTTPStatus.OK:

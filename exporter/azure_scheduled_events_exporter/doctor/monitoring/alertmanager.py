@@ -34,7 +34,6 @@ _BY_PRIORITY: Final = re.compile(r"\{\{ if .+? \}\}(.*)\{\{ else \}\}(.*)\{\{ en
 _LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "AzureScheduledEventScaleSetHit": ("subscription_id", "resource_group", "scale_set"),
-        "AzureScheduledEventZoneHit": ("subscription_id", "location", "zone"),
         _MAINTENANCE: ("vm_id", "vm_name", "node", "instance"),
         "AzureScheduledEventNoExporters": (),
     }
@@ -125,7 +124,7 @@ def _receivers(tree: Mapping[str, Any], receivers: Sequence[Mapping[str, Any]], 
         first, hint = unsent[0], "Give that receiver an integration."
         if evictions := [name for name in unsent if name.endswith(EventType.PREEMPT)]:
             first = evictions[0]
-            hint = "Give that receiver an integration, or render the rules with preempt.severity=critical."
+            hint = "Give that receiver an integration, or render the rules with severities.Preempt=critical."
         return warning(
             "routes",
             f"Nobody is notified of {len(unsent)} of our warnings, such as {first}: "
