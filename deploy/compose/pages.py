@@ -88,14 +88,13 @@ class Phone:
         alerts = notification.get("alerts") or [{}]
         labels, texts = notification.get("commonLabels", {}), alerts[0].get("annotations", {})
         name = _PREFIX.sub("", labels.get("alertname", f"{len(alerts)} alerts"))
-        of = texts.get("vms") or labels.get("resources") or labels.get("scale_set") or labels.get("instance")
-        of = of or (f"{len(alerts)} of them" if len(alerts) > 1 else "")
+        summary = texts.get("summary", "").removesuffix(".")
         links = (
             ("Runbook", texts.get("runbook_url", "")),
             ("Dashboard", texts.get("dashboard_url", "")),
         )
         mine = tuple(link for link in links if link[1].startswith(self.shown))
-        what = f"{name}: {of.replace(',', ', ')}" if of else name
+        what = f"{name}: {summary.replace(',', ', ')}" if summary else name
         page = Page(kind, _line(what), _line(texts.get("description", "no description")), mine, now)
         self.pages.append(page)
         del self.pages[:-_KEPT]
