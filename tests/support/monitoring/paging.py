@@ -155,6 +155,7 @@ class RuledPrometheus(Program):
         targets: Sequence[str],
         team: Team = Team(),
         job: Mapping[str, Any] = MappingProxyType({}),
+        flags: Sequence[str] = (),
     ) -> None:
         write(folder, "prometheus/", settings)
         config = yaml.safe_load(
@@ -176,6 +177,7 @@ class RuledPrometheus(Program):
                 f"--config.file={folder / 'prometheus' / 'prometheus.yml'}",
                 f"--storage.tsdb.path={folder / 'tsdb'}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                *flags,
             ],
             folder / "prometheus.log",
         )
@@ -262,6 +264,7 @@ class Stack:
         slack: bool = False,
         team: Team = Team(),
         job: Mapping[str, Any] = MappingProxyType({}),
+        flags: Sequence[str] = (),
     ) -> None:
         self._folder, self._team = folder, team
         self.receiver = Receiver().__enter__()
@@ -269,7 +272,7 @@ class Stack:
         self.settings = resolve({**receivers(self.receiver.url), **chat, **values})
         self.alertmanager = Alertmanager(folder, self.settings, team.routes)
         address = self.alertmanager.url.removeprefix("http://")
-        self.prometheus = RuledPrometheus(folder, self.settings, address, targets, team, job)
+        self.prometheus = RuledPrometheus(folder, self.settings, address, targets, team, job, flags)
         self.programs: dict[str, Program] = {"Prometheus": self.prometheus, "Alertmanager": self.alertmanager}
 
     def __enter__(self) -> Self:

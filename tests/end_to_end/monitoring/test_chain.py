@@ -1,0 +1,92 @@
+"""The rules on both engines, with Alertmanager: each event is one notification and one resolve."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.monitoring.paging import Stack
+from support.monitoring.stand_in import StandIn
+from support.monitoring.victoria import VictoriaStack
+from support.programs import eventually
+
+FAST = {"scrape.interval": "1s", "evaluation.interval": "1s", "group.wait": "0s", "group.interval": "1s"}
+AWAY = 25
+"""Scrapes that fail while a VM is away: more than an engine takes to read its recordings back."""
+
+
+class Play:
+    """Four VMs and a chain behind them."""
+
+    def __init__(self, engine: str, folder: Path, stack: ExitStack) -> None:
+        self.vms = [stack.enter_context(StandIn(f"vm_{number}")) for number in range(5)]
+        for vm in self.vms:
+            vm.show()
+        targets = [vm.target for vm in self.vms]
+        self.chain: Stack | VictoriaStack
+        if engine == "prometheus":
+            self.chain = stack.enter_context(Stack(folder, FAST, targets))
+        else:
+            self.chain = stack.enter_context(VictoriaStack(folder, FAST, targets))
+        self.url = self.chain.prometheus.url if isinstance(self.chain, Stack) else self.chain.url
+        self.expected: Counter[tuple[str, str, str]] = Counter()
+
+    def expect(self, status: str, *alerts: str) -> None:
+        """Wait for notifications, such as ``Reboot critical``, beside all those that were expected before."""
+        for alert in alerts:
+            name, severity = alert.split()
+            self.expected[f"AzureScheduledEvent{name}", severity, status] += 1
+        self.chain.receiver.wait_for(list(self.expected.elements()), 90)
+
+    def told(self) -> Counter[tuple[str, str, str]]:
+        """Return all notifications that came."""
+        receiver = self.chain.receiver
+        return Counter([*receiver.notified("/pager"), *receiver.notified("/tickets")])
+
+    def wait_while_away(self, vm: StandIn) -> None:
+        """Wait until so many scrapes of ``vm`` have failed."""
+        failed = f'count_over_time((up{{instance="{vm.target}"}} == 0)[10m:1s])'
+        eventually(lambda: [value for _, value in self.chain_query(failed) if value >= AWAY], "it is away", 90)
+
+    def chain_query(self, expression: str) -> list[tuple[dict[str, str], float]]:
+        """Ask the engine's store."""
+        chain = self.chain
+        return chain.prometheus.query(expression) if isinstance(chain, Stack) else chain.query(expression)
+
+
+@pytest.fixture(params=["prometheus", "victoria"])
+def play(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Play]:
+    """A chain of each engine."""
+    with ExitStack() as stack:
+        yield Play(request.param, tmp_path, stack)
+
+
+def test_one_notification_an_event(play: Play) -> None:
+    """VMs that go away, an end that a blind peer misses, an event that comes near and returns: no page too many."""
+    evicted, rebooted, called_off, blind, moved = play.vms
+    evicted.show("P Preempt announced")
+    rebooted.show("R Reboot announced")
+    called_off.show("C Freeze announced")
+    blind.show("C Freeze announced", up=0)
+    moved.show("D Redeploy far_ahead")
+    play.expect("firing", "Preempt warning", "Reboot critical", "Freeze warning", "DegradedHost warning")
+    evicted.go_away()
+    rebooted.go_away()
+    called_off.show(f"C ended {time.time():.0f}")
+    moved.show("D Redeploy announced")
+    play.expect("firing", "Redeploy critical")
+    play.expect("resolved", "Freeze warning", "DegradedHost warning")
+    play.wait_while_away(rebooted)
+    assert play.told() == play.expected  # Preempt and Reboot are held
+    now = f"{time.time():.0f}"
+    rebooted.show(f"R ended {now}", f"P ended {now}")
+    moved.show(f"D ended {now}")
+    play.expect("resolved", "Preempt warning", "Reboot critical", "Redeploy critical")
+    moved.show("D Redeploy announced")
+    play.expect("firing", "Redeploy critical")
+    moved.show(f"D ended {time.time():.0f}")
+    play.expect("resolved", "Redeploy critical")
+    assert play.told() == play.expected
