@@ -2,10 +2,10 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from azure_scheduled_events_exporter.errors import UsageError
@@ -14,38 +14,15 @@ from .document import to_json
 from .faults import FAULTS
 from .scenario import Scenario
 from .service import Answer, Request
-from .timeline import Happening
 
-
-class Controlled(Protocol):
-    """The operations of a simulator that these endpoints use."""
-
-    @property
-    def playing(self) -> str:
-        """The scenario being played."""
-
-    @property
-    def speed(self) -> float:
-        """How many times faster than real time the scenario runs."""
-
-    @property
-    def record(self) -> tuple[Happening, ...]:
-        """The happenings so far, oldest first."""
-
-    def play(self, scenario: Sequence[Scenario], speed: float | None = None, *, loop: bool = False) -> None:
-        """Begin these scenarios."""
-
-    def inject(self, fault: str, seconds: float | None = None) -> None:
-        """Begin a fault."""
-
-    def heal(self) -> None:
-        """End the faults."""
+if TYPE_CHECKING:
+    from .server import Simulator
 
 
 class Control:
     """The endpoints of one simulator. They play only scenarios that were known at start, and never open a path."""
 
-    def __init__(self, simulator: Controlled, library: Mapping[str, Scenario]) -> None:
+    def __init__(self, simulator: "Simulator", library: Mapping[str, Scenario]) -> None:
         self._simulator = simulator
         self._library = library
 
