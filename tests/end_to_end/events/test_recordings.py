@@ -17,7 +17,7 @@ from trials.truth import told
 
 FAST = ("--poll.interval", "100ms")
 QUIET = Scenario("quiet", "Nothing happens yet.", PLACEMENT_GROUP, ())
-LEFT = ("cancelled", "lost")
+LEFT = ("cancelled", "lost", "withdrawn")
 LENGTH = 10.0  # seconds that a scenario takes here
 Start = Callable[..., Exporter]
 Lives = dict[str, tuple[tuple[str, ...], str]]
@@ -65,6 +65,7 @@ class Run:
         self.collector = stack.enter_context(Collector())
         self.simulator = stack.enter_context(Simulator(QUIET, requests_per_second=1000))
         flags = ("--journal.path", str(folder), "--otlp.endpoint", self.collector.url, "--tracing.scope", "all")
+        flags = (*flags, "--imds.api-version", "2024-07-09")
         self.exporter = start(self.simulator.url, *FAST, *flags, "--instance.name", "vmss_0")
         self.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
 

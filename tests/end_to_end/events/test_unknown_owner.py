@@ -77,29 +77,3 @@ def test_events_of_this_run_end_at_once(unnamed: Machine) -> None:
     assert list(unnamed.exporter.poller.snapshot.current) == [ID]
     unnamed.polls(131, None)
     assert unnamed.transitions == {"detected": 2, "cancelled": 1, "lost": 1}
-
-
-def test_notice_of_an_event_that_came_before_the_name(machine: Machine) -> None:
-    """The notice of an event that IMDS showed before it named this VM is counted once, also over restarts."""
-    machine.name = ""
-    announced = event(NotBefore=formatdate(START + 400, usegmt=True))
-
-    def notices() -> list[tuple[int, float]]:
-        assert machine.exporter
-        found = machine.exporter.poller.snapshot.statistics.notice.values()
-        return [(sum(each.counts), each.total) for each in found]
-
-    machine.polls(0, None, announced)
-    machine.restarts()
-    machine.begins()
-    assert machine.exporter
-    assert not machine.exporter.identification.ask()
-    machine.polls(1, None, announced)
-    machine.polls(2, None, event(status="Started"))
-    assert notices() == [(1, 400.0)]
-    machine.restarts()
-    machine.polls(3)
-    assert notices() == [(1, 400.0)]
-    machine.restarts()
-    machine.polls(4)
-    assert notices() == [(1, 400.0)]
