@@ -65,8 +65,8 @@ class Run:
         self.collector = stack.enter_context(Collector())
         self.simulator = stack.enter_context(Simulator(QUIET, requests_per_second=1000))
         flags = ("--journal.path", str(folder), "--otlp.endpoint", self.collector.url, "--tracing.scope", "all")
-        flags = (*flags, "--imds.api-version", "2024-07-09")
-        self.exporter = start(self.simulator.url, *FAST, *flags, "--instance.name", "vmss_0")
+        advice = ("--imds.api-version", "2024-07-09")
+        self.exporter = start(self.simulator.url, *FAST, *flags, *advice, "--instance.name", "vmss_0")
         self.exporter.shows("a poll", lambda scrape: scrape.value("up") == 1)
 
     def ends(self, count: int) -> Lives:
