@@ -64,9 +64,11 @@ def _tally(
     return MetricSpec(name, kind, labels, text, ("statistics",), lambda field: read(field).items(), not_shown)
 
 
-def _outcomes(name: str, text: str, field: str, read: Callable[[Any], Mapping[StrEnum, int]]) -> MetricSpec:
+def _outcomes(
+    name: str, text: str, field: str, read: Callable[[Any], Mapping[StrEnum, int]], not_shown: str = ""
+) -> MetricSpec:
     """Return a row of a counter by outcome."""
-    return MetricSpec(name, "counter", ("outcome",), text, (field,), lambda value: outcomes(read(value)))
+    return MetricSpec(name, "counter", ("outcome",), text, (field,), lambda value: outcomes(read(value)), not_shown)
 
 
 METRICS = (
@@ -120,6 +122,7 @@ METRICS = (
         "The computer name of this VM, which its operating system and other exporters show; always 1.",
         ("identity",),
         lambda identity: [((identity.host_name,), 1)] if identity is not None and identity.host_name else [],
+        "for joins with the metrics of other exporters",
     ),
     MetricSpec(
         "build_info",
@@ -171,6 +174,7 @@ METRICS = (
         "Time left until NotBefore at the moment of the scrape; negative once overdue.",
         ("shown",),
         not_before,
+        "for people who look at the metrics; boards subtract the present from NotBefore",
     ),
     _event(
         "event_duration_seconds",
@@ -281,6 +285,7 @@ METRICS = (
         "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds.",
         "pushes",
         lambda pushes: pushes.alerts,
+        "alertmanager_up tells whether pushing works; this counts what was pushed",
     ),
     _outcomes(
         "approval_requests_total",

@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from azure_scheduled_events_exporter.http_server.access import WebAccess
 from azure_scheduled_events_exporter.http_server.app import Handler, Request, Response
@@ -79,7 +79,8 @@ class Running:
         with self.connect() as client:
             for part in parts:
                 client.sendall(part)
-            client.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the server has closed the connection already
+                client.shutdown(socket.SHUT_WR)
             return read_all(client)
 
     def get(self, path: str = "/metrics", method: str = "GET", **headers: str) -> tuple[int, bytes, Mapping[str, str]]:

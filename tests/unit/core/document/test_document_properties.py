@@ -123,7 +123,7 @@ def test_any_json(content: object) -> None:
 
 @given(CONTENTS)
 @example({"Events": [{"EventId": 10**4350}, {"EventId": "\ud800"}, {"EventId": "?"}]})
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT)
 def test_any_document(content: dict[str, Any]) -> None:
     """Whatever the fields of an event hold, every event with an EventId is in the result."""
     document = check(encode(content))
@@ -142,7 +142,7 @@ BODIES = [(PAYLOADS / name).read_bytes() for name in CAPTURED]
 
 
 @given(st.data())
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT)
 def test_damaged_captured_bodies(data: st.DataObject) -> None:
     """A captured body that is cut, or has bytes changed or put in, does no harm, and half of one is no document."""
     original = data.draw(st.sampled_from(BODIES))
@@ -154,7 +154,7 @@ def test_damaged_captured_bodies(data: st.DataObject) -> None:
 
 
 @given(st.data())
-@settings(PATIENT, max_examples=150)
+@settings(PATIENT)
 def test_captured_bodies_with_other_values(data: st.DataObject) -> None:
     """A captured body loses none of its events when any other field of them has any other value."""
     name = data.draw(st.sampled_from([name for name, document in CAPTURED.items() if document.events]))
