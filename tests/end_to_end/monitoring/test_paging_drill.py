@@ -290,6 +290,8 @@ def test_alert_is_the_rules_own() -> None:
             "host-maintenance": "Freeze page",
             "user-reboot": "Requested warning",
             "user-redeploy": "Requested warning",
+            "automatic-approval": "Requested warning",
+            "spot-advice": "Preempt warning",
             "spot-preempt": "Preempt warning",
             "terminate": "Requested warning",
             "cancelled": "Freeze page",
