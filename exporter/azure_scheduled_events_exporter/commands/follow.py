@@ -245,7 +245,7 @@ def _journalled(path: Path, position: Position) -> Generator[_Look, None, Restor
     """
     known: Restored | None = None
     while True:
-        opened = identity(file_path(path))
+        opened = _files(path)
         try:
             store = read_only(path)
         except _UNREADABLE:
@@ -270,7 +270,7 @@ def _read(store: Store, path: Path, position: Position, opened: object) -> Itera
     while True:
         if time.monotonic() - checked >= _CHECK_SECONDS:
             checked = time.monotonic()
-            written = is_written(path) and identity(file_path(path)) == opened
+            written = is_written(path) and _files(path) == opened
         rows = _behind(store, position)
         yield [Line(record, seq, position.epoch) for seq, record in rows], store.current
         if len(rows) == PAGE:
@@ -324,6 +324,12 @@ def _polled(config: Config, path: Path | None, known: Restored | None) -> Genera
         raise ExporterError("polling has ended by an internal error, which is logged above: start this command again")
     finally:
         exporter.stop()
+
+
+def _files(path: Path) -> tuple[object, object]:
+    """Return the identity of the journal and of its log, both of which somebody may remove or replace."""
+    file = file_path(path)
+    return identity(file), identity(f"{file}-wal")
 
 
 def _known_by(store: Store) -> Restored:

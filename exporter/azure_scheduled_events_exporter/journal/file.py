@@ -358,6 +358,11 @@ def is_written(path: Path) -> bool:
     return False
 
 
+def _device(folder: Path) -> int:
+    """Return the device of the file system that ``folder`` is on, or would be on if it were made."""
+    return next(each for each in (folder, *folder.parents) if each.exists()).stat().st_dev
+
+
 class JournalFile:
     """The file of one exporter's journal. Except for :meth:`read`, one thread uses it.
 
@@ -381,6 +386,7 @@ class JournalFile:
         self._log = log
         self._lock: WriterLock | None = None
         self._identities: list[FileIdentity | None] = []
+        self._device: int | None = None  # that the file was found on
         with suppress(sqlite3.Error, OSError):  # open() tries again
             self._lock = WriterLock(path)
 
@@ -389,7 +395,7 @@ class JournalFile:
         try:
             if not self.path.exists() or not self.path.stat().st_size:
                 return None
-            store = _readable(self.path)
+            store, self._device = _readable(self.path), self.path.stat().st_dev
             with closed_on_failure(store.connection):
                 check_sound(store.connection)
                 self.written = store.restore()
@@ -407,6 +413,8 @@ class JournalFile:
             JournalInUseError: another process has taken the lock.
             sqlite3.Error, OSError: the file cannot be used now.
         """
+        if self._device is not None and not self.path.exists() and _device(self.path.parent) != self._device:
+            raise OSError(errno.ENODEV, "the file system that the journal was on is not mounted", str(self.path))
         if self._lock is None or not self._lock.holds():
             self.release()
             self._lock = WriterLock(self.path)
@@ -425,7 +433,7 @@ class JournalFile:
             store = open_to_write(self.path)
         if store.is_new:
             store.begin_with(self.written, {"epoch": self.epoch, "vm_id": self.vm_id}, self.last_number)
-        self._identities = self._found()
+        self._identities, self._device = self._found(), self.path.stat().st_dev
         return store
 
     def check(self) -> bool:
@@ -440,16 +448,19 @@ class JournalFile:
         if self._lock is not None:
             self._lock.show(is_written=True)
 
-    def stop_writing(self, error: Exception) -> None:
+    def stop_writing(self) -> None:
         """Let followers know that the file does not have what this exporter sees.
 
         Other writers stay locked out, but not on a read-only file system: without the lock it can be unmounted.
         """
-        if (isinstance(error, OSError) and error.errno == errno.EROFS) or (
-            isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_READONLY
-        ):
-            self.release()
-        elif self._lock is not None:
+        probe = self.path.with_name(self.path.name + ".probe")  # the mount's flags do not show an error of the disk
+        try:
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT, 0o600))
+            probe.unlink()
+        except OSError as error:
+            if error.errno == errno.EROFS:
+                self.release()
+        if self._lock is not None:
             with suppress(sqlite3.Error):
                 self._lock.show(is_written=False)
 

@@ -345,8 +345,6 @@ class Journal:
             with self._changed:
                 self._changed.notify_all()
         self._close_store()
-        if self._documents is not None:
-            self._documents.close()
         if self._file is not None:
             self._file.release()
 
@@ -390,6 +388,7 @@ class Journal:
             self._errors += 1
             message = "journal files were removed or replaced: opened again, or begun again with the present state"
             self._log.error(message, extra=facts(path=self._file.path))
+            self._store.checkpoint()
             self._close_store()
         if self._store is None:
             self._store = self._file.open()
@@ -420,11 +419,11 @@ class Journal:
             return
         self._close_store()
         self._errors += 1
-        self._retry_at = time.monotonic() + RETRY_SECONDS
-        if is_damage(error):
+        if is_damage(error):  # the next turn, which follows at once if anything waits, renames the file
             self._file.unusable = reason(error)
-            self._retry_at = 0.0
-        self._file.stop_writing(error)
+            return
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        self._file.stop_writing()
         with self._changed:
             self._has_trouble(reason(error), counted=True)
             self._changed.notify_all()
@@ -445,3 +444,5 @@ class Journal:
             except sqlite3.Error as error:
                 self._log.debug("closing the journal failed", extra=facts(error=error))
         self._store = None
+        if self._documents is not None:  # an open file keeps its disk from being unmounted
+            self._documents.close()

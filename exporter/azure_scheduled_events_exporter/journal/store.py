@@ -209,6 +209,10 @@ class Store:
         """Close the connection. On disk, this merges the write-ahead log into the file."""
         self._db.close()
 
+    def checkpoint(self) -> None:
+        """Write what the log has to the file itself, because the log was removed while it is open."""
+        self._db.execute("PRAGMA wal_checkpoint(FULL)")
+
     def write(self, batch: Batch) -> None:
         """Write ``batch``."""
         with self._db:
