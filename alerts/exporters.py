@@ -12,6 +12,7 @@ from .series import (
     APPROVED,
     EVENT,
     EVENT_ENDED,
+    EVERY_POLL,
     HOOK_RUNS,
     JOURNAL_UP,
     LAST_SUCCESS,
@@ -91,7 +92,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "Throttled",
         f'sum by (job, instance) (increase({POLLS}{{outcome="throttled"}}[5m]))\n'
-        f"/ sum by (job, instance) (increase({POLLS}[5m])) > 0.2",
+        f"/ sum by (job, instance) (increase({EVERY_POLL}[5m])) > 0.2",
         "IMDS throttles {{ $value | humanizePercentage }} of the polls of {{ $labels.instance }}.",
         "All clients of IMDS on this VM together send more than 5 requests a second.",
         "More than 20 % of the polls of 5 minutes are throttled, for 5 minutes.",

@@ -279,9 +279,8 @@ EXPORTERS = (
     Story(
         "Every third poll throttled for five minutes; one in twenty is quiet.",
         (
-            of("polls_total", "a", "0+10x80", _POLLS.format("ok")),
+            *(of("poll_duration_seconds_count", vm, "0+15x80") for vm in "ab"),
             of("polls_total", "a", "0+5x80", _POLLS.format("throttled")),
-            of("polls_total", "b", "0+19x80", _POLLS.format("ok")),
             of("polls_total", "b", "0+1x80", _POLLS.format("throttled")),
         ),
         {"Throttled": "4m:0 11m:1", "DocumentInvalid": "never"},
