@@ -1,19 +1,22 @@
 """Asks IMDS for the Scheduled Events document, decides whether to believe it, and has it stored.
 
-Knows requests, time limits and what IMDS sent before. Must not know what a document changes: ``polling.poller``
+Knows requests, time limits and what IMDS sent before: when documents came (:class:`DocumentGaps`), and how often a body
+was empty (:class:`EmptyBodies`). Some nodes answer with an empty body if there are no events, but an empty body while
+events are current is more likely a fault than their end. Must not know what a document changes: ``polling.poller``
 derives that.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.document import Document, parse_document
+from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.recording.file import RecordedDocument
 
 from .clock import Clock
-from .empty_bodies import EmptyBodies
 
 FIRST_TIMEOUT_SECONDS = 130.0
 """Time limit of the first request: it enables Scheduled Events, which takes IMDS up to two minutes."""
@@ -26,6 +29,50 @@ MOST_STORED = 65_536
 
 _STORED_HEADERS = ("Date", "Content-Type", "Server")
 """Response headers that are stored with a document."""
+
+
+EMPTY_POLLS = 3
+EMPTY_SECONDS = 5.0
+"""So many empty bodies over so many seconds are believed while events are current."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyBodies:
+    """Counts consecutive empty bodies while events are current; failed polls in between are ignored."""
+
+    count: int = 0
+    since: Timestamp | None = None
+
+    def plus(self, now: Timestamp) -> "EmptyBodies":
+        """Return the count with one more empty body, at ``now``."""
+        return EmptyBodies(self.count + 1, self.since or now)
+
+    def are_believed(self, now: Timestamp) -> bool:
+        """Return whether these empty bodies prove that the events are gone."""
+        return self.count >= EMPTY_POLLS and self.since is not None and now.since(self.since) >= EMPTY_SECONDS
+
+
+class DocumentGaps:
+    """When documents arrived, believed or not, and whether there was a gap. Before the first one, there is a gap."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.last: Timestamp | None = None
+        """When the last document arrived."""
+        self._last_since_boot = 0.0  # the same by the clock that counts suspended time, in seconds
+        self._has_gap = True
+
+    def has_gap(self, now: Timestamp) -> bool:
+        """Return whether an event can have started unseen since the last document that was observed."""
+        if self._has_gap or self.last is None:
+            return True
+        # The clock since boot too, because the monotonic clock stands still while the VM is suspended.
+        since_boot = self._clock.reading().since_boot - self._last_since_boot
+        return max(now.since(self.last), since_boot) > WATCHED_WITHIN_SECONDS
+
+    def document_came(self, now: Timestamp, *, has_gap: bool) -> None:
+        """Take note of a document; ``has_gap``: a gap before it still counts, since it was not observed as a whole."""
+        self.last, self._last_since_boot, self._has_gap = now, self._clock.reading().since_boot, has_gap
 
 
 class DocumentReader:

@@ -31,8 +31,7 @@ from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
-from .document_gaps import DocumentGaps
-from .document_reader import DocumentReader
+from .document_reader import DocumentGaps, DocumentReader
 from .event_log import EventLog
 from .journal_entry import journal_entry
 from .liveness import HANGS, Liveness
@@ -252,14 +251,14 @@ class Poller:
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
         shown = {event.event_id for event in document.events}
         self._unshown -= shown
-        ends_unshown = self._is_owner_settled(now)
+        ends_unshown = self._knows_owner(now)
         # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
         is_whole = not document.unreadable or shown.issuperset(self._known.current)
         self._gaps.document_came(now, has_gap=not watched and not is_whole)
-        is_settled = bool(self._unshown) and ends_unshown != self._ends_unshown
+        owner_is_new = bool(self._unshown) and ends_unshown != self._ends_unshown
         self._ends_unshown = ends_unshown
         # Compare identity: an unchanged body is not parsed again.
-        is_same = document is self._document and not is_settled
+        is_same = document is self._document and not owner_is_new
         if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
             known = record_pause(self._known, pause) if self._pauses.concern_us else self._known
             if known is not self._known:
@@ -289,7 +288,7 @@ class Poller:
             document_changes=self.snapshot.document_changes + changed,
         )
 
-    def _is_owner_settled(self, now: Timestamp) -> bool:
+    def _knows_owner(self, now: Timestamp) -> bool:
         """Return whether to treat the journal's events as this VM's.
 
         They may be another VM's. Until that is known, they end only if a document has shown them.

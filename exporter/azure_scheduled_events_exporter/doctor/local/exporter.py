@@ -25,7 +25,7 @@ from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECO
 from azure_scheduled_events_exporter.http_server.app import plain
 from azure_scheduled_events_exporter.http_server.tls import server_tls
 from azure_scheduled_events_exporter.http_server.web_config import load
-from azure_scheduled_events_exporter.polling import empty_bodies
+from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS, EMPTY_SECONDS
 from azure_scheduled_events_exporter.polling.liveness import HANGS
 from azure_scheduled_events_exporter.times import format_duration
 
@@ -246,7 +246,7 @@ def _ids(document: Document) -> set[str]:
 
 def _grace(document: Document, interval: float) -> float:
     """Return for how many seconds after ``document`` an exporter may still show events that it does not contain."""
-    return empty_bodies.SECONDS + empty_bodies.POLLS * interval if document.is_empty_body else 0.0
+    return EMPTY_SECONDS + EMPTY_POLLS * interval if document.is_empty_body else 0.0
 
 
 def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
