@@ -153,8 +153,15 @@ class Journal:
 
     @property
     def inbox(self) -> Inbox:
-        """What other processes have written, as of the last :meth:`look`; empty while the disk does not work."""
-        return Inbox() if self._problem else self._inbox
+        """What other processes have written, as of the last :meth:`look`; empty while the disk does not work.
+
+        A request whose result waits for the disk is not open any more.
+        """
+        if self._problem:
+            return Inbox()
+        with self._changed:
+            results = self._waiting.batch.results
+            return Inbox([each for each in self._inbox.requests if each.number not in results])
 
     def ask(self, what: Callable[[Store], _Answer], default: _Answer, seconds: float = WAIT_SECONDS) -> _Answer:
         """Return the result of ``what``, with all entries so far written; ``default`` if the disk does not work."""
@@ -357,7 +364,7 @@ class Journal:
             if any(batch.tables):
                 store.write(batch)
                 self._span_count = store.spans_queued()
-            if looks and store.changed_by_others():
+            if (looks and store.changed_by_others()) or batch.results:
                 self._inbox = store.inbox()
             if self._file is not None and waiting is self._waiting:
                 self._file.has_written(batch)
