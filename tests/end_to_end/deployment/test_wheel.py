@@ -102,15 +102,3 @@ def test_links_of_exported_pages_lead_somewhere(installed: Path, tmp_path: Path)
         for page, target in relative
         if not (page.parent / target.partition("#")[0]).exists()
     ]
-
-
-def test_thresholds_can_be_changed(installed: Path, tmp_path: Path) -> None:
-    """Alerts exported with another threshold carry it, and say so in their values file's terms."""
-    plain, changed = tmp_path / "plain", tmp_path / "changed"
-    assert program(installed, "assets", "export", str(plain)).returncode == 0
-    names = [line.partition(":")[0] for line in (plain / "alerts" / "values.yaml").read_text().splitlines()]
-    name = next(name for name in names if name.startswith("overdue"))
-    done = program(installed, "assets", "export", str(changed), "--set", f"{name}=11m")
-    assert done.returncode == 0, done.stderr
-    rules = Path("alerts/prometheus/prometheus-rules.yml")
-    assert (changed / rules).read_text() != (plain / rules).read_text()

@@ -104,6 +104,7 @@ def test_a_live_migration(collector: Collector, start_exporter: Start, tmp_path:
         "source": "Platform",
         "description": "Virtual machine is being paused because of a memory-preserving Live Migration operation.",
         "resources": ["vmss_0", "vmss_1"],
+        "resource_count": 2,
         "duration_seconds": 5.0,
         "outcome": "completed",
         "approved_by": "deadline",
