@@ -164,9 +164,10 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
     """Return the recordings that hold and end the alerts. They come before the alerts in the same group."""
     kept = settings.items("labels.keep")
     by = ", ".join(("event_id", "event_type", "kind", *(("scope", *kept) if kept else ())))
+    # An end stays known when its exporter is away, and while only exporters without access to IMDS show the event.
     ended = promql(f"""
         max by (event_id) ({ENDED})
-        or # its exporter is away by now, or only exporters without access to IMDS still show the event
+        or
         (
           last_over_time({EVENT_ENDED}[5m]) > time() - 3600
           or last_over_time({EVENT_ENDED}[5m]) and on (event_id) last_over_time({EVENT_SEEN}[2h]) == 0
