@@ -2,7 +2,7 @@
 
 Facts about Azure that pages, alerts, dashboards and the simulator state are here, once, with their source and date.
 
-The status page, the alert rules, the dashboards' colors, the simulator, the first series of counters and the rules of
+The status page, the alert rules, the simulator, the first series of counters and the rules of
 ``core.observation`` read this table. CONTRIBUTING.md lists what has to be written by hand for a new type, such as the
 runbook. Azure may send a type before this table has it: every reader must accept any text.
 
@@ -49,7 +49,6 @@ class EventFacts(NamedTuple):
         longest_outage: how long the VM may be away before the default rules say that it did not come back.
         severity: the default severity of its alert.
         severity_reason: why.
-        color: of its series on dashboards.
         since: the first api-version that shows it.
         usual_source: the EventSource whose counters exist from the start.
         has_requested_alert: whether events that a user requested have an alert of their own, of lower severity.
@@ -66,7 +65,6 @@ class EventFacts(NamedTuple):
     longest_outage: float
     severity: str
     severity_reason: str
-    color: str
     since: str = "2017-03-01"
     usual_source: str = "Platform"
     has_requested_alert: bool = False
@@ -104,7 +102,6 @@ class EventType(StrEnum):
             longest_outage=600.0,
             severity="warning",
             severity_reason="Nothing is lost, but a long pause can cost leases, sessions and leaders.",
-            color="#E6D5F7",
         ),
     )
     REBOOT = (
@@ -121,7 +118,6 @@ class EventType(StrEnum):
             longest_outage=900.0,
             severity="critical",
             severity_reason="The VM is down while it restarts, and nobody here asked for it.",
-            color="#CBA9EE",
             has_requested_alert=True,
         ),
     )
@@ -139,7 +135,6 @@ class EventType(StrEnum):
             longest_outage=1_800.0,
             severity="critical",
             severity_reason="The VM is down while it moves, and ephemeral disks are lost.",
-            color="#AE7EE2",
             has_requested_alert=True,
         ),
     )
@@ -158,7 +153,6 @@ class EventType(StrEnum):
             longest_outage=86_400.0,
             severity="warning",
             severity_reason="Routine for Spot VMs, and nothing can stop it. A wave pages: ScaleSetHit.",
-            color="#9254D3",
             since="2017-11-01",
         ),
     )
@@ -176,7 +170,6 @@ class EventType(StrEnum):
             longest_outage=86_400.0,
             severity="critical",
             severity_reason="The VM is gone for good.",
-            color="#7530BF",
             since="2019-01-01",
             usual_source="User",
             has_requested_alert=True,

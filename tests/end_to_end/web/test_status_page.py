@@ -20,8 +20,8 @@ from azure_scheduled_events_exporter.simulator import Scenario, Simulator, Virtu
 from azure_scheduled_events_exporter.web.status_page import page as status_page
 from azure_scheduled_events_exporter.web.status_page import page_headers
 from azure_scheduled_events_exporter.web.wording import ago, left, length
-from support.events.status_scene import BLIND, BUSY, NOW, QUIET
-from support.paths import ROOT
+from support.events.status_scene import NOW, PICTURED, SCENES
+from support.picture_texts import IMAGES, keep, words_of_page
 from support.programs import PATIENCE, Exporter
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -36,15 +36,6 @@ FLAGS = (
 )
 SCENARIO = Scenario("quiet", "Nothing happens.", (VirtualMachine("vm_0"), VirtualMachine("vm_1")), ())
 EVIL = """</title></script></style><script>window.hacked=1</script><img src=x onerror="window.hacked=1">"""
-PICTURES = ROOT / "docs" / "images"
-PICTURED = {
-    ("busy", "light", 900): "status-light.png",
-    ("busy", "dark", 900): "status-dark.png",
-    ("busy", "dark", 360): "status-narrow.png",
-    ("blind", "light", 900): "status-blind.png",
-}
-"""Scene, colors and width of each picture; written anew with ``--update-golden``."""
-
 # Every text of the page with too little contrast to its background (WCAG 2 AA: 4.5, large text 3).
 CONTRAST = """() => {
   const channels = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -354,7 +345,7 @@ class _Scenes(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Serve /busy, /quiet and /blind as the exporter would."""
-        scene = {"/busy": BUSY, "/quiet": QUIET, "/blind": BLIND}.get(self.path)
+        scene = SCENES.get(self.path[1:])
         self.send_response(HTTPStatus.OK if scene else HTTPStatus.NOT_FOUND)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         for name, value in page_headers():
@@ -389,13 +380,14 @@ def test_readable_on_every_screen(
     size = ViewportSize(width=width, height=1250)
     with scenes() as base, browser.new_context(viewport=size, color_scheme=scheme) as context:
         page = context.new_page()
-        for scene in ("busy", "quiet", "blind"):
+        for scene in SCENES:
             page.goto(f"{base}/{scene}")
             assert page.evaluate(CONTRAST) == []
             assert page.evaluate("document.documentElement.scrollWidth") == width
             name = PICTURED.get((scene, scheme, width))
             if name and request.config.getoption("--update-golden"):
-                page.screenshot(path=PICTURES / name)
+                page.screenshot(path=IMAGES / name)
+                keep(IMAGES / name, words_of_page(status_page(SCENES[scene], NOW, "/metrics")))
         page.evaluate("showFailure('no connection')")
         expect(page.get_by_role("alert")).to_be_visible()
         assert page.evaluate(CONTRAST) == []
@@ -403,6 +395,6 @@ def test_readable_on_every_screen(
 
 def test_pictures_of_the_documentation() -> None:
     """docs/status-page.md shows the pictures that this module takes, and none is too large to load at night."""
-    text = (PICTURES.parent / "status-page.md").read_text(encoding="utf-8")
+    text = (IMAGES.parent / "status-page.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"\(images/(.+?)\)", text)) == sorted(PICTURED.values())
-    assert all(10_000 < (PICTURES / name).stat().st_size < 200_000 for name in PICTURED.values())
+    assert all(10_000 < (IMAGES / name).stat().st_size < 200_000 for name in PICTURED.values())

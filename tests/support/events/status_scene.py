@@ -124,3 +124,11 @@ BLIND = replace(
         failure="no complete answer within 10s",
     ),
 )
+SCENES = {"busy": BUSY, "quiet": QUIET, "blind": BLIND}
+PICTURED = {
+    ("busy", "light", 900): "status-light.png",
+    ("busy", "dark", 900): "status-dark.png",
+    ("busy", "dark", 360): "status-narrow.png",
+    ("blind", "light", 900): "status-blind.png",
+}
+"""Scene, colors and width of each picture of the page; written anew with ``--update-golden``."""

@@ -4,8 +4,6 @@ Run by ``scripts/render-dashboards``. The words of a picture are those that its 
 with the dashboard, so that a picture that is older than its dashboard is noticed.
 """
 
-import hashlib
-import json
 import shlex
 import subprocess
 import sys
@@ -14,14 +12,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from support.monitoring.board_reader import JSON, Json, load
 from support.monitoring.board_story import StoryPrometheus, moments
-from support.paths import ROOT
-
-JSON = ROOT / "dashboards" / "json"
-IMAGES = ROOT / "docs" / "images"
-Json = dict[str, Any]
+from support.picture_texts import IMAGES, keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +43,6 @@ PICTURES = (
 )
 
 
-def load(board: str) -> Json:
-    """Return a dashboard as committed."""
-    loaded: Json = json.loads((JSON / f"azure-scheduled-events-{board}.json").read_text("utf-8"))
-    return loaded
-
-
 def words(board: Json) -> Iterator[str]:
     """Yield what a dashboard can show: titles, columns, texts of values, and of panels without data."""
     yield board["title"]
@@ -70,11 +58,6 @@ def words(board: Json) -> Iterator[str]:
         for mapping in [*field["defaults"]["mappings"], *(one for mappings in overridden for one in mappings)]:
             results = mapping["options"].values() if mapping["type"] == "value" else [mapping["options"]["result"]]
             yield from (f"{each['text']} {each.get('color', '')}".strip() for each in results)
-
-
-def text_of(picture: bytes, board: Json) -> str:
-    """Return the text that is kept beside a picture: its checksum, and its words."""
-    return "\n".join([f"sha256 {hashlib.sha256(picture).hexdigest()}", *words(board), ""])
 
 
 def main(command: str, folder: Path, pictures: tuple[Picture, ...] = PICTURES) -> None:
@@ -100,7 +83,7 @@ def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) ->
     )
     drawing = [*shlex.split(command), str(board), "--prometheus", url, "--out", str(out), *span, *more]
     subprocess.run(drawing, check=True)
-    out.with_suffix(".txt").write_text(text_of(out.read_bytes(), load(picture.board)), "utf-8")
+    keep(out, words(load(picture.board)))
 
 
 if __name__ == "__main__":

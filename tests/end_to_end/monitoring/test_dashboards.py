@@ -1,0 +1,151 @@
+"""The dashboards while every scenario of the simulator plays: what panels show is what exporters know, on both engines.
+
+No rule is loaded. Exporters poll the simulator, a Prometheus scrapes them and writes everything to a VictoriaMetrics.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from azure_scheduled_events_exporter import simulator
+from azure_scheduled_events_exporter.simulator import Simulator
+from support.monitoring.board_reader import BOARDS, BoardReader, Row, load, of_vm
+from support.monitoring.engines import VictoriaMetrics
+from support.programs import Exporter, Prometheus, eventually, fetch
+
+EVENTS = "Events: now, next, and the last 30 days"
+SPEED = 60
+ENDED = ("completed", "cancelled", "lost", "withdrawn")
+RATES = {"CPU", "Failed polls", "Time of a poll", "Memory", "Last answer"}
+"""Columns in which engines differ, or which change between two questions."""
+SCENARIOS = Path(simulator.__file__).parent / "scenarios"
+
+
+def _scenario(path: Path, folder: Path) -> Path:
+    """Write a shipped scenario with VMs of its own name into ``folder``."""
+    named = yaml.safe_load(path.read_text("utf-8").replace("vmss_", f"{path.stem}_"))
+    if "vms" not in named:
+        named["vms"] = [{"name": f"{path.stem}_{number}", "scale_set": path.stem} for number in range(5)]
+    written = folder / path.name
+    written.write_text(yaml.safe_dump(named))
+    return written
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """All scenarios, each with an exporter on its first VM, and what stores their series."""
+
+    prometheus: Prometheus
+    victoria: VictoriaMetrics
+    exporters: dict[str, Exporter]
+
+    def known(self) -> Counter[tuple[str, str]]:
+        """Return the current events, by id and state, as the exporters' API has them."""
+        found: dict[str, str] = {}
+        for exporter in self.exporters.values():
+            for event in json.loads(fetch(f"{exporter.url}/api/v1/events").body)["events"]:
+                found[event["event_id"]] = event["event_status"]
+        return Counter(found.items())
+
+    def shown(self) -> Counter[tuple[str, str]]:
+        """Return the current events, by id and state, as the board of the fleet shows them now."""
+        rows = BoardReader("fleet", self.prometheus.url).table(EVENTS)
+        return Counter((row["event_id"], row["State"]) for row in rows if row["State"] not in {*ENDED, "not seen"})
+
+    def past(self) -> set[str]:
+        """Return the outcomes that the board of the fleet shows."""
+        return {row["State"] for row in BoardReader("fleet", self.prometheus.url).table(EVENTS)} & set(ENDED)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Everything, from the beginning of the scenarios on."""
+    folder = tmp_path_factory.mktemp("boards")
+    with ExitStack() as stack:
+        victoria = stack.enter_context(VictoriaMetrics(folder))
+        exporters = {}
+        for path in sorted(SCENARIOS.glob("*.yaml")):
+            played = stack.enter_context(Simulator(str(_scenario(path, folder)), speed=SPEED))
+            name = played.vms[0]
+            flags = ("--instance.name", name, "--approval.policy", "documented")
+            exporters[path.stem] = stack.enter_context(Exporter(played.vm_url(name), folder / f"{name}.log", *flags))
+        targets = [f"127.0.0.1:{exporter.port}" for exporter in exporters.values()]
+        prometheus = stack.enter_context(Prometheus(folder, *targets, copy_to=victoria.url))
+        eventually(lambda: prometheus.one("count(up == 1)") == len(targets), "every exporter is scraped")
+        yield Stage(prometheus, victoria, exporters)
+
+
+def _comparable(rows: list[Row]) -> list[Row]:
+    """Return the rows without what differs by engine, numbers to the second, in an order of their own."""
+    plain = [{name: _number(text) for name, text in row.items() if name not in RATES} for row in rows]
+    return sorted(plain, key=lambda row: sorted(row.items()))
+
+
+def _number(text: str) -> str:
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return f"{number / 1000:.0f} s" if number > 1e12 else f"{number:.2f}"
+
+
+def _panels(reader: BoardReader) -> dict[str, object]:
+    """Return what every panel shows."""
+    found: dict[str, object] = {}
+    for panel in load(reader.board)["panels"]:
+        title = panel["title"]
+        if panel["type"] == "stat":
+            found[title] = reader.stat(title)
+        elif panel["type"] == "table":
+            found[title] = _comparable(reader.table(title))
+    return found
+
+
+def _agree(stage: Stage, vm: str) -> None:
+    """Fail unless every panel of every board shows the same on both engines, of a moment that both have."""
+    moment = float(int(time.time()))
+    stage.victoria.wait_for_copy(stage.prometheus.url, moment)
+    for board in BOARDS:
+        variables = of_vm(vm) if board == "vm" else {}
+        on_prometheus, on_victoria = (
+            _panels(BoardReader(board, url, variables, moment)) for url in (stage.prometheus.url, stage.victoria.url)
+        )
+        assert on_prometheus == on_victoria
+        counts = {
+            name: len(found) for name, found in BoardReader(board, stage.prometheus.url, variables).answers().items()
+        }
+        assert {name: count for name, count in counts.items() if count > 50} == {}
+
+
+def test_boards_show_what_exporters_know(stage: Stage) -> None:
+    """While events are announced, happen and end, the table has each of them in its state, and both engines agree."""
+    for what, reached in (
+        ("events are Scheduled", lambda: any(state == "Scheduled" for _, state in stage.shown())),
+        ("events are Started", lambda: any(state == "Started" for _, state in stage.shown())),
+        ("events completed", lambda: "completed" in stage.past()),
+        ("one was cancelled", lambda: {"completed", "cancelled"} <= stage.past()),
+    ):
+        eventually(reached, what)
+        eventually(lambda: stage.shown() == stage.known(), "the board shows the events that exporters know")
+        _agree(stage, "rollout_0")
+
+
+def test_exporters_that_are_killed_are_no_quiet_ones(stage: Stage) -> None:
+    """The board counts them, and both engines agree about what is left."""
+    fleet = BoardReader("fleet", stage.prometheus.url)
+    count = len(stage.exporters)
+    assert fleet.stat("Do exporters see IMDS?") == f"{count} exporters: all"
+    for name in ("rollout", "cancelled"):
+        stage.exporters[name].kill()
+    eventually(lambda: fleet.stat("Do exporters see IMDS?") == f"{count} exporters: 2 blind", "two are down")
+    _agree(stage, "rollout_0")
+    port = stage.exporters["rollout"].port
+    vm = BoardReader("vm", stage.prometheus.url, of_vm("rollout_0", f"127.0.0.1:{port}"))
+    assert vm.stat("Next event in") != "none"
