@@ -287,8 +287,6 @@ class StoryPrometheus:
                 f"--config.file={folder / 'prometheus.yml'}",
                 f"--storage.tsdb.path={data}",
                 "--storage.tsdb.retention.time=60d",
-                "--storage.tsdb.min-block-duration=2h",  # both the same: blocks are not compacted while they are read
-                "--storage.tsdb.max-block-duration=2h",
                 "--query.lookback-delta=45s",
                 f"--web.listen-address=127.0.0.1:{port}",
             ],

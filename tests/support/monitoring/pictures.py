@@ -11,10 +11,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from support.monitoring.board_reader import JSON, Json, load
-from support.monitoring.board_story import StoryPrometheus, moments
+from support.monitoring.board_story import DAY, StoryPrometheus, moments
 from support.picture_texts import IMAGES, keep
 
 
@@ -73,7 +74,7 @@ def main(command: str, folder: Path, pictures: tuple[Picture, ...] = PICTURES) -
 def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) -> None:
     sys.stderr.write(f"== {picture.name}\n")
     out, board = folder / f"{picture.name}.png", JSON / f"azure-scheduled-events-{picture.board}.json"
-    span = ("--from", f"{(now - 86_400) * 1000:.0f}", "--to", f"{now * 1000:.0f}", "--scrape-interval", "30s")
+    span = ("--from", _iso(now - DAY), "--to", _iso(now), "--scrape-interval", "30s")
     more = (
         "--width",
         str(picture.width),
@@ -84,6 +85,10 @@ def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) ->
     drawing = [*shlex.split(command), str(board), "--prometheus", url, "--out", str(out), *span, *more]
     subprocess.run(drawing, check=True)
     keep(out, words(load(picture.board)))
+
+
+def _iso(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 if __name__ == "__main__":
