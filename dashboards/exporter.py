@@ -52,8 +52,11 @@ _PROBLEMS = {
         "",
     ),
     "Alert pushes": (
-        f"{metric('alertmanager_up', *_TARGET)} == 0",
-        "Exporters whose last push of alerts was not accepted by every Alertmanager.",
+        (
+            f"{metric('alertmanager_up', *_TARGET)} == 0"
+            f" or increase({metric('alertmanager_alerts_total', *_TARGET, _REFUSED)}[10m]) > 0"
+        ),
+        "Exporters whose last push of alerts, or any in the last ten minutes, was not accepted by every Alertmanager.",
         "AzureScheduledEventAlertsNotPushed",
     ),
     "Approvals": (
