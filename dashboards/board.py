@@ -178,19 +178,14 @@ def events(
             by_name("Type", links=[_TYPE_LINK], custom__width=100, custom__filterable=True),
             by_name("When", unit="dateTimeFromNow", mappings=no_time, custom__width=130),
             by_name("At", unit="dateTimeAsIsoNoDateIfToday", mappings=no_time, custom__width=155),
-            *([] if own else [by_name("VMs", links=[vm_link("vm")], custom__minWidth=110, custom__filterable=True)]),
+            *([] if own else [wrapped("VMs", links=[vm_link("vm")], custom__width=140, custom__filterable=True)]),
             by_name(
                 "Approved", mappings=values({code: (text, "") for code, text in APPROVED.items()}), custom__width=120
             ),
             by_name("Policy approves", unit="dateTimeFromNow", custom__width=140),
             by_name("Impact", unit="s", mappings=values({0: ("none", "")}), custom__width=75),
             by_name("Kind", mappings=pattern("(.*)_(.*)", "$1 $2"), custom__width=105),
-            by_name(
-                "Description",
-                custom__cellOptions={"type": "auto", "wrapText": True},
-                custom__wrapText=True,
-                custom__minWidth=170,
-            ),
+            wrapped("Description", custom__minWidth=170),
             *(by_name(name, unit="s", decimals=0, custom__width=90) for name in own),
             by_name("Trace", links=[_TRACE_LINK], mappings=pattern(".+", "open"), custom__width=70),
             *hidden("event_id", "vm"),
@@ -205,6 +200,11 @@ _TRACE_PANES = (
     '"queryType":"traceql","query":"${__data.fields.trace_id}"}],"range":{"from":"now-7d","to":"now"}}}'
 )
 _TRACE_LINK = cell_link("Trace of the event", f"/explore?schemaVersion=1&panes={_TRACE_PANES}")
+
+
+def wrapped(name: str, **properties: object) -> Json:
+    """Return the override of a column with lines of text; 12.2 and newer read the second property."""
+    return by_name(name, custom__cellOptions={"type": "auto", "wrapText": True}, custom__wrapText=True, **properties)
 
 
 def solid(name: str, **properties: object) -> Json:

@@ -226,7 +226,7 @@ def test_the_provisioning_file_is_one_that_grafana_reads() -> None:
     assert provider["options"]["path"] in MANUAL
 
 
-def test_every_metric_is_shown_or_has_a_reason() -> None:
+def test_every_metric_of_the_exporter_is_looked_at_somewhere() -> None:
     """Each metric is on a dashboard or in an alert, or its row of the table gives the reason why not."""
     rules = (ROOT / "alerts" / "generated" / "prometheus" / "prometheus-rules.yml").read_text("utf-8")
     text = rules + " ".join(json.dumps(load(each)) for each in BOARDS)
