@@ -285,7 +285,6 @@ METRICS = (
         "Alerts pushed to Alertmanager by its answer; an alert is pushed again while it holds.",
         "pushes",
         lambda pushes: pushes.alerts,
-        "alertmanager_up tells whether pushing works; this counts what was pushed",
     ),
     _outcomes(
         "approval_requests_total",
