@@ -30,10 +30,11 @@ def set_up(level: str, form: str, stream: TextIO | None = None) -> logging.Logge
     log.handlers = [handler]
     log.setLevel(level.upper())
     log.propagate = False
-    library = logging.getLogger("asyncio")  # messages that clients can cause are limited in rate
-    library.handlers, library.filters = [handler], [RateLimit()]
-    library.setLevel(max(log.level, logging.WARNING))
-    library.propagate = False
+    for name in ("asyncio", "uvicorn.error"):
+        library = logging.getLogger(name)
+        library.handlers, library.filters = [handler], [RateLimit()]  # clients can cause these messages
+        library.setLevel(max(log.level, logging.WARNING))
+        library.propagate = False
     return log
 
 

@@ -93,7 +93,7 @@ class Server:
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level=logging.CRITICAL,  # clients can repeat its messages; handlers' errors are logged by the app
+            log_level=logging.ERROR,  # what is wrong with a request is no news
             access_log=False,
             proxy_headers=False,
             server_header=False,
