@@ -75,10 +75,8 @@ def _problem(expression: str) -> str:
 
 # ---- The table: the exporters whose last answer is oldest, and those without a journal on disk, first ---------------
 
-_WORST = (
-    f"topk({MOST}, time() - {_LAST} + 1e6 * (1 - {metric('journal_up', *_TARGET)})"
-    f" or on (job, instance) 1e9 + {selector('up', *_TARGET)} == 1e9)"
-)
+_WORST = f"bottomk({MOST}, {metric('journal_up', *_TARGET)} == 0 or {_LAST} or {selector('up', *_TARGET)} == 0)"
+"""The time of the last answer, or 0. Every column needs it: it must be cheap with 10,000 exporters."""
 _OK, _ALL = metric("polls_total", *_TARGET, outcome="ok"), metric("poll_duration_seconds_count", *_TARGET)
 _TIME = metric("poll_duration_seconds_sum", *_TARGET)
 _COLUMNS = {
@@ -101,7 +99,7 @@ def _table() -> list[str]:
         "policy": metric("approval_policy_info", *_TARGET),
     }
     return [
-        f"sort_desc({cells('order', _WORST)})",
+        f"sort({cells('order', _WORST)})",
         *(cells(name, f"({query}) and on (job, instance) {_WORST}") for name, query in _COLUMNS.items()),
         *(cells("row", f"{query} and on (job, instance) {_WORST}") for query in texts.values()),
     ]
@@ -118,7 +116,7 @@ def exporter() -> Json:
         [
             variable("job", "Job", f"label_values({build}, job)"),
             variable(
-                "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".+"
+                "instance", "Instance", f"label_values({metric('build_info', _TARGET[0])}, instance)", all_value=".*"
             ),
         ],
     )
@@ -144,7 +142,7 @@ def _exporters() -> g.Panel:
     return panel(
         g.Table,
         "Exporters",
-        "At most 50 exporters: those that are down first, then those without a journal on disk, then those whose last "
+        "At most 50 exporters: those that are down or have no journal on disk first, then those whose last "
         "answer of IMDS is oldest. Failed polls and CPU: of the last five minutes. Failed writes: since the start.",
         (24, 14),
         instant(*_table()),

@@ -16,7 +16,7 @@ from support.paths import ROOT
 JSON = ROOT / "dashboards" / "json"
 BOARDS = ("fleet", "vm", "exporter")
 DAY = 86_400
-EVERYTHING = {"$job": ".+", "$instance": ".+", "$resource_group": ".*", "$traces": ""}
+EVERYTHING = {"$job": ".+", "$instance": ".*", "$resource_group": ".*", "$traces": ""}
 Json = dict[str, Any]
 Row = dict[str, str]
 
