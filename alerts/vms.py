@@ -77,7 +77,7 @@ def _not_back(settings: Settings) -> Alert:
             max by (event_id, event_type, vm_name, job, instance{kept}) (
               last_over_time({IMPACT}{{{_RETURNS}}}[2h]) < time()
             )
-            unless on (event_id, job, instance) last_over_time({VM_BACK}[2h])
+            unless on (event_id, job, instance) (last_over_time({VM_BACK}[2h]) or last_over_time({ENDED}[2h]))
             unless on (event_id) last_over_time({ENDED}{{outcome="cancelled"}}[2h])
             and on (job, instance) up{{job=~"{settings.text("job")}"}} == 0
         """),

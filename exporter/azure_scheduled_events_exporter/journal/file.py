@@ -165,7 +165,7 @@ def connect_to_read(file: Path) -> sqlite3.Connection:
         _check_room(file.parent)
         how = "mode=ro"
     else:
-        how = "mode=ro" if identity(f"{file}-journal") else "immutable=1"
+        how = "mode=ro" if identity(f"{file}-journal") else "mode=ro&immutable=1"
     return sqlite3.connect(f"{file.absolute().as_uri()}?{how}", uri=True, timeout=5, check_same_thread=False)
 
 

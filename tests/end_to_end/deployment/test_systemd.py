@@ -1,6 +1,5 @@
 """The notifications that the exporter sends to systemd or a compatible service manager."""
 
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -79,23 +78,6 @@ def test_failing_imds_is_no_reason(fault: str, status: str, manager: Manager, st
         fed = manager.heard("WATCHDOG=1")
         eventually(lambda: manager.heard("WATCHDOG=1") > fed + 6, "pings for longer than the watchdog waits")
         eventually(lambda: manager.heard(f"STATUS={status}"), "the status of the last answer")
-
-
-def test_polling_that_hangs_is_one(manager: Manager, start_exporter: Start, tmp_path: Path) -> None:
-    """No WATCHDOG=1 is sent while polling hangs (on a policy file that cannot be read), though the port answers."""
-    policy, fifo = tmp_path / "policy.yaml", tmp_path / "fifo"
-    policy.write_text("rules: [{name: wait, action: hold}]\n")
-    os.mkfifo(fifo)
-    with Simulator(QUIET) as simulator:
-        flags = ("--approval.policy", str(policy), "--imds.timeout", "0.5s")
-        exporter = start_exporter(simulator.url, *flags, **manager.environment)
-        eventually(lambda: manager.heard("STATUS=IMDS answers"), "a poll")
-        fifo.replace(policy)
-        eventually(
-            lambda: manager.heard("WATCHDOG=1") and time.monotonic() - manager.fed_at > WATCHDOG,
-            "pings that stay away for longer than the watchdog waits",
-        )
-        assert fetch(f"{exporter.url}/-/healthy").status == 200
 
 
 def test_its_end_is_notified(manager: Manager, start_exporter: Start) -> None:

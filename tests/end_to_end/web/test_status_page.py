@@ -291,7 +291,7 @@ def test_failing_imds_is_red_and_keeps_the_events(
     sight = page.locator("#imds")
     expect(sight).to_contain_text("IMDS gives no valid answer")
     expect(sight).to_contain_text("503")
-    assert page.evaluate("getComputedStyle(document.getElementById('imds')).backgroundColor") == "rgb(179, 24, 45)"
+    assert page.evaluate("getComputedStyle(document.getElementById('imds')).backgroundColor") == "rgb(168, 16, 43)"
     expect(page.get_by_role("heading", level=2).first).to_have_text("Current events, as last known")
     expect(page.locator("article")).to_contain_text("Restarts this VM.")
     expect(page).to_have_title("IMDS gives no valid answer - vm_0")
