@@ -1,4 +1,4 @@
-"""The README agrees with the code, and every link of every page has a target."""
+"""The README is short, the reference pages agree with the code, and every link of every page has a target."""
 
 import re
 import unicodedata
@@ -12,22 +12,28 @@ from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.documented import links, pages
 from support.paths import ROOT
 
-README = (ROOT / "README.md").read_text()
 PAGES = pages()
 DOCS = ROOT / "docs"
+CONFIGURATION = (DOCS / "configuration.md").read_text()
+METRICS = (DOCS / "metrics.md").read_text()
 
 
-def rows(columns: int, first: str) -> list[tuple[str, ...]]:
-    """The rows of all tables with so many columns whose first cell matches ``first``."""
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in README.splitlines() if "|" in line]
+def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
+    """The rows of all tables of ``page`` with so many columns whose first cell matches ``first``."""
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if "|" in line]
     stripped = [tuple(cell.strip("|").strip() for cell in row) for row in cells]
     return [row for row in stripped if len(row) == columns and re.fullmatch(first, row[0])]
+
+
+def test_the_readme_is_short() -> None:
+    """The README has at most 1,300 words: what is longer is a page."""
+    assert len((ROOT / "README.md").read_text().split()) <= 1300
 
 
 def test_every_metric_is_documented_as_it_is() -> None:
     """The table of metrics has exactly the names, types, labels and meanings that are scraped."""
     expected = [(f"`{spec.name}`", spec.type, ", ".join(spec.labels), spec.help) for spec in SPECS.values()]
-    assert rows(4, r"`[a-z_]+`") == expected
+    assert rows(METRICS, 4, r"`[a-z_]+`") == expected
 
 
 def test_every_flag_is_documented_as_it_is() -> None:
@@ -35,12 +41,12 @@ def test_every_flag_is_documented_as_it_is() -> None:
     expected = [
         (f"`--{setting.flag}`", f"`{setting.default}`" if setting.default else "", setting.help) for setting in SETTINGS
     ]
-    assert rows(3, r"`--[a-z.-]+`") == expected
+    assert rows(CONFIGURATION, 3, r"`--[a-z.-]+`") == expected
 
 
 def test_every_command_is_documented() -> None:
     """The table of commands names all there are, and no other."""
-    table = README.partition("| command | |\n")[2].partition("\n\n")[0]
+    table = CONFIGURATION.partition("| command | |\n")[2].partition("\n\n")[0]
     named = set(re.findall(r"(?m)^\| `([a-z-]+)", table))
     [commands] = [action.choices for action in _parser([])._actions if action.choices]
     assert named == set(commands)

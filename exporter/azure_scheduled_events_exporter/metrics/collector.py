@@ -1,8 +1,8 @@
 """The table of metrics: name, type, labels, help, and the function that reads each metric from a snapshot.
 
-To add a metric, add a row to ``METRICS`` and to the README's table; a test prints missing names. A row's ``samples``
-gets only the fields of the snapshot that its ``reads`` names, so its text can be cached while these are the same
-objects. A scrape must not call IMDS or wait for a poll.
+To add a metric, add a row to ``METRICS`` and to the table of docs/metrics.md; a test prints missing names. A row's
+``samples`` gets only the fields of the snapshot that its ``reads`` names, so its text can be cached while these are the
+same objects. A scrape must not call IMDS or wait for a poll.
 """
 
 import platform
