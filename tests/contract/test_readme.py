@@ -30,6 +30,18 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().split()) <= 1300
 
 
+def test_what_is_said_stands_once() -> None:
+    """README and pages have few runs of twelve words that occur twice, outside of code; tables repeat some."""
+    places: dict[tuple[str, ...], int] = {}
+    for page in (ROOT / "README.md", *DOCS.glob("*.md")):
+        text = re.sub(r"(?ms)^ *```.*?^ *```$", " ", page.read_text())
+        words = re.findall(r"[A-Za-z][\w'-]*", text)
+        for run in zip(*(words[n:] for n in range(12)), strict=False):
+            places[run] = places.get(run, 0) + 1
+    twice = sorted(" ".join(run) for run, count in places.items() if count > 1)
+    assert len(twice) <= 60, twice
+
+
 def test_every_metric_is_documented_as_it_is() -> None:
     """The table of metrics has exactly the names, types, labels and meanings that are scraped."""
     expected = [(f"`{spec.name}`", spec.type, ", ".join(spec.labels), spec.help) for spec in SPECS.values()]

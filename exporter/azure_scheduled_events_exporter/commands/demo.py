@@ -72,7 +72,7 @@ def run(flags: Mapping[str, str], environment: MutableMapping[str, str], speed: 
                 f"  page       {base}/\n"
                 f"  metrics    {base}{config.web_telemetry_path}\n"
                 f"  events     {base}/api/v1/events\n"
-                f"  watch      {curl} {base}{config.web_telemetry_path} | grep -E 'pending|started|until_not_before'\n"
+                f"  watch      {curl} {base}{config.web_telemetry_path} | grep -E '^azure_.*_event_(info|seconds)'\n"
                 f"  simulator  {simulator.url}/simulator/record\n\n"
                 f"The exporter runs on VM {simulator.vms[0]} of {len(simulator.vms)}. All scenarios run in a loop at "
                 f"{factor:g} times real speed.\n"
