@@ -3,11 +3,13 @@
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import Config
+from azure_scheduled_events_exporter.core.hook_runs import HookRun
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
-from azure_scheduled_events_exporter.core.records import life_record, seconds_between
+from azure_scheduled_events_exporter.core.records import Record, life_record, seconds_between
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
 from azure_scheduled_events_exporter.times import format_duration, iso_time
@@ -16,7 +18,10 @@ from azure_scheduled_events_exporter.web.wording import paused
 from . import documents as documents_command
 from .table import table
 
-_COLUMNS = ("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Outcome", "EventId")
+_COLUMNS = (
+    *("First seen", "Type", "Source", "Scope", "Notice", "Approved", "Took", "Paused", "Hook"),
+    *("Outcome", "EventId"),
+)
 
 
 def run(
@@ -43,26 +48,42 @@ def run(
         return documents_command.record(Path(config.journal_path), Path(record), redacted=redact)
     if documents is not None:
         return documents_command.show(Path(config.journal_path), documents)
-    lives = _lives(Path(config.journal_path))
+    lives, runs = _read(Path(config.journal_path))
     if as_json:
-        sys.stdout.write(json.dumps([life_record(life, time.time()) for life in lives], indent=2) + "\n")
+        sys.stdout.write(json.dumps([_record(life, runs) for life in lives], indent=2) + "\n")
     elif lives:
-        sys.stdout.write(table([_COLUMNS, *map(_row, lives)]))
+        sys.stdout.write(table([_COLUMNS, *(_row(life, runs) for life in lives)]))
     else:
         print("No event has been seen yet.")
     return 0
 
 
-def _lives(path: Path) -> list[Lifecycle]:
-    """Return every event in the journal, the oldest first; warn if one cannot be read."""
+def _read(path: Path) -> tuple[list[Lifecycle], list[HookRun]]:
+    """Return every event in the journal and every run of a hook, the oldest first; warn if one cannot be read."""
     store = read_only(path)
     lives = list(store.history())
+    runs = store.hook_runs.all()
     if store.left_out:
         print(f"history: at least one event is left out: {store.left_out}", file=sys.stderr)
-    return lives
+    return lives, runs
 
 
-def _row(life: Lifecycle) -> tuple[str, ...]:
+def _record(life: Lifecycle, runs: Sequence[HookRun]) -> Record:
+    mine = [
+        {
+            "phase": run.phase,
+            "outcome": run.outcome,
+            "started": iso_time(run.started),
+            "duration_seconds": run.duration,
+            "seconds_left": run.seconds_left,
+        }
+        for run in runs
+        if run.event_id == life.event_id
+    ]
+    return {**life_record(life, time.time()), "hook_runs": mine}
+
+
+def _row(life: Lifecycle, runs: Sequence[HookRun]) -> tuple[str, ...]:
     approval = ""
     if life.approved_by:
         after = seconds_between(life.first_seen, life.approved_at)
@@ -76,6 +97,7 @@ def _row(life: Lifecycle) -> tuple[str, ...]:
         approval,
         _length(seconds_between(life.started_at, life.ended_at)),
         "" if life.observed_pause is None else paused(life.observed_pause),
+        ", ".join(f"{run.phase} {run.outcome or 'runs'}" for run in runs if run.event_id == life.event_id),
         str(life.outcome or f"now {life.state}"),
         life.event_id,
     )

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -153,15 +153,15 @@ class Journal:
 
     @property
     def inbox(self) -> Inbox:
-        """What other processes have written, as of the last :meth:`look`; empty while the disk does not work.
+        """What other processes have written, as of the last :meth:`look`; no requests while the disk does not work.
 
         A request whose result waits for the disk is not open any more.
         """
         if self._problem:
-            return Inbox()
+            return Inbox(hooks=self._inbox.hooks)
         with self._changed:
             results = self._waiting.batch.results
-            return Inbox([each for each in self._inbox.requests if each.number not in results])
+            return replace(self._inbox, requests=[each for each in self._inbox.requests if each.number not in results])
 
     def ask(self, what: Callable[[Store], _Answer], default: _Answer, seconds: float = WAIT_SECONDS) -> _Answer:
         """Return the result of ``what``, with all entries so far written; ``default`` if the disk does not work."""

@@ -10,16 +10,16 @@ The tables and their content:
 ``lives``               one row for each event: a :class:`Lifecycle` as JSON by ``journal.codec``
 ``spans``               :class:`SpanFacts` as JSON: those that wait for delivery, and refused ones (``set_aside``)
 ``approval_requests``   operators' requests and their results: ``journal.requests``
+``hook_runs``           runs of ``hook``'s command: ``journal.hook_runs``
 ``sums``                :class:`Statistics` of the transitions that have no row (any more), as JSON
 ``properties``          epoch of the numbers, id of the VM, last heartbeat
 ======================  ===================================================================================
 
 How another process hands facts over: it opens the journal with ``journal.file.writable`` while the exporter runs, and
-adds rows to a table of its own, in one short transaction, as ``approve`` does with ``approval_requests``. The
+adds rows to a table of its own, in one short transaction, as ``approve`` and ``hook`` do. The
 exporter's thread sees that another connection has committed (:meth:`Store.changed_by_others`) and reads
-:meth:`Store.inbox` again, which the poller gets from ``Journal.inbox``. A further kind of fact (such as runs of
-``hook``: event_id, event_type, phase, outcome, started, duration, seconds_left) is a table of the schema, a class
-like ``ApprovalRequests`` that knows its SQL, and a field of :class:`Inbox`. :meth:`Store.prune` removes old rows.
+:meth:`Store.inbox` again, which the poller gets from ``Journal.inbox``. A further kind of fact is a table of
+the schema, a class like ``ApprovalRequests`` that knows its SQL, and a field of :class:`Inbox`. :meth:`Store.prune` removes old rows.
 """
 
 import json
@@ -29,6 +29,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final
 
+from azure_scheduled_events_exporter.core.hook_runs import HookStatistics, counted
 from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
@@ -36,6 +37,7 @@ from azure_scheduled_events_exporter.core.statistics import Measurement, Statist
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 from .codec import decode, decode_record, decode_statistics, encode, encode_record, encode_statistics
+from .hook_runs import HookRuns
 from .requests import ApprovalRequest, ApprovalRequests
 
 APPLICATION_ID: Final = 0x41534531
@@ -99,6 +101,18 @@ _SCHEMA: Final = f"""
         sent REAL,
         result TEXT
     );
+    CREATE TABLE hook_runs (
+        run TEXT PRIMARY KEY CHECK (typeof(run) = 'text'),
+        command TEXT NOT NULL CHECK (typeof(command) = 'text'),
+        event_id TEXT NOT NULL CHECK (typeof(event_id) = 'text'),
+        event_type TEXT NOT NULL CHECK (typeof(event_type) = 'text'),
+        phase TEXT NOT NULL CHECK (typeof(phase) = 'text'),
+        started REAL NOT NULL CHECK (typeof(started) = 'real'),
+        outcome TEXT CHECK (typeof(outcome) IN ('text', 'null')),
+        duration REAL CHECK (typeof(duration) IN ('real', 'null')),
+        seconds_left REAL CHECK (typeof(seconds_left) IN ('real', 'null')),
+        record TEXT NOT NULL CHECK (typeof(record) = 'text')
+    ) WITHOUT ROWID;
     CREATE TABLE sums (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE properties (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     PRAGMA application_id = {APPLICATION_ID};
@@ -148,6 +162,7 @@ class Inbox:
     """What other processes have written for the exporter."""
 
     requests: Sequence[ApprovalRequest] = ()
+    hooks: HookStatistics = field(default_factory=HookStatistics)
 
 
 @dataclass(slots=True)
@@ -199,6 +214,7 @@ class Store:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = self._db = connection
         self.requests = ApprovalRequests(connection)
+        self.hook_runs = HookRuns(connection)
         self.left_out = ""
         self._data_version = 0
         self.is_new = not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -310,7 +326,7 @@ class Store:
 
     def inbox(self) -> Inbox:
         """Return what other processes have written."""
-        return Inbox(self.requests.open())
+        return Inbox(self.requests.open(), counted(self.hook_runs.all()))
 
     def prune(self, before: float) -> None:
         """Remove what ended before ``before`` (Unix seconds), at most one day of it; the sums still count it.

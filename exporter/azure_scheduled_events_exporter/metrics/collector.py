@@ -64,6 +64,11 @@ def _tally(
     return MetricSpec(name, kind, labels, text, ("statistics",), lambda field: read(field).items(), not_shown)
 
 
+def _hooks(name: str, kind: str, labels: Labels, text: str, read: Callable[[Any], Mapping[Any, Any]]) -> MetricSpec:
+    """Return a row whose series are the entries of a field of the statistics of hooks; none before the first run."""
+    return MetricSpec(name, kind, labels, text, ("hooks",), lambda hooks: read(hooks).items())
+
+
 def _outcomes(
     name: str, text: str, field: str, read: Callable[[Any], Mapping[StrEnum, int]], not_shown: str = ""
 ) -> MetricSpec:
@@ -291,6 +296,27 @@ METRICS = (
         "Requests to approve events by the answer of IMDS.",
         "approval_requests",
         lambda requests: requests,
+    ),
+    _hooks(
+        "hook_runs_total",
+        "counter",
+        ("event_type", "phase", "outcome"),
+        "Runs of the hook's command on this VM: ok, failed, timeout, or too_late.",
+        lambda hooks: hooks.runs,
+    ),
+    _hooks(
+        "hook_duration_seconds",
+        "histogram",
+        ("event_type", "phase"),
+        "How long the hook's command ran.",
+        lambda hooks: hooks.durations,
+    ),
+    _hooks(
+        "hook_seconds_left",
+        "histogram",
+        ("event_type",),
+        "Time left to NotBefore when the hook had prepared; negative when late.",
+        lambda hooks: hooks.seconds_left,
     ),
     _value(
         "journal_up",

@@ -132,6 +132,7 @@ class Poller:
             recent=restored.recent,
             approval_policy=approvals.policy,
             journal=journal.state,
+            hooks=journal.inbox.hooks,
             deliveries=self._deliveries(),
             pushes=Pushes() if alerts is None else alerts.pushes,
         ).showing(self._known, self._unshown, self._began.wall)
@@ -381,12 +382,14 @@ class Poller:
             # Current events take the name with the next document, which decides anew whose they are.
             name = self.snapshot.vm_name if self._known.current else self._settings.vm_name or identity.vm_name
             self.snapshot = replace(self.snapshot, identity=identity, vm_name=name)
+        hooks = self._journal.inbox.hooks
         self.snapshot = replace(
             self.snapshot.showing(self._known, self._unshown, ended.wall),
             polls=polls,
             journal=self._journal.state,
             deliveries=self._deliveries(),
             pushes=self._pushes(),
+            hooks=self.snapshot.hooks if hooks == self.snapshot.hooks else hooks,
         )
         if self._alerts is not None:
             now = self.snapshot

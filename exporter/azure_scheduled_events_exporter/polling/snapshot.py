@@ -10,6 +10,7 @@ from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
 from azure_scheduled_events_exporter.core.document import comparable_name
+from azure_scheduled_events_exporter.core.hook_runs import HookStatistics
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
@@ -88,6 +89,7 @@ class Snapshot:
         approval_requests: number of requests to approve so far, by outcome.
         journal: whether transitions are on disk.
         deliveries: counts of trace spans.
+        hooks: counters and histograms of the runs of ``hook``.
         pushes: results of alerts that are pushed to Alertmanager.
     """
 
@@ -108,6 +110,7 @@ class Snapshot:
     approval_requests: Mapping[ApprovalOutcome, int] = field(default_factory=no_requests)
     journal: JournalState = field(default_factory=JournalState)
     deliveries: Deliveries = field(default_factory=Deliveries)
+    hooks: HookStatistics = field(default_factory=HookStatistics)
     pushes: Pushes = field(default_factory=Pushes)
 
     @property
