@@ -126,6 +126,11 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser(arguments[:1])
     [commands] = [action.choices for action in parser._actions if isinstance(action.choices, dict)]  # noqa: SLF001 - argparse has no other way to list them
     first = arguments[0] if arguments else ""
+    words = list(arguments)
+    run_by_hook: list[str] = []
+    if first == "hook" and "--" in words:
+        place = words.index("--")
+        words, run_by_hook = words[:place], words[place + 1 :]
     if first.lstrip("-").partition("=")[0] in FLAGS:
         shown = without_password(first)
         raise UsageError(f"{shown}: name a command first, for example: {PROGRAM} run {shown} (see --help)")
@@ -133,7 +138,8 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         meant = closest(first, commands)
         hint = f"did you mean '{meant}'?" if meant else f"choose from {', '.join(commands)}"
         raise UsageError(f"unknown command '{first}': {hint} (see --help)")
-    parsed, unknown = parser.parse_known_args(arguments)
+    parsed, unknown = parser.parse_known_args(words)
+    parsed.run_by_hook = run_by_hook
     if unknown:
         known = commands[first]._option_string_actions if first in commands else {}  # noqa: SLF001 - as above
         likely = [closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")]
@@ -169,7 +175,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
             name,
             help=summary,
             description=description or summary,
-            usage=f"{PROGRAM} {name} {operands}[OPTIONS] [SETTINGS]" if configured else None,
+            usage=f"{PROGRAM} {name} {operands or '[OPTIONS] [SETTINGS]'}" if configured else None,
             epilog=_EPILOG if configured else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -212,15 +218,19 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         "approve",
         _approve,
         "Approve events: they start now, before NotBefore, on every VM in their Resources.",
-        operands="[EVENT_ID ...] ",
+        operands="[EVENT_ID ...] [OPTIONS] [SETTINGS]",
     )
-    approve.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
-    approve.add_argument(
-        "--all-mine",
-        action="store_true",
-        help="Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it.",
+    _add_approve(approve)
+    hook = command(
+        "hook",
+        _hook,
+        "Run a command before an event of this VM, and again when it is over.",
+        operands="[OPTIONS] [SETTINGS] -- COMMAND [ARGUMENT ...]",
     )
-    approve.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+    if "hook" in wanted:
+        from . import hook as hook_command  # noqa: PLC0415 - only what a command needs is loaded
+
+        hook_command.add_arguments(hook)
     history = command(
         "history", _history, "Print past and current events from the journal, also of a running exporter."
     )
@@ -256,6 +266,16 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
 
         drill_command.add_arguments(drill)
     return parser
+
+
+def _add_approve(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("event_ids", metavar="EVENT_ID", nargs="*", help="Events to approve.")
+    parser.add_argument(
+        "--all-mine",
+        action="store_true",
+        help="Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it.",
+    )
+    parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
 
 
 def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:
@@ -338,6 +358,13 @@ def _approve(parsed: argparse.Namespace) -> int:
     return approve_command.run(
         _config_without_policy(parsed), parsed.event_ids, all_mine=parsed.all_mine, yes=parsed.yes
     )
+
+
+def _hook(parsed: argparse.Namespace) -> int:
+    from . import hook as hook_command  # noqa: PLC0415 - only what a command needs is loaded
+
+    config = _config_without_policy(parsed)
+    return hook_command.run(config, parsed, parsed.run_by_hook, written_flags(parsed))
 
 
 def _events(parsed: argparse.Namespace) -> int:

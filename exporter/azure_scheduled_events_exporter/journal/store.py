@@ -19,7 +19,8 @@ How another process hands facts over: it opens the journal with ``journal.file.w
 adds rows to a table of its own, in one short transaction, as ``approve`` and ``hook`` do. The
 exporter's thread sees that another connection has committed (:meth:`Store.changed_by_others`) and reads
 :meth:`Store.inbox` again, which the poller gets from ``Journal.inbox``. A further kind of fact is a table of
-the schema, a class like ``ApprovalRequests`` that knows its SQL, and a field of :class:`Inbox`. :meth:`Store.prune` removes old rows.
+the schema, a class like ``ApprovalRequests`` that knows its SQL, and a field of :class:`Inbox`. :meth:`Store.prune`
+removes old rows.
 """
 
 import json

@@ -1,0 +1,106 @@
+"""Which command a hook runs, until when, and what it approves."""
+
+import pytest
+
+from azure_scheduled_events_exporter.commands.hook.plan import (
+    Rules,
+    asked_to_end_at,
+    killed_at,
+    may_approve,
+    prepare_outcome,
+    seconds_left,
+    to_prepare,
+    to_recover,
+)
+from azure_scheduled_events_exporter.core.document import EventStatus, ScheduledEvent, Scope
+from azure_scheduled_events_exporter.core.hook_runs import HookRun, Phase, RunOutcome
+from azure_scheduled_events_exporter.core.kinds import Kind
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+
+NOW = 1_700_000_000.0
+
+
+def life(
+    event_type: str = "Reboot",
+    *,
+    left: float | None = 600.0,
+    state: State = State.SCHEDULED,
+    scope: Scope = Scope.SELF,
+    resources: tuple[str, ...] = ("vm_0",),
+    duration: float | None = None,
+) -> Lifecycle:
+    """Return an event of this VM that was seen a minute ago."""
+    not_before = None if left is None else NOW + left
+    status = EventStatus.STARTED if state is State.STARTED else EventStatus.SCHEDULED
+    event = ScheduledEvent(
+        "A", event_type, status, resources=resources, not_before=not_before, duration_seconds=duration
+    )
+    seen = Timestamp(NOW - 60)
+    return Lifecycle(event, state, scope, seen, not_before=not_before, most_resources=len(resources))
+
+
+def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> HookRun:
+    """Return a run that began ``at``."""
+    return HookRun(f"{event_id}-{phase}-{at}", "c", event_id, "Reboot", phase, at, outcome)
+
+
+@pytest.mark.parametrize(
+    ("event", "rules", "expected"),
+    [
+        (life(), Rules(), [None]),
+        (life(left=901), Rules(), []),
+        (life(left=None), Rules(), [None]),
+        (life(left=-1), Rules(), [RunOutcome.TOO_LATE]),
+        (life("Preempt", state=State.STARTED), Rules(), [RunOutcome.TOO_LATE]),
+        (life(scope=Scope.PEER), Rules(), []),
+        (life("Freeze", duration=5.0), Rules(), []),
+        (life("Freeze", duration=5.0), Rules(kinds=frozenset({Kind.HARMLESS})), [None]),
+        (life("Freeze"), Rules(types=frozenset({"reboot"})), []),
+    ],
+)
+def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[RunOutcome | None]) -> None:
+    """Events of this VM, of the chosen types and kinds, from --lead before NotBefore on; too late once they began."""
+    assert [outcome for _, outcome in to_prepare({"A": event}, [], rules, NOW)] == expected
+    assert to_prepare({"A": event}, [ran("A", Phase.PREPARE, NOW - 5)], rules, NOW) == []
+
+
+def test_recovery_comes_once_after_the_last_event() -> None:
+    """The command recovers when no event that it prepared for is current, and not again."""
+    runs = [ran("A", Phase.PREPARE, 1.0), ran("B", Phase.PREPARE, 2.0)]
+    assert to_recover({"B"}, runs) is None
+    assert to_recover({"X"}, runs) == runs[1]
+    assert to_recover((), [*runs, ran("C", Phase.PREPARE, 3.0, None)]) is None
+    assert to_recover((), [*runs, ran("B", Phase.RECOVER, 4.0, "failed")]) is None
+
+
+@pytest.mark.parametrize(
+    ("left", "asked", "killed"),
+    [(30.0, 25.0, 30.0), (8.0, 4.0, 8.0), (None, 900.0, 905.0), (3600.0, 900.0, 905.0)],
+)
+def test_deadline(left: float | None, asked: float, killed: float) -> None:
+    """A run has until --grace before NotBefore, half of a shorter notice, and never longer than --timeout."""
+    not_before = None if left is None else NOW + left
+    assert asked_to_end_at(NOW, not_before, Rules()) == NOW + asked
+    assert killed_at(NOW + asked, not_before, Rules()) == NOW + killed
+    assert seconds_left(life(left=left), NOW) == left
+
+
+def test_outcomes() -> None:
+    """A run is ok, failed, stopped at its deadline, or done after NotBefore."""
+    assert prepare_outcome(0, stopped=False, left=1.0) is RunOutcome.OK
+    assert prepare_outcome(1, stopped=False, left=1.0) is RunOutcome.FAILED
+    assert prepare_outcome(0, stopped=True, left=1.0) is RunOutcome.TIMEOUT
+    assert prepare_outcome(0, stopped=False, left=-1.0) is RunOutcome.TOO_LATE
+
+
+def test_what_is_approved() -> None:
+    """Nothing by default; an event of this VM alone; one of several VMs once all have prepared; never a deletion."""
+    own, shared = life(), life(resources=("vm_0", "VM_1"))
+    assert not may_approve(own, Rules(), ())
+    assert may_approve(own, Rules(approve="own"), ())
+    assert not may_approve(shared, Rules(approve="own"), ())
+    assert not may_approve(shared, Rules(approve="all"), {"vm_0"})
+    assert may_approve(shared, Rules(approve="all"), {"vm_0", "vm_1"})
+    for event_type in ("Preempt", "Terminate", "Unheard"):
+        assert not may_approve(life(event_type), Rules(approve="own"), ())
