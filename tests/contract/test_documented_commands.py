@@ -214,7 +214,8 @@ class TestShell:
             words = command.arguments
             named = {word for word in words if word.endswith(".service")}
             named |= {words[n + 1] for n, word in enumerate(words[:-1]) if word in {"-u", "status", "restart", "stop"}}
-            assert {name.removesuffix(".service") for name in named if not name.startswith("-")} <= units, command
+            stems = {re.sub("@[^.]*", "@", name).removesuffix(".service") for name in named if not name.startswith("-")}
+            assert stems <= units, command
 
     def test_make_targets(self) -> None:
         """Every documented target exists, and make can say what it would do."""
@@ -308,9 +309,14 @@ def in_containers() -> Iterator[Command]:
 
 
 def check_ours(command: Command) -> None:
-    """Parse as the program does, and each setting as it does; a word in capitals stands for a value."""
+    """Parse as the program does, and each setting as it does; a word in capitals stands for a value.
+
+    What ``hook`` runs stands behind ``--``.
+    """
+    words = command.arguments
+    words = words[: words.index("--")] if "--" in words else words
     try:
-        parsed, unknown = _parser(command.arguments[:1]).parse_known_args(command.arguments)
+        parsed, unknown = _parser(words[:1]).parse_known_args(words)
     except SystemExit:  # --help and --version
         return
     except UsageError as error:

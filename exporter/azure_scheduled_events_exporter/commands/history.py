@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from azure_scheduled_events_exporter.config import Config
-from azure_scheduled_events_exporter.core.hook_runs import HookRun
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record, life_record, seconds_between
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.journal.file import MEMORY, read_only
+from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 from azure_scheduled_events_exporter.times import format_duration, iso_time
 from azure_scheduled_events_exporter.web.wording import paused
 

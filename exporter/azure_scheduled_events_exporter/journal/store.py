@@ -30,7 +30,6 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final
 
-from azure_scheduled_events_exporter.core.hook_runs import HookStatistics, counted
 from azure_scheduled_events_exporter.core.lifecycle import REMEMBERED_ENDS, Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.records import Record, change_record
 from azure_scheduled_events_exporter.core.spans import SpanFacts
@@ -38,7 +37,7 @@ from azure_scheduled_events_exporter.core.statistics import Measurement, Statist
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 from .codec import decode, decode_record, decode_statistics, encode, encode_record, encode_statistics
-from .hook_runs import HookRuns
+from .hook_runs import HookRuns, HookStatistics, counted
 from .requests import ApprovalRequest, ApprovalRequests
 
 APPLICATION_ID: Final = 0x41534531

@@ -10,12 +10,12 @@ from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalOutcome, ApprovalStatus, no_requests
 from azure_scheduled_events_exporter.core.document import comparable_name
-from azure_scheduled_events_exporter.core.hook_runs import HookStatistics
 from azure_scheduled_events_exporter.core.instance import Instance
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.core.statistics import Histogram, Statistics, measure
 from azure_scheduled_events_exporter.errors import Outcome
+from azure_scheduled_events_exporter.journal.hook_runs import HookStatistics
 from azure_scheduled_events_exporter.journal.journal import JournalState
 from azure_scheduled_events_exporter.journal.store import RECENT
 

@@ -51,7 +51,7 @@ def doctor_says(config: Config, url: str) -> dict[str, str]:
 
 
 def test_a_poll_that_hangs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A poll that never ends makes an exporter unhealthy, ``up`` is 0 until it ends, and no alert is prolonged.
+    """A poll that never ends makes an exporter unhealthy, and ``up`` is 0 until it ends.
 
     A slow poll does none of this.
     """

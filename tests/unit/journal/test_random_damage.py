@@ -147,7 +147,7 @@ def test_any_value_in_a_column(data: st.DataObject) -> None:
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
             column = data.draw(st.sampled_from(columns))
             rows = connection.execute(f"SELECT {column} FROM {table}").fetchall()
-            (old,) = data.draw(st.sampled_from(rows))
+            (old,) = data.draw(st.sampled_from(rows or [(None,)]))
             new = data.draw(st.sampled_from([None, 0, -1, 2.5, 1e308, -1e308, 1 << 62, "", "x", "[]", b"", b"\xff"]))
             with contextlib.suppress(sqlite3.IntegrityError):
                 connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} IS ?", (new, old))

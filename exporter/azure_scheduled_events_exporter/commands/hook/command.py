@@ -22,12 +22,12 @@ from pathlib import Path
 from azure_scheduled_events_exporter import logs
 from azure_scheduled_events_exporter.commands.interruption import Interrupted, interruptible
 from azure_scheduled_events_exporter.config import Config
-from azure_scheduled_events_exporter.core.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
 from azure_scheduled_events_exporter.core.records import Record, current_record
 from azure_scheduled_events_exporter.errors import ExporterError, JournalInUseError, UsageError, closest
 from azure_scheduled_events_exporter.journal.file import MEMORY, WriterLock, file_path, writable
+from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.times import parse_duration
 

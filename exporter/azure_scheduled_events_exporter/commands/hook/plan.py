@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
-from azure_scheduled_events_exporter.core.hook_runs import HookRun, Phase, RunOutcome
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, State
+from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, RunOutcome
 
 DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
 """A harmless event needs no preparation, advice has no time, and what came without notice is too late to prepare."""

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from azure_scheduled_events_exporter.core.hook_runs import HookRun
 from azure_scheduled_events_exporter.core.records import Record
+from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 
 _RUN = "EVENT_RUN"
 _ENVIRONMENT: Mapping[str, str] = {
@@ -24,6 +24,7 @@ _ENVIRONMENT: Mapping[str, str] = {
     "EVENT_NOT_BEFORE": "not_before",
     "EVENT_SECONDS_LEFT": "seconds_until_not_before",
     "EVENT_DESCRIPTION": "description",
+    "EVENT_DURATION_SECONDS": "duration_seconds",
     "EVENT_RESOURCES": "resources",
 }
 """Names of variables, each with the key of the event's record."""
