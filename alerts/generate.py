@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from .alertmanager import alertmanager_config, fragment, kube_prometheus_stack_values
+from .azure_monitor import ama_metrics_config, azure_monitor_rules
 from .grafana import grafana_rules
 from .prometheus import prometheus_rule_resource, prometheus_rules
 from .pushed import pushed_alerts
@@ -17,6 +18,8 @@ GENERATED: Mapping[str, Callable[[Settings], str]] = MappingProxyType(
         "prometheus/prometheus-rules.yml": prometheus_rules,
         "kubernetes/prometheus-rule.yaml": prometheus_rule_resource,
         "grafana/alert-rules.yaml": grafana_rules,
+        "azure-monitor/rule-groups.json": azure_monitor_rules,
+        "azure-monitor/ama-metrics-prometheus-config.yaml": ama_metrics_config,
         "alertmanager/alertmanager.yml": alertmanager_config,
         "alertmanager/fragment.yml": fragment,
         "alertmanager/kube-prometheus-stack-values.yaml": kube_prometheus_stack_values,

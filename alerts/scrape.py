@@ -26,10 +26,15 @@ def scrape_examples(settings: Settings) -> dict[str, str]:
             'Reads the targets from files such as [{"targets": ["10.0.0.4:10169"], "labels": {"team": "search"}}].',
         ),
         "prometheus-kubernetes-sd.yml": to_yaml(
-            _config(settings, _kubernetes()),
+            kubernetes_scrape(settings),
             "Finds the exporter's pods, one on every node; with the Prometheus operator use its PodMonitor instead.",
         ),
     }
+
+
+def kubernetes_scrape(settings: Settings) -> dict[str, Any]:
+    """Return the configuration that finds the exporter's pods."""
+    return _config(settings, _kubernetes())
 
 
 def _config(settings: Settings, discovery: dict[str, Any]) -> dict[str, Any]:

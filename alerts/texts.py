@@ -34,6 +34,10 @@ def for_push(text: str) -> str:
 
 
 def for_grafana(text: str) -> str:
-    """Return a template of :func:`for_rules` without queries, which Grafana's templates cannot do."""
-    text = text.replace(_VMS, "the VMs of event {{ $labels.event_id }}").replace(f"{_TIME} ", "").replace(_TIME, "")
-    return text.replace("$labels.", ".Labels.").replace("$value", '(index .Values "B").Value')
+    """Return a template of :func:`for_rules` in the form that Grafana reads."""
+    return without_queries(text).replace("$labels.", ".Labels.").replace("$value", '(index .Values "B").Value')
+
+
+def without_queries(text: str) -> str:
+    """Return a template of :func:`for_rules` without queries, which Grafana and Azure Monitor cannot do."""
+    return text.replace(_VMS, "the VMs of event {{ $labels.event_id }}").replace(f"{_TIME} ", "").replace(_TIME, "")

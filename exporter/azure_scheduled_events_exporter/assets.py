@@ -17,7 +17,7 @@ _PACKAGE = Path(__file__).parent
 _SOURCE = _PACKAGE.parent.parent
 KINDS: Mapping[str, tuple[str, str]] = {
     "dashboards": ("dashboards/json", "Grafana dashboards and their provisioning"),
-    "alerts": ("alerts/generated", "Prometheus rules, Alertmanager, Grafana alerting, scrape configurations"),
+    "alerts": ("alerts/generated", "Prometheus rules, Alertmanager, Grafana, Azure Monitor, scrape configurations"),
     "runbooks": ("docs/runbooks", "one page per alert: what it means and what to do"),
     "systemd": ("deploy/systemd", "the systemd unit and its settings"),
     "helm": ("deploy/helm", "the Helm chart"),
@@ -48,7 +48,10 @@ def files() -> Iterator[tuple[str, Path, Path]]:
 
 
 def export(
-    target: Path, rendered: Mapping[str, str] | None = None, private: Collection[str] = frozenset()
+    target: Path,
+    rendered: Mapping[str, str] | None = None,
+    private: Collection[str] = frozenset(),
+    only: tuple[str, ...] = ("",),
 ) -> list[Path]:
     """Write every asset below ``target``, in a folder for each kind; return what was written.
 
@@ -58,6 +61,7 @@ def export(
         target: the folder; it is created if it does not exist.
         rendered: texts by their path below ``target``, for assets that are not copied as they are.
         private: those of them that only this user may read.
+        only: what the paths below ``target`` begin with; others are not written.
 
     Raises:
         ExporterError: something cannot be written.
@@ -66,6 +70,8 @@ def export(
     written = []
     for kind, name, source in files():
         inside = f"{kind}/{name.as_posix()}"
+        if not inside.startswith(only):
+            continue
         path = target / inside
         try:
             _make_folder(target, path.parent)

@@ -16,6 +16,8 @@ _CHART = "helm/azure-scheduled-events-exporter/files"
 _ALERTMANAGER = ("alertmanager.yml", "fragment.yml", "kube-prometheus-stack-values.yaml")
 _WITH_KEYS = frozenset({_VALUES, *(f"alerts/alertmanager/{name}" for name in _ALERTMANAGER)})
 """The rendered files that have keys of receivers, or addresses that work as one."""
+_FOR = {"azure-monitor": (_VALUES, "alerts/README.md", "alerts/azure-monitor/", "dashboards/", "runbooks/")}
+"""What each monitoring system needs; its paths begin with these."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "export", help="Copy all files into a folder.", description="Copy all files into a folder."
     )
     export_parser.add_argument("target", metavar="DIR", help="The folder. It is created if it does not exist.")
+    export_parser.add_argument(
+        "--for",
+        choices=sorted(_FOR),
+        dest="system",
+        help="Copy only what this monitoring system needs.",
+    )
     export_parser.add_argument(
         "--set",
         metavar="NAME=VALUE",
@@ -51,7 +59,9 @@ def run(parsed: argparse.Namespace) -> int:
     if not parsed.target:
         raise UsageError("assets export: DIR has no value: name a folder")
     values = Path(parsed.values) if parsed.values else None
-    return export(Path(parsed.target), parsed.assignments, values, world_readable=parsed.world_readable)
+    return export(
+        Path(parsed.target), parsed.assignments, values, world_readable=parsed.world_readable, system=parsed.system
+    )
 
 
 def show() -> int:
@@ -64,8 +74,15 @@ def show() -> int:
     return 0
 
 
-def export(target: Path, assignments: Sequence[str], values: Path | None, *, world_readable: bool = False) -> int:
-    """Write every asset into ``target``, the alerts with changed settings if given; return the exit status.
+def export(
+    target: Path,
+    assignments: Sequence[str],
+    values: Path | None,
+    *,
+    world_readable: bool = False,
+    system: str | None = None,
+) -> int:
+    """Write assets into ``target``: all, or those for ``system``; return the exit status.
 
     With changed settings, only this user may read the files with the receivers' keys, unless ``world_readable``.
 
@@ -81,8 +98,10 @@ def export(target: Path, assignments: Sequence[str], values: Path | None, *, wor
             f"Keep them with --values {target / _VALUES}, or remove that file to reset them"
         )
     rendered = _rendered(settings) if chosen or values else {}
-    written = assets.export(target, rendered, _WITH_KEYS if rendered and not world_readable else frozenset())
-    print(f"Wrote {len(written)} files to {target}: {', '.join(assets.KINDS)}", file=sys.stderr)
+    private = _WITH_KEYS if rendered and not world_readable else frozenset()
+    written = assets.export(target, rendered, private, _FOR[system] if system else ("",))
+    kinds = dict.fromkeys(path.relative_to(target).parts[0] for path in written)
+    print(f"Wrote {len(written)} files to {target}: {', '.join(kinds)}", file=sys.stderr)
     return 0
 
 

@@ -1,0 +1,90 @@
+"""The rules for Azure Monitor's managed Prometheus: an ARM template, and what the AKS add-on scrapes.
+
+Azure evaluates a group at most once a minute, and its texts cannot query.
+"""
+
+import json
+from typing import Any
+
+from azure_scheduled_events_exporter.times import parse_duration
+
+from .groups import groups
+from .prometheus import annotations
+from .rule import Alert, Group, Recording
+from .scrape import kubernetes_scrape
+from .series import INFO
+from .settings import Settings
+from .texts import without_queries
+from .yaml_text import NOTE, to_yaml
+
+_SEVERITIES = {"critical": 0, "warning": 2, "info": 3}
+_OWN_WORD = 2  # a severity that a team has named itself keeps its word in the label
+_INTERVAL = "PT1M"
+_WINDOW = "2m"  # an eviction can begin and end between two evaluations
+
+
+def azure_monitor_rules(settings: Settings) -> str:
+    """Return the ARM template with a rule group for each group."""
+    template = {
+        "$schema": "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#",
+        "contentVersion": "1.0.0.0",
+        "metadata": {"description": f"Rules for azure-scheduled-events-exporter. {NOTE}"},
+        "parameters": {
+            "workspaceId": _parameter("Resource id of the Azure Monitor workspace."),
+            "actionGroupId": _parameter("Resource id of the action group that is notified."),
+            "location": _parameter("Region of the workspace.", "[resourceGroup().location]"),
+        },
+        "resources": [_group(group, settings) for group in groups(settings)],
+    }
+    return json.dumps(template, indent=2) + "\n"
+
+
+def ama_metrics_config(settings: Settings) -> str:
+    """Return the ConfigMap with which the metrics add-on of AKS scrapes the exporter's pods."""
+    jobs = kubernetes_scrape(settings)["scrape_configs"]
+    resource = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "ama-metrics-prometheus-config", "namespace": "kube-system"},
+        "data": {"prometheus-config": to_yaml({"scrape_configs": jobs})},
+    }
+    return to_yaml(resource, "For the metrics add-on of AKS; add its job to yours if you have this ConfigMap already.")
+
+
+def _parameter(description: str, default: str = "") -> dict[str, Any]:
+    return {
+        "type": "string",
+        **({"defaultValue": default} if default else {}),
+        "metadata": {"description": description},
+    }
+
+
+def _group(group: Group, settings: Settings) -> dict[str, Any]:
+    return {
+        "type": "Microsoft.AlertsManagement/prometheusRuleGroups",
+        "apiVersion": "2023-03-01",
+        "name": group.name,
+        "location": "[parameters('location')]",
+        "properties": {
+            "enabled": True,
+            "interval": _INTERVAL,
+            "scopes": ["[parameters('workspaceId')]"],
+            "rules": [_rule(rule, settings) for rule in group.rules],
+        },
+    }
+
+
+def _rule(rule: Alert | Recording, settings: Settings) -> dict[str, Any]:
+    if isinstance(rule, Recording):
+        expression = rule.expression.replace(f"({INFO})", f"(last_over_time({INFO}[{_WINDOW}]))")
+        return {"record": rule.record, "expression": expression}
+    return {
+        "alert": rule.name,
+        "expression": rule.expression,
+        **({"for": f"PT{round(parse_duration(rule.holds))}S"} if rule.holds else {}),
+        "severity": _SEVERITIES.get(rule.severity, _OWN_WORD),
+        "labels": {"severity": rule.severity, **rule.labels},
+        "annotations": {name: without_queries(text) for name, text in annotations(rule, settings).items()},
+        "resolveConfiguration": {"autoResolved": True, "timeToResolve": "PT5M"},
+        "actions": [{"actionGroupId": "[parameters('actionGroupId')]"}],
+    }
