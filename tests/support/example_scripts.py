@@ -1,6 +1,5 @@
 """Scripts of deploy/examples beside a simulator and an exporter, with substitutes of the programs that they call."""
 
-import json
 import os
 import re
 import subprocess
@@ -14,13 +13,13 @@ from typing import Self
 import psutil
 
 from azure_scheduled_events_exporter.simulator import PlannedEvent, Scenario, Simulator, VirtualMachine, What
-from support.events.follower import event
 from support.paths import ROOT
 from support.programs import COMMAND, PATIENCE, Exporter, environment
 
 EXAMPLES = ROOT / "deploy" / "examples"
 PAGE = ROOT / "docs" / "approvals.md"
 LIBRARY = "/usr/local/lib/azure-scheduled-events"
+INSTALLED = "/opt/azure-scheduled-events-exporter/bin/azure-scheduled-events-exporter"
 VMS = (VirtualMachine("vmss_0", scale_set="vmss"), VirtualMachine("vmss_1", scale_set="vmss"))
 QUIET = Scenario("quiet", "Nothing happens.", VMS, ())
 
@@ -128,18 +127,6 @@ class Stage:
         return self.file.read_text().splitlines() if self.file.exists() else []
 
     @property
-    def handled(self) -> int:
-        """The number of the last line that a script has handled."""
-        file = self._folder / "state.json"
-        return int(json.loads(file.read_text())["cursor"].rpartition(":")[2]) if file.exists() else 0
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether a script has handled a line, and has nothing left to do."""
-        file = self._folder / "state.json"
-        return file.exists() and self.handled > 0 and not json.loads(file.read_text())["todo"]
-
-    @property
     def approved(self) -> list[str]:
         """The types of the events that were approved."""
         return [h.event_type for h in self.simulator.record if h.what is What.APPROVED]
@@ -162,7 +149,7 @@ class Stage:
         """Start what the unit of ``hook`` starts, with its environment and these settings."""
         (command,) = re.findall("^ExecStart=(.*)$", (EXAMPLES / f"{hook}.service").read_text(), re.MULTILINE)
         settings = {**self._environment_of(hook), **settings}
-        return self.run(*command.replace(LIBRARY, str(EXAMPLES)).split(), **settings)
+        return self.run(*command.replace(LIBRARY, str(EXAMPLES)).replace(INSTALLED, COMMAND).split(), **settings)
 
     def hook(self, hook: str, what: str, **settings: str) -> "Script":
         """Run ``hook`` once with ``what``, with the environment of its unit and these settings."""
@@ -266,11 +253,6 @@ def scenario(
     return Scenario(kind, "One event.", VMS, (event,))
 
 
-def placed(status: str, *resources: str) -> list[dict[str, object]]:
-    """Return a document with a Reboot of ``resources``."""
-    return [event("BOTH", status) | {"Resources": list(resources)}]
-
-
 def reads_journal(script: Script) -> bool:
     """Whether a process of the script's session has the journal open."""
     for process in Path("/proc").glob("[0-9]*"):
@@ -282,21 +264,3 @@ def reads_journal(script: Script) -> bool:
         except OSError:  # it has just ended
             continue
     return False
-
-
-def verbs(stage: Stage) -> list[str]:
-    """Return what the hook has told kubectl to do so far."""
-    return [call.split()[1] for call in stage.calls]
-
-
-def two_hooks(stage: Stage) -> Path:
-    """Return a hook that says when it begins and ends, and takes as long as a file with its name and event is there."""
-    hook = stage.file.parent / "hook"
-    hook.write_text(
-        "#!/bin/sh\n"
-        'echo "$EVENT_TYPE $1" >> "$CALLS"\n'
-        'while [ -e "$CALLS.$EVENT_TYPE.$1" ]; do sleep 0.05; done\n'
-        'echo "$EVENT_TYPE $1 done" >> "$CALLS"\n'
-    )
-    hook.chmod(0o755)
-    return hook

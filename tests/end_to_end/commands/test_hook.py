@@ -118,7 +118,7 @@ def test_a_script_that_fails_or_hangs(
     started = hook("--approve", "own", script=f'echo $$ >"{tmp_path}/pid"; {script}')
     started.wait_for_line("its journal is followed")
     imds.set_document([event(notice=notice)])
-    exporter.shows(outcome, lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) == 1)
+    exporter.shows(outcome, lambda scrape: scrape.total("hook_runs_total", phase="prepare", outcome=outcome) >= 1)
     assert not approvals(imds)
     group = int((tmp_path / "pid").read_text())
     assert not [each for each in psutil.process_iter() if _is_of(each, group)]

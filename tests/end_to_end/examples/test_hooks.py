@@ -1,6 +1,5 @@
 """The hooks of deploy/examples, and the drains of docs/approvals.md: what they call around an event."""
 
-import json
 import subprocess
 
 import pytest
@@ -39,8 +38,6 @@ def test_load_balancer_drain(stage: Stage) -> None:
 def test_kubectl_drain(stage: Stage) -> None:
     """The node is drained, the event approved, and the node takes pods again at the end; a freeze is let pass."""
     exporter = stage.exporter()
-    state = stage.file.parent / "state.json"
-    state.write_text('{"seq": 0, "open": []}')  # of an earlier version
     script = stage.unit("kubectl-drain", NODE="aks-pool1-vmss000000")
     stage.simulator.play(scenario("Freeze", notice=1, started_for=600))
     exporter.shows("its start", lambda scrape: scrape.total("transitions_total", transition="started") == 1)
@@ -52,8 +49,6 @@ def test_kubectl_drain(stage: Stage) -> None:
     eventually(lambda: stage.calls == [drain, uncordon], "drain and uncordon")
     assert stage.approved == ["Redeploy"]
     assert script.process.poll() is None
-    eventually(lambda: json.loads(state.read_text())["open"] == [], "the state")
-    assert json.loads(state.read_text()).keys() == {"cursor", "open", "todo"}
 
 
 def test_kubectl_drain_of_a_cordoned_node(stage: Stage) -> None:

@@ -65,6 +65,16 @@ def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[RunOutcom
     assert to_prepare({"A": event}, [ran("A", Phase.PREPARE, NOW - 5)], rules, NOW) == []
 
 
+def test_a_failure_is_repeated_until_the_event_starts() -> None:
+    """A preparation that failed runs again after 5 s, then after 10 s, until the event has started."""
+    runs = [ran("A", Phase.PREPARE, NOW - 4, "failed")]
+    assert to_prepare({"A": life()}, runs, Rules(), NOW) == []
+    assert len(to_prepare({"A": life()}, runs, Rules(), NOW + 1)) == 1
+    runs.append(ran("A", Phase.PREPARE, NOW + 1, "failed"))
+    assert to_prepare({"A": life()}, runs, Rules(), NOW + 10) == []
+    assert to_prepare({"A": life(state=State.STARTED)}, runs, Rules(), NOW + 20) == []
+
+
 def test_recovery_comes_once_after_the_last_event() -> None:
     """The command recovers when no event that it prepared for is current, and not again."""
     runs = [ran("A", Phase.PREPARE, 1.0), ran("B", Phase.PREPARE, 2.0)]

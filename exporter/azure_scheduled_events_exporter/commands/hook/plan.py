@@ -14,6 +14,9 @@ from azure_scheduled_events_exporter.journal.hook_runs import HookRun, Phase, Ru
 DEFAULT_KINDS = (Kind.ANNOUNCED, Kind.REQUESTED, Kind.UNKNOWN_TYPE)
 """A harmless event needs no preparation, advice has no time, and what came without notice is too late to prepare."""
 
+AGAIN_SECONDS = 5.0
+"""A preparation that failed is repeated after so long, after twice as long the next time, and so on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -45,17 +48,25 @@ def to_prepare(
     current: Mapping[str, Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float
 ) -> list[tuple[Lifecycle, RunOutcome | None]]:
     """Return the events to prepare for now; with ``too_late`` those that began before the command could run."""
-    done = {run.event_id for run in runs if run.phase == Phase.PREPARE}
     chosen: list[tuple[Lifecycle, RunOutcome | None]] = []
     for life in current.values():
-        if life.event_id in done or not rules.include(life, now):
+        before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
+        if not rules.include(life, now) or not _may_run_again(before, now):
             continue
         left = seconds_left(life, now)
         if life.state is State.STARTED or (left is not None and left <= 0):
-            chosen.append((life, RunOutcome.TOO_LATE))
+            if not before:
+                chosen.append((life, RunOutcome.TOO_LATE))
         elif left is None or left <= rules.lead:
             chosen.append((life, None))
     return chosen
+
+
+def _may_run_again(before: Sequence[HookRun], now: float) -> bool:
+    """Return whether a command that has only failed for an event so far runs for it (again)."""
+    if any(run.outcome != RunOutcome.FAILED for run in before):
+        return False
+    return not before or now >= before[-1].started + (before[-1].duration or 0.0) + AGAIN_SECONDS * len(before)
 
 
 def to_recover(current: Collection[str], runs: Sequence[HookRun]) -> HookRun | None:
