@@ -17,7 +17,7 @@ from .lifecycle import Approver, Change, Lifecycle, Move, State, Transition
 from .timestamp import Timestamp
 
 ROOT = "scheduled_event"
-"""The span of the whole life; the other names are detected, scheduled, approval and started."""
+"""The span of the whole life; the other names are detected, scheduled, approval, started and hook."""
 
 _PAUSED = frozenset({"started", ROOT})  # the spans during which this VM may have been paused
 _PREFIX = "azure.scheduled_event."
@@ -107,6 +107,18 @@ def so_far(before: Lifecycle, life: Lifecycle) -> tuple[SpanFacts, ...]:
 def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, ...]:
     """Return the open spans of ``lives``, ended at ``now``, for an exporter that is stopped during an event."""
     return tuple(span for life in lives for span in _open(life, now))
+
+
+def hook_run(
+    life: Lifecycle, run: str, start: Timestamp, end: Timestamp, attributes: Mapping[str, AttributeValue]
+) -> SpanFacts:
+    """Return the span of one run of ``hook``'s command for an event; ``run`` is its id."""
+    span = _span(life, "hook", start, end)
+    return replace(
+        span,
+        span_id=span_id(life.event_id, life.own_name or life.vm_name or "", f"hook/{run}"),
+        attributes={**span.attributes, **{f"{_PREFIX}hook.{name}": value for name, value in attributes.items()}},
+    )
 
 
 def _until_started(life: Lifecycle) -> tuple[SpanFacts, ...]:

@@ -158,7 +158,7 @@ class Journal:
         A request whose result waits for the disk is not open any more.
         """
         if self._problem:
-            return Inbox(hooks=self._inbox.hooks)
+            return replace(self._inbox, requests=())
         with self._changed:
             results = self._waiting.batch.results
             return replace(self._inbox, requests=[each for each in self._inbox.requests if each.number not in results])

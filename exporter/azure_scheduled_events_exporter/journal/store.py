@@ -37,7 +37,7 @@ from azure_scheduled_events_exporter.core.statistics import Measurement, Statist
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 from .codec import decode, decode_record, decode_statistics, encode, encode_record, encode_statistics
-from .hook_runs import HookRuns, HookStatistics, counted
+from .hook_runs import HookRun, HookRuns, HookStatistics, counted
 from .requests import ApprovalRequest, ApprovalRequests
 
 APPLICATION_ID: Final = 0x41534531
@@ -163,6 +163,7 @@ class Inbox:
 
     requests: Sequence[ApprovalRequest] = ()
     hooks: HookStatistics = field(default_factory=HookStatistics)
+    runs: Sequence[HookRun] = ()
 
 
 @dataclass(slots=True)
@@ -326,7 +327,8 @@ class Store:
 
     def inbox(self) -> Inbox:
         """Return what other processes have written."""
-        return Inbox(self.requests.open(), counted(self.hook_runs.all()))
+        runs = self.hook_runs.all()
+        return Inbox(self.requests.open(), counted(runs), runs)
 
     def prune(self, before: float) -> None:
         """Remove what ended before ``before`` (Unix seconds), at most one day of it; the sums still count it.

@@ -27,13 +27,14 @@ from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
 from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
+from azure_scheduled_events_exporter.journal.store import Entry
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
 from .document_reader import DocumentGaps, DocumentReader
 from .event_log import EventLog
-from .journal_entry import journal_entry
+from .journal_entry import hook_spans, journal_entry
 from .liveness import HANGS, Liveness
 from .pause_tracker import PauseTracker
 from .schedule import PollSchedule
@@ -123,6 +124,8 @@ class Poller:
         restored = journal.restore()
         self._known: Lifecycles = restored.lifecycles
         self._unshown = frozenset(self._known.current)  # events of earlier runs that no document of this run has shown
+        self._runs = journal.inbox.runs
+        self._traced_runs = {run.run for run in self._runs if run.outcome is not None}  # by earlier exporters
         self._ends_unshown = True  # whether these end when a document does not show them
         # Events from before the restart stay current until a document shows otherwise.
         self.snapshot = Snapshot(
@@ -382,6 +385,7 @@ class Poller:
             # Current events take the name with the next document, which decides anew whose they are.
             name = self.snapshot.vm_name if self._known.current else self._settings.vm_name or identity.vm_name
             self.snapshot = replace(self.snapshot, identity=identity, vm_name=name)
+        self._trace_hooks()
         hooks = self._journal.inbox.hooks
         self.snapshot = replace(
             self.snapshot.showing(self._known, self._unshown, ended.wall),
@@ -394,6 +398,18 @@ class Poller:
         if self._alerts is not None:
             now = self.snapshot
             self._alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
+
+    def _trace_hooks(self) -> None:
+        """Send the spans of hooks' runs that have ended since the last poll."""
+        runs = self._journal.inbox.runs
+        if self._delivery is None or runs is self._runs:
+            return
+        self._runs = runs
+        spans = hook_spans(runs, self._traced_runs, self._known, self._traced)
+        if spans:
+            self._traced_runs |= {run for run, _ in spans}
+            self._journal.record(Entry(spans=[span for _, span in spans]), self.snapshot.statistics, self._known)
+            self._delivery.wake()
 
     def _deliveries(self) -> Deliveries:
         """Return how many spans the collector has, refused, and still has to get."""

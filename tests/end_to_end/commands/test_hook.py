@@ -12,6 +12,7 @@ import pytest
 
 from azure_scheduled_events_exporter.simulator import Scenario, Simulator, VirtualMachine
 from support.commands import assert_one_line, command
+from support.monitoring.collector import Collector
 from support.programs import COMMAND, Exporter, Program, environment, eventually
 
 VMS = (VirtualMachine("vm_0"), VirtualMachine("vm_1"), VirtualMachine("vm_2"))
@@ -104,6 +105,18 @@ def test_prepares_and_recovers_beside_an_exporter(
     exporter.shows("both runs", lambda scrape: scrape.total(count, outcome="ok") == 2)
     assert exporter.scrape().total("hook_seconds_left_count", event_type="Reboot") == 1
     assert outcomes(tmp_path) == [("prepare", "ok"), ("recover", "ok")]
+
+
+def test_trace(imds: Simulator, start_exporter: Callable[..., Exporter], hook: Start, tmp_path: Path) -> None:
+    """A run is a span ``hook`` in the trace of its event."""
+    with Collector() as collector:
+        flags = ("--journal.path", str(tmp_path / "vm_0"), "--otlp.endpoint", collector.url)
+        start_exporter(f"{imds.url}/vm/vm_0", *flags, "--poll.interval", "300ms").wait_for_line("name is known")
+        hook().wait_for_line("its journal is followed")
+        imds.set_document([event()])
+        spans = collector.wait_for("detected", "hook")
+        assert spans["hook"].attributes["azure.scheduled_event.hook.outcome"] == "ok"
+        assert spans["hook"].parent_id == spans["detected"].parent_id
 
 
 @pytest.mark.parametrize(
