@@ -100,6 +100,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(autouse=True)
+def _unchanged_signals() -> Iterator[None]:
+    """Handle signals as before: a command that a test runs in this process may leave them ignored.
+
+    A program that a later test starts would ignore them, too, and never end.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def _unchanged_logger() -> Iterator[None]:
     """Leave the process's logger as it was: commands that a test runs in this process set it up."""
     log = logging.getLogger(LOGGER)
