@@ -16,6 +16,10 @@ SOURCES = [*(PACKAGE / "doctor").rglob("*.py"), PACKAGE / "commands" / "doctor.p
 DOCS = ROOT / "docs"
 
 
+_MAKERS = {"ok", "note", "skipped", "warning", "wrong", "unreachable"}
+"""Functions that make a finding."""
+
+
 def texts() -> set[str]:
     """Return every text in the sources of doctor."""
     trees = [ast.parse(path.read_text()) for path in SOURCES]
@@ -31,7 +35,10 @@ def calls() -> set[str]:
             continue
         function, first = node.func, node.args[0]
         chosen = isinstance(function, ast.IfExp)  # (wrong if … else warning)(…)
-        if chosen or (isinstance(function, ast.Name) and function.id in {"ok", "warning", "wrong", "unreachable"}):
+        if chosen or (
+            isinstance(function, ast.Name)
+            and function.id in {"ok", "note", "skipped", "warning", "wrong", "unreachable"}
+        ):
             made |= {first.value} if isinstance(first, ast.Constant) and isinstance(first.value, str) else set()
     return made
 

@@ -14,7 +14,7 @@ from azure_scheduled_events_exporter.doctor.api import Api
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, wrong
 from azure_scheduled_events_exporter.doctor.local.exporter import url_of
 from azure_scheduled_events_exporter.doctor.subject import Subject
-from azure_scheduled_events_exporter.errors import ExporterError, printable
+from azure_scheduled_events_exporter.errors import ExporterError, printable, without_password
 from azure_scheduled_events_exporter.http_client import http_config
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
@@ -26,8 +26,13 @@ nothing has asked for them within 24 hours. The exit status is 1 if a line is ma
 _SERVERS: Final = ("prometheus", "alertmanager", "grafana")
 _WITH_HTTP_CONFIG: Final = ("exporter", "prometheus", "grafana")
 """Servers with a flag for credentials; those for Alertmanager are a setting of the exporter."""
-_SIGNS: Final[Mapping[Mark, str]] = {Mark.OK: "√", Mark.WARNING: "‼", Mark.WRONG: "\N{MULTIPLICATION SIGN}"}
-_WORDS: Final[Mapping[Mark, str]] = {Mark.OK: "ok", Mark.WARNING: "warning", Mark.WRONG: "WRONG"}
+_SIGNS: Final[Mapping[Mark, str]] = {
+    Mark.OK: "√",
+    Mark.NOTE: "i",
+    Mark.SKIPPED: "-",
+    Mark.WARNING: "‼",
+    Mark.WRONG: "\N{MULTIPLICATION SIGN}",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +81,16 @@ def run(
         return _report([("Metadata service", iter([found]))], as_json=parsed.json)
     files = sorted({place.rpartition(": ")[0].rpartition(":")[0] for place in places.values()})
     subject = Subject(config, environment, files, servers.exporter.shown)
+    if not parsed.json:
+        print(f"doctor asks {_asked(config, servers)}.\n", flush=True)
     return _report(chain.examine(subject, servers), as_json=parsed.json)
+
+
+def _asked(config: Config, servers: chain.Servers) -> str:
+    """Return the servers that are asked, before they are."""
+    apis = (servers.exporter, *servers.prometheus, *servers.alertmanager, *servers.grafana)
+    collector = (without_password(config.otlp_endpoint),) if config.otlp_endpoint else ()
+    return ", ".join((f"the metadata service at {config.imds_endpoint}", *(api.shown for api in apis), *collector))
 
 
 def _servers(parsed: argparse.Namespace, config: Config) -> chain.Servers:
@@ -127,7 +141,8 @@ def _report(parts: "Iterator[tuple[str, Findings]] | list[tuple[str, Findings]]"
     if as_json:
         print(json.dumps({"version": __version__, "ok": not status, "counts": counts, "findings": printed}, indent=2))
     else:
-        print(f"{len(marks)} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings.")
+        done, skipped = len(marks) - counts[Mark.SKIPPED], counts[Mark.SKIPPED]
+        print(f"{done} checks: {counts[Mark.WRONG]} wrong, {counts[Mark.WARNING]} warnings; {skipped} skipped.")
     return status
 
 
@@ -145,7 +160,7 @@ def _sign(mark: Mark) -> str:
     try:
         _SIGNS[mark].encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:
-        return _WORDS[mark]
+        return "WRONG" if mark is Mark.WRONG else mark
     return _SIGNS[mark]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from azure_scheduled_events_exporter.errors import one_line, without_password
 
 from .api import Api
-from .finding import Findings, wrong
+from .finding import Findings, skipped, wrong
 from .local import exporter, journal, machine, metadata_service, tracing
 from .monitoring import alertmanager, grafana, prometheus
 from .subject import Subject
@@ -43,6 +43,15 @@ def _parts(subject: Subject, servers: Servers) -> Iterator[tuple[str, str, str, 
         exporter.examine(subject, servers.exporter),
     )
     yield "Traces", "otlp", "The collector", tracing.examine(subject)
+    for title, given in (
+        ("Prometheus", servers.prometheus),
+        ("Alertmanager", servers.alertmanager),
+        ("Grafana", servers.grafana),
+    ):
+        if not given:
+            flag = f"--{title.lower()}"
+            finding = skipped(f"{flag[2:]}-reachable", f"Not checked: no {flag} is given.")
+            yield title, finding.check, title, iter([finding])
     for api in servers.prometheus:
         yield "Prometheus", "prometheus-reachable", f"Prometheus at {api.shown}", prometheus.examine(subject, api)
     for api in servers.alertmanager:

@@ -11,6 +11,8 @@ class Mark(StrEnum):
     """How a check ended. Only ``WRONG`` makes the command fail."""
 
     OK = "ok"
+    NOTE = "note"
+    SKIPPED = "skipped"
     WARNING = "warning"
     WRONG = "wrong"
 
@@ -45,6 +47,16 @@ Findings = Iterator[Finding]
 def ok(check: str, sentence: str) -> Finding:
     """Return a finding of a check that passed."""
     return Finding(check, Mark.OK, sentence)
+
+
+def note(check: str, sentence: str) -> Finding:
+    """Return a finding that is neither right nor wrong, such as a feature that is not used."""
+    return Finding(check, Mark.NOTE, sentence)
+
+
+def skipped(check: str, sentence: str, hint: str = "", page: str = "") -> Finding:
+    """Return that something was not checked; ``sentence`` says why."""
+    return Finding(check, Mark.SKIPPED, sentence, hint, page)
 
 
 def warning(check: str, sentence: str, hint: str, page: str) -> Finding:

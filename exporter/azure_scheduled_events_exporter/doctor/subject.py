@@ -1,6 +1,6 @@
 """The data that checks share: the installation, and results of earlier checks. Checks nothing itself."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from azure_scheduled_events_exporter.config import Config
@@ -21,8 +21,6 @@ class Subject:
         exporter_url: the base address of the exporter that runs here.
         instance: this VM in the instance metadata; None until it has been read.
         document: the current Scheduled Events; None until they have been read.
-        document_at: when they were read, in seconds since the epoch.
-        read_again: reads them again, and waits before if the metadata service was asked within the last 1.1 s.
         target: the labels of this exporter's target in a Prometheus; empty while none is known.
     """
 
@@ -32,8 +30,6 @@ class Subject:
     exporter_url: str
     instance: Instance | None = field(default=None)
     document: Document | None = field(default=None)
-    document_at: float = 0.0
-    read_again: Callable[[], Document] | None = None
     target: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -246,7 +246,7 @@ def test_doctor_finds_nothing_wrong(engine: str, tmp_path: Path) -> None:
                 "alertmanager": alertmanager,
             }
         )
-        untold = ["rules-history", "alerting"] if engine else []
+        untold = ["alerting"] if engine else []
         assert (report.status, [each["check"] for each in report.complaints]) == (0, untold), report.complaints
         if engine:  # with Prometheus, test_preempt_is_paged sees the page
             fetch(f"{simulator}/simulator/play", "POST", b'{"scenario": "story", "speed": 2}')

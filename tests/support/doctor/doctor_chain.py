@@ -121,8 +121,8 @@ class Report:
 
     @property
     def complaints(self) -> list[dict[str, str]]:
-        """The findings that are not ok."""
-        return [each for each in self.findings if each["mark"] != "ok"]
+        """The warnings and what is wrong."""
+        return [each for each in self.findings if each["mark"] in {"warning", "wrong"}]
 
 
 def doctor(flags: Mapping[str, str | None], **env: str) -> Report:

@@ -75,15 +75,6 @@ def _plain_instead_of_tls(chain: Chain) -> Flags:
     return {"web.config.file": str(web)}
 
 
-def _tls_instead_of_plain(chain: Chain) -> Flags:
-    folder = chain.new_folder()
-    pair = Authority(folder).server()
-    web = folder / "web.yaml"
-    web.write_text(f"tls_server_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
-    exporter = chain.run_exporter(chain.simulator.vm_url(VM), "--web.config.file", str(web))
-    return {"web.listen-address": f"127.0.0.1:{exporter.port}"}
-
-
 def _password(chain: Chain) -> Flags:
     folder = chain.new_folder()
     web = folder / "web.yaml"
@@ -176,14 +167,13 @@ LOCAL_FAULTS = (
         "systemctl status",
         beyond(lambda _: {"web.listen-address": f"127.0.0.1:{free_port()}"}),
     ),
-    Fault("another program's port", "served", "End that program", beyond(_other_program)),
+    Fault("another program's port", "served", "end that program", beyond(_other_program)),
     Fault("plain instead of TLS", "served", "--web.config.file", beyond(_plain_instead_of_tls)),
-    Fault("TLS instead of plain", "served", "--exporter https://127.0.0.1:", beyond(_tls_instead_of_plain)),
     Fault("expired certificate", "certificate", "Renew", beyond(_expired)),
     Fault("password asked", "exporter", "--exporter.http-config.file", beyond(_password), "warning"),
     Fault("blind exporter", "exporter-polls", "metadata service above", beyond(_blind_exporter)),
     Fault("other settings", "exporter-settings", "Restart", flags(**{"poll.interval": "2s"}), "warning"),
-    Fault("exporter elsewhere", "exporter-events", "--imds.endpoint of both", by(_exporter_elsewhere)),
+    Fault("exporter elsewhere", "exporter-events", "--imds.endpoint of both", by(_exporter_elsewhere), "warning"),
     Fault("exporter's journal fails", "exporter-journal", "journal above", beyond(_journal_fails)),
     # Collector
     Fault(

@@ -1,11 +1,9 @@
 """Checks the exporter that runs here: which program serves the port, with which TLS, and what it reports."""
 
 import ssl
-import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -18,22 +16,18 @@ from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError, within
-from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.app import plain
 from azure_scheduled_events_exporter.http_server.tls import server_tls
 from azure_scheduled_events_exporter.http_server.web_config import load
-from azure_scheduled_events_exporter.polling.document_reader import EMPTY_POLLS, EMPTY_SECONDS
 from azure_scheduled_events_exporter.polling.liveness import HANGS
 from azure_scheduled_events_exporter.times import format_duration
 
 _PREFIX: Final = "azure_scheduled_events_"
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
-_PATIENCE: Final = 15.0  # seconds to wait for the next polls of the exporter
-_COMM: Final = "azure-scheduled-events-exporter"[:15]  # what the system keeps of the name of this program
-_LISTENING: Final = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
 def url_of(config: Config) -> str:
@@ -51,11 +45,12 @@ def url_of(config: Config) -> str:
 def examine(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the exporter at ``api``."""
     parts = urlsplit(api.shown)
-    served = _served(api, parts.port or 0)
+    served = _served(api)
     yield served
     if parts.scheme == "https":
         yield from _certificate(subject, parts.hostname or "", parts.port or 443)
-    if served.mark != "ok":
+    if served.mark is not Mark.OK:
+        yield skipped("exporter", "Not checked: the exporter's own view.")
         return
     try:
         state: Mapping[str, Any] = api.data("/api/v1/events")
@@ -66,28 +61,26 @@ def examine(subject: Subject, api: Api) -> Findings:
     yield _version(state)
     yield _polls(state)
     yield _same_settings(subject.config, metrics)
-    yield _same_events(subject, api)
+    yield _same_events(subject.document, state)
     yield _journal(subject.config, state)
     yield _deliveries(metrics, is_traced=subject.is_traced, pushes=bool(subject.config.alertmanager_url))
 
 
-def _served(api: Api, port: int) -> Finding:
+def _served(api: Api) -> Finding:
     try:
         # This path needs no password. A server that requires client certificates answers with the reason.
         answer = api.get("/-/healthy")
     except NoAnswerError as error:
-        who = listener(port)
-        listening = f"{who} listens there" if who else "nothing answers there"
-        hint = _how_to_start()
-        if who:
-            tls = f"the exporter with TLS, name it: --exporter {urlsplit(api.shown)._replace(scheme='https').geturl()}"
-            hint = f"If that is {tls}. If it is another program, choose another --web.listen-address."
+        hint = (
+            "systemctl status azure-scheduled-events-exporter says why it is not running. If it runs with TLS, give "
+            "doctor its --web.config.file."
+        )
         if "TLS" in str(error) or "SSL" in str(error) or "certificate" in str(error):
             hint = (
                 "Compare --web.config.file with the running exporter's, or name a file whose tls_config trusts its "
                 "certificate: --exporter.http-config.file."
             )
-        return wrong("served", f"No exporter answers at {api.shown}: {error}; {listening}.", hint, _DOWN)
+        return wrong("served", f"No exporter answers at {api.shown}: {error}.", hint, _DOWN)
     if answer.body == plain(HTTPStatus.FORBIDDEN).body:
         return warning(
             "served",
@@ -96,35 +89,17 @@ def _served(api: Api, port: int) -> Finding:
             "web-config.md",
         )
     if answer.body.strip() != b"alive" and not answer.body.strip().endswith(HANGS.encode()):
-        return _another(api, answer.status, listener(port))
-    who = listener(port)
-    return ok("served", f"The exporter answers at {api.shown}{f' ({who})' if who else ''}.")
+        return _another(api, answer.status)
+    return ok("served", f"The exporter answers at {api.shown}.")
 
 
-def _another(api: Api, status: int, who: str) -> Finding:
+def _another(api: Api, status: int) -> Finding:
     """Return the finding that something else than the page of an exporter is at its address."""
     parts = urlsplit(api.shown)
+    hint = "Correct --exporter or --web.listen-address, or end that program."
     if parts.path:
-        return wrong(
-            "served",
-            f"No exporter answers at {api.shown} ({status}): its address has no path.",
-            f"Name it without the path: --exporter {parts._replace(path='').geturl()}.",
-            _DOWN,
-        )
-    hint = "Correct --exporter or --web.listen-address."
-    if not who:  # not all systems tell, nor tell everybody
-        hint = "End that program if it is not an exporter, or choose another --web.listen-address."
-    elif not who.startswith(_COMM):
-        hint = "End that program, or choose another --web.listen-address."
-    return wrong(
-        "served", f"At {api.shown}, {who or 'another program'} answers, not this exporter ({status}).", hint, _DOWN
-    )
-
-
-def _how_to_start() -> str:
-    if sys.platform == "win32":
-        return "Start its service."
-    return "systemctl status azure-scheduled-events-exporter says why it is not running."
+        hint = f"Name it without the path: --exporter {parts._replace(path='').geturl()}."
+    return wrong("served", f"At {api.shown}, another program answers, not this exporter ({status}).", hint, _DOWN)
 
 
 def _closed(error: Exception) -> Finding:
@@ -198,55 +173,22 @@ def _same_settings(config: Config, metrics: Mapping[str, list[tuple[dict[str, st
     )
 
 
-def _same_events(subject: Subject, api: Api) -> Finding:
-    """Compare the exporter's events with the document.
-
-    They are wrong only if the exporter has polled between two documents with the same events, and shows others.
-    """
-    if subject.document is None or subject.read_again is None:
-        return ok("exporter-events", "Not compared: doctor has no document of the metadata service.")
-    wanted, since = _ids(subject.document), subject.document_at
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            state = api.data("/api/v1/events")
-        except ExporterError as error:  # it answered before, so it may have been restarted
-            return _closed(error)
-        if not state.get("up"):
-            return ok("exporter-events", "Not compared: the exporter's last poll failed.")
-        shown = {str(event["event_id"]).upper() for event in state["events"]}
-        if shown == wanted:
-            return ok("exporter-events", "The exporter shows the events of the metadata service.")
-        differing = ", ".join(sorted(wanted ^ shown)[:3])
-        interval = float(state["polls"]["interval_seconds"])
-        polled = datetime.fromisoformat(state["last_success"]).timestamp()
-        with suppress(ExporterError):  # no answer proves nothing
-            document = subject.read_again()
-            if _ids(document) != wanted:
-                wanted, since = _ids(document), time.time()
-            elif polled > since + _grace(document, interval):
-                return wrong(
-                    "exporter-events",
-                    f"The exporter does not show the metadata service's events; they differ in {differing}.",
-                    "Compare the --imds.endpoint of both, and see the exporter's log.",
-                    "runbooks/AzureScheduledEventImdsUnreachable.md",
-                )
-        if time.monotonic() > end or polled + interval > time.time() + _PATIENCE:
-            return warning(
-                "exporter-events",
-                f"The exporter does not show the metadata service's events yet; they differ in {differing}.",
-                f"It polls every {format_duration(interval)}: run doctor again after its next polls.",
-                "runbooks/AzureScheduledEventImdsUnreachable.md",
-            )
-
-
-def _ids(document: Document) -> set[str]:
-    return {event.event_id.upper() for event in document.events}
-
-
-def _grace(document: Document, interval: float) -> float:
-    """Return for how many seconds after ``document`` an exporter may still show events that it does not contain."""
-    return EMPTY_SECONDS + EMPTY_POLLS * interval if document.is_empty_body else 0.0
+def _same_events(document: Document | None, state: Mapping[str, Any]) -> Finding:
+    """Compare the exporter's events with the document; the exporter's next poll may show what is new."""
+    if document is None or not state.get("up"):
+        why = "doctor has no document" if document is None else "the exporter's last poll failed"
+        return skipped("exporter-events", f"Not compared with the metadata service: {why}.")
+    wanted = {event.event_id.upper() for event in document.events}
+    shown = {str(event["event_id"]).upper() for event in state["events"]}
+    if shown == wanted:
+        return ok("exporter-events", "The exporter shows the events of the metadata service.")
+    return warning(
+        "exporter-events",
+        f"The exporter does not show the metadata service's events; they differ in "
+        f"{', '.join(sorted(wanted ^ shown)[:3])}.",
+        "Run doctor again after the exporter's next poll. If they still differ, compare the --imds.endpoint of both.",
+        "runbooks/AzureScheduledEventImdsUnreachable.md",
+    )
 
 
 def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
@@ -254,7 +196,7 @@ def _journal(config: Config, state: Mapping[str, Any]) -> Finding:
     if journal.get("up"):
         return ok("exporter-journal", "The exporter writes its journal.")
     if config.journal_path == "memory":
-        return ok("exporter-journal", "The exporter keeps its journal in memory, as configured.")
+        return note("exporter-journal", "The exporter keeps its journal in memory, as configured.")
     return wrong(
         "exporter-journal",
         f"The exporter cannot write its journal ({journal.get('errors')} errors).",
@@ -295,7 +237,9 @@ def _deliveries(metrics: Mapping[str, list[tuple[dict[str, str], float]]], *, is
     if is_traced or queued or any(value for _, value in metrics.get("spans_total", ())):
         waiting = f"{queued:.0f} wait{'s' if queued == 1 else ''} for it" if queued else "none waits for it"
         known.append(f"The collector has refused no span; {waiting}.")
-    return ok("exporter-deliveries", " ".join(known) or "The exporter pushes no alerts, and tracing is not configured.")
+    if not known:
+        return note("exporter-deliveries", "The exporter pushes no alerts, and tracing is not configured.")
+    return ok("exporter-deliveries", " ".join(known))
 
 
 def _certificate(subject: Subject, host: str, port: int) -> Findings:
@@ -330,28 +274,3 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
         yield warning("certificate", f"The exporter's certificate ends in {days}.", hint, "web-config.md")
     else:
         yield ok("certificate", f"The exporter's certificate is valid for another {days}.")
-
-
-def listener(port: int) -> str:
-    """Return the program that listens on TCP ``port`` of this machine, as ``name (process N)``; ``""`` if unknown.
-
-    On Linux, users see their own processes, and root sees all.
-    """
-    inodes = set(_listening(port))
-    if not inodes:
-        return ""
-    for folder in Path("/proc").glob("[0-9]*/fd"):
-        with suppress(OSError):
-            if any(link.readlink().as_posix() in inodes for link in folder.iterdir()):
-                name = (folder.parent / "comm").read_text("utf-8").strip()
-                return f"{name} (process {folder.parent.name})"
-    return ""
-
-
-def _listening(port: int) -> Iterator[str]:
-    for name in ("tcp", "tcp6"):
-        with suppress(OSError):
-            for line in Path(f"/proc/net/{name}").read_text("ascii").splitlines()[1:]:
-                fields = line.split()
-                if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
-                    yield f"socket:[{fields[9]}]"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, read_only
@@ -52,13 +52,18 @@ def examine(subject: Subject) -> Findings:
         return
     path = file_path(Path(subject.config.journal_path))
     folder = _existing(path.parent)
-    yield _disk(folder, path)
-    yield _room(folder)
     found = _readable(path)
     yield found
-    if found.check == "journal-kept":
+    is_readable = found.mark is Mark.OK
+    disk = _disk(folder, path)
+    if is_readable or disk.mark is not Mark.OK:
+        yield disk
+    yield _room(folder)
+    if is_readable:
         yield _writable(path, folder)
         yield from _content(path, is_traced=subject.is_traced)
+    else:
+        yield skipped("journal-content", "Not checked: what is in the journal.")
 
 
 def _existing(folder: Path) -> Path:
@@ -91,7 +96,7 @@ def judge_disk(path: Path, mount: Mount | None, *, temporary: bool) -> Finding:
         )
         return wrong("journal-disk", sentence, hint, _PAGE)
     if mount is None:
-        return ok("journal-disk", f"The journal is {path}.")
+        return skipped("journal-disk", "Not checked: this system does not say on which disk the journal is.")
     if mount.kind in _LOST_AT_REBOOT:
         sentence = f"The journal {path} is on {mount.kind} ({mount.point}), which a reboot erases."
         return wrong("journal-disk", sentence, hint, _PAGE)
@@ -101,7 +106,7 @@ def judge_disk(path: Path, mount: Mount | None, *, temporary: bool) -> Finding:
     if mount.read_only:
         sentence = f"The journal {path} is on a read-only file system ({mount.point})."
         return wrong("journal-disk", sentence, f"Run mount -o remount,rw {mount.point}. {hint}", _PAGE)
-    return ok("journal-disk", f"The journal {path} is on {mount.kind}, which survives a reboot.")
+    return ok("journal-disk", f"The journal is on {mount.kind}, which survives a reboot.")
 
 
 def mounts(mountinfo: str) -> list[Mount]:
@@ -142,7 +147,7 @@ def _readable(path: Path) -> Finding:
                 "README.md#when-it-does-not-work",
             )
         with closing(read_only(path)):
-            return ok("journal-kept", "The journal can be read.")
+            return ok("journal-readable", f"The journal {path} can be read.")
     except (ExporterError, OSError) as error:
         denied = isinstance(error, PermissionError) or not os.access(path, os.R_OK)
         hint = "Run doctor as root." if denied else "Restart the exporter: it sets a damaged journal aside."
@@ -190,7 +195,7 @@ def _content(path: Path, *, is_traced: bool) -> Findings:
         yield ok("journal-content", f"Events in the journal: {len(lives)}, of this VM: {mine}.")
     age = time.time() - min((span.end for span in waiting), default=time.time())
     if waiting and not is_traced:
-        yield ok("spans", f"Trace spans that wait: {len(waiting)}. Tracing is off, so they are not sent.")
+        yield note("spans", f"Trace spans that wait: {len(waiting)}. Tracing is off, so they are not sent.")
     elif age > _SPAN_WAITS:
         yield wrong(
             "spans",

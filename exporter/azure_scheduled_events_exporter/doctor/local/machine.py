@@ -8,7 +8,7 @@ from requests.utils import select_proxy, should_bypass_proxies
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.config import unknown_variables
-from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, note, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.http_server.access import check as check_web_config
@@ -50,7 +50,7 @@ def _user(subject: Subject) -> Finding:
 
 def _web_config(subject: Subject) -> Finding:
     if subject.config.web_config_file is None:
-        return ok("web-config", "The port is served without TLS and passwords, as configured.")
+        return note("web-config", "The port is served without TLS and passwords: no --web.config.file is set.")
     try:
         check_web_config(Path(subject.config.web_config_file))
     except ExporterError as error:
@@ -65,7 +65,7 @@ def _web_config(subject: Subject) -> Finding:
 
 def _pushed_alerts(subject: Subject) -> Finding:
     if not subject.config.alertmanager_url:
-        return ok("pushed-alerts", "The exporter pushes no alerts, as configured.")
+        return note("pushed-alerts", "The exporter pushes no alerts: no --alertmanager.url is set.")
     try:
         alert_push.check(subject.config)
     except ExporterError as error:

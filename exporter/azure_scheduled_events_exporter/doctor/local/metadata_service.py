@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.core.document import Document, comparable_n
 from azure_scheduled_events_exporter.core.event_types import ADVISORY_API_VERSION, API_VERSION, hidden_by
 from azure_scheduled_events_exporter.core.instance import Instance, parse_instance
 from azure_scheduled_events_exporter.doctor.api import Answer, Api, NoAnswerError
-from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, ok, skipped, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, ImdsError
 from azure_scheduled_events_exporter.imds.api_versions import (
@@ -87,6 +87,7 @@ def examine(subject: Subject) -> Findings:
         answer = wire.get("instance", instance_versions(), max(_SLOW, subject.config.imds_timeout))
     except NoAnswerError as error:
         yield _unreachable(wire.shown, str(error))
+        yield skipped("scheduled-events", "Not checked: Scheduled Events, the clock and this VM's name.")
         return
     ended = time.time()
     reachable = _reachable(wire.shown, answer)
@@ -176,7 +177,7 @@ def _clock(answer: Answer, begun: float, ended: float) -> Finding:
     try:
         date = parsedate_to_datetime(answer.headers.get("date", "")).timestamp()
     except (ValueError, TypeError):
-        return ok("clock", "The metadata service sends no Date header, so the clock was not compared.")
+        return skipped("clock", "Not checked: the metadata service sends no Date header.")
     off = date + 0.5 - (begun + ended) / 2
     sentence = f"This VM's clock is {format_duration(round(abs(off)))} {'behind' if off > 0 else 'ahead of'} Azure's."
     hint = "Start time synchronization: chronyd with the host's clock /dev/ptp_hyperv."
@@ -258,8 +259,6 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
     except ExporterError as error:
         yield _invalid(str(error))
         return
-    subject.document_at = time.time()
-    subject.read_again = lambda: _read(subject, wire, versions)
     count = len(subject.document.events)
     events = f"{count or 'no'} event{'' if count == 1 else 's'}"
     how = f"Scheduled Events are enabled: {events}, answered in {format_duration(round(wire.took, 3))}"
@@ -274,14 +273,6 @@ def _scheduled_events(subject: Subject, wire: _Wire, versions: ApiVersions) -> F
         yield ok("scheduled-events", f"{how}.")
     yield _document(subject.document)
     yield _resources(subject, subject.document)
-
-
-def _read(subject: Subject, wire: _Wire, versions: ApiVersions) -> Document:
-    """Return the current document. Raises ExporterError if there is none."""
-    answer = wire.get("scheduledevents", versions, subject.config.imds_timeout)
-    if answer.status != HTTPStatus.OK:
-        raise ExporterError(f"answered {answer.status}")
-    return parse_document(answer.body)
 
 
 def _refused(answer: Answer, version: str) -> Finding:
@@ -335,4 +326,4 @@ def _resources(subject: Subject, document: Document) -> Finding:
         return ok("resources", f"Current events name {what}; whether this VM is among them is unknown, as its name is.")
     if named:
         return ok("resources", f"Current events are of other VMs: {', '.join(sorted(named.values())[:5])}.")
-    return ok("resources", "No current event, so no Resources to compare this VM's name with.")
+    return skipped("resources", "Not checked: there is no current event whose Resources may name this VM.")

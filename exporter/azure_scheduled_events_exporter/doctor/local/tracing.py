@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from azure_scheduled_events_exporter.doctor.finding import Findings, ok, warning, wrong
+from azure_scheduled_events_exporter.doctor.finding import Findings, note, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError, without_password
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE
@@ -23,7 +23,9 @@ def examine(subject: Subject) -> Findings:
                 what = f"Tracing is off, although --otlp.endpoint is set: the environment has {variable}."
                 yield warning("otlp", what, "Remove the variable, or the endpoint if you want no traces.", _PAGE)
             else:
-                yield ok("otlp", f"Tracing is off: {f'{variable} is set' if variable else 'no OTLP endpoint is set'}.")
+                yield note(
+                    "otlp", f"Tracing is off: {f'{variable} is set' if variable else 'no OTLP endpoint is set'}."
+                )
             return
         sender = otlp_sender(endpoint)
     except ExporterError as error:

@@ -3,15 +3,17 @@
 Sources: https://grafana.com/docs/grafana/latest/developers/http_api/ (other, dashboard, data_source).
 """
 
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from azure_scheduled_events_exporter import assets
 from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .prometheus import unreachable
-from .shipped import dashboards, queries
 
 _PAGE: Final = "dashboards.md"
 
@@ -28,7 +30,8 @@ def examine(api: Api) -> Findings:
 
 
 def _dashboards(api: Api) -> Findings:
-    shipped = dashboards()
+    files = sorted(assets.folder("dashboards").glob("*.json"))
+    shipped = {board["uid"]: board for board in (json.loads(path.read_text("utf-8")) for path in files)}
     missing, other = [], []
     for uid, board in shipped.items():
         try:
@@ -38,7 +41,7 @@ def _dashboards(api: Api) -> Findings:
                 raise
             missing.append(uid)
         else:
-            if queries(found) != queries(board):
+            if _queries(found) != _queries(board):
                 other.append(uid)
     hint = "Import the dashboards of this version: azure-scheduled-events-exporter assets export DIR."
     if missing:
@@ -69,3 +72,19 @@ def _data_source(api: Api) -> Finding:
             _PAGE,
         )
     return ok("data-source", f"Grafana's data source '{source['name']}' works: {message}")
+
+
+def _queries(board: Mapping[str, Any]) -> frozenset[str]:
+    """Return title and expression of every query of a dashboard."""
+    return frozenset(
+        f"{panel.get('title', '')}: {target['expr']}"
+        for panel in _panels(board.get("panels", ()))
+        for target in panel.get("targets", ())
+        if "expr" in target
+    )
+
+
+def _panels(panels: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for panel in panels:
+        yield panel
+        yield from _panels(panel.get("panels", ()))

@@ -2,101 +2,74 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import yaml
 
+from azure_scheduled_events_exporter import assets
+from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.doctor.api import Api, WrongAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, ok, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
-from azure_scheduled_events_exporter.times import format_duration, parse_duration
-
-from .shipped import GROUPS, ShippedRules, rules, shape
+from azure_scheduled_events_exporter.times import format_duration
 
 SET_UP: Final = "alerts.md#set-it-up"
 OFTEN, SELDOM = 5.0, 30.0  # seconds between scrapes or evaluations: as shipped, and the notice of an eviction
 _LOAD: Final = "Add prometheus-rules.yml to rule_files and reload Prometheus."
+_EVENTS: Final = "azure-scheduled-events"
+"""The group of the alerts about events; the names of the other shipped groups begin with it."""
 
-
-def unusable_values(error: ExporterError) -> Finding:
-    """Return the finding about a file of ``--alerts.values`` from which the rules cannot be rendered."""
-    return wrong("alert-values", f"The alert rules cannot be rendered: {error}.", "Correct --alerts.values.", SET_UP)
+_VERSION: Final = "rules_version"
+"""The annotation of NoExporters with the version of the rules."""
 
 
 def examine_rules(subject: Subject, api: Api) -> Findings:
     """Yield the findings about the rules and the alerts of the Prometheus at ``api``."""
-    yield from _rules(subject, api)
+    yield from _rules(api)
     yield _alertmanagers(api)
     if subject.config.alertmanager_url:
         yield from _alert_labels(subject, api)
 
 
-def _rules(subject: Subject, api: Api) -> Findings:
-    try:
-        shipped = rules(subject.config.alerts_values)
-    except ExporterError as error:
-        yield unusable_values(error)
-        return
+def _rules(api: Api) -> Findings:
+    shipped = yaml.safe_load((assets.folder("alerts") / "prometheus" / "prometheus-rules.yml").read_text("utf-8"))
     groups = api.data("/api/v1/rules")["data"]["groups"]
-    ours = [group for group in groups if group["name"].startswith(GROUPS)]
-    missing = sorted(shipped.intervals.keys() - {group["name"] for group in ours})
-    if missing:
-        yield wrong(
-            "rules-loaded",
-            f"{len(missing)} of our {len(shipped.intervals)} rule groups are not loaded: {', '.join(missing)}.",
-            _LOAD,
-            SET_UP,
-        )
-    else:
-        yield ok("rules-loaded", f"All {len(shipped.intervals)} rule groups are loaded.")
+    ours = [group for group in groups if group["name"].startswith(_EVENTS)]
     if not ours:
+        yield wrong("rules-loaded", "Prometheus has none of our alert rules, so no event pages.", _LOAD, SET_UP)
         return
-    yield _rules_version(shipped, ours, subject.config.alerts_values)
-    yield _rules_interval(shipped, ours)
+    missing = sorted({group["name"] for group in shipped["groups"]} - {group["name"] for group in ours})
+    if missing:
+        yield wrong("rules-loaded", f"Some of our rule groups are not loaded: {', '.join(missing)}.", _LOAD, SET_UP)
+    else:
+        yield ok("rules-loaded", f"All {len(shipped['groups'])} rule groups are loaded.")
+    yield _rules_version(_version(ours), _version(shipped["groups"]))
+    yield _rules_interval(ours)
     yield _rules_health(ours)
-    yield _history(shipped, api)
 
 
-def _rules_version(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]], values: str | None) -> Finding:
-    """Compare the loaded rules with those of this version; how long ``for`` is may be a setting in a values file."""
+def _version(groups: Sequence[Mapping[str, Any]]) -> str:
+    """Return the version that the rules name; ``""`` if they name none."""
+    annotations = (rule.get("annotations") or {} for group in groups for rule in group["rules"])
+    return next((str(each[_VERSION]) for each in annotations if _VERSION in each), "")
 
-    def wait(seconds: float) -> float:
-        return seconds if values else bool(seconds)
 
-    loaded = {
-        (group["name"], rule["name"], shape(rule["query"]), wait(float(rule.get("duration") or 0)))
-        for group in groups
-        for rule in group["rules"]
-    }
-    expected = {(rule.group, rule.name, rule.shape, wait(rule.wait)) for rule in shipped.rules}
-    present = {name for _, name, *_ in loaded}
-    differing = sorted({name for group, name, *_ in expected ^ loaded if group in {each["name"] for each in groups}})
-    if not differing:
-        rendered = f", rendered with {values}" if values else ""
-        return ok("rules-version", f"The rules are those of this version{rendered}.")
-    absent = [name for name in differing if name not in present]
-    what = (
-        f"without {', '.join(absent[:3])}" if absent else f"another expression or 'for' of {', '.join(differing[:3])}"
-    )
-    export = "Export the rules of this version: azure-scheduled-events-exporter assets export DIR --values"
-    hint = f"{export} {values or 'values.yaml'}."
-    if values is None:
-        hint = f"If you rendered them with a values file, name it with --alerts.values. {hint}"
+def _rules_version(loaded: str, shipped: str) -> Finding:
+    if loaded == shipped:
+        return ok("rules-version", f"The rules are those of this version ({shipped}).")
     return warning(
         "rules-version",
-        f"{len(differing)} rules are of another version, or rendered with other values: {what}.",
-        hint,
+        f"The loaded rules have {f'the version {loaded}' if loaded else 'no version'}, this version ships {shipped}.",
+        "Export them again: azure-scheduled-events-exporter assets export DIR --values values.yaml.",
         SET_UP,
     )
 
 
-def _rules_interval(shipped: ShippedRules, groups: Sequence[Mapping[str, Any]]) -> Finding:
-    """Check the evaluation interval of the alerts about events, and of the other groups that must have the same one."""
-    of_events = shipped.intervals.get(GROUPS)
-    names = {name for name, seconds in shipped.intervals.items() if seconds == of_events}
-    loaded = [float(group["interval"]) for group in groups if group["name"] in names]
+def _rules_interval(groups: Sequence[Mapping[str, Any]]) -> Finding:
+    loaded = [float(group["interval"]) for group in groups if group["name"] == _EVENTS]
     if not loaded:
         return warning("rules-interval", "None of the rules about events is loaded.", _LOAD, SET_UP)
     longest = max(loaded)
@@ -142,8 +115,8 @@ def _alert_labels(subject: Subject, api: Api) -> Findings:
     dropped = [re.compile(rule.get("regex", ".*")) for rule in relabeled if rule["action"] == "labeldrop"]
     every = ((config.get("global") or {}).get("external_labels") or {}).items()
     added = {name: value for name, value in every if not any(each.fullmatch(name) for each in dropped)}
-    pushed, kept = dict(subject.config.alertmanager_labels), _kept(subject)
-    surplus = [] if kept is None else sorted(pushed.keys() - added.keys() - set(kept))
+    pushed, kept = dict(subject.config.alertmanager_labels), kept_labels(subject.config)
+    surplus = [] if subject.config.alerts_values is None else sorted(pushed.keys() - added.keys() - set(kept))
     if added.items() <= pushed.items() and not surplus:
         yield ok("alert-labels", "Alerts that this exporter pushes have the labels that Prometheus adds to its own.")
         return
@@ -159,41 +132,15 @@ def _alert_labels(subject: Subject, api: Api) -> Findings:
     )
 
 
-def _kept(subject: Subject) -> tuple[str, ...] | None:
-    """Return the labels that the rules keep from targets; None if --alerts.values does not tell."""
-    if subject.config.alerts_values is None:
-        return None
+def kept_labels(config: Config) -> tuple[str, ...]:
+    """Return the labels that alerts about events keep from targets: those of the file of ``--alerts.values``."""
+    if config.alerts_values is None:
+        return ()
     try:
-        return rules(subject.config.alerts_values).kept
-    except ExporterError:
-        return None
-
-
-def _history(shipped: ShippedRules, api: Api) -> Finding:
-    """Compare how long Prometheus keeps samples with the longest window of a rule."""
-    needed = format_duration(shipped.window)
-    try:
-        kept = api.data("/api/v1/status/runtimeinfo")["data"].get("storageRetention") or ""
-    except WrongAnswerError:
-        return warning(
-            "rules-history",
-            f"This store does not say how long it keeps samples; rules look back {needed}.",
-            "Make sure that it keeps them for longer.",
-            SET_UP,
-        )
-    time_kept = kept.split(" or ")[0]
-    try:
-        seconds = parse_duration(time_kept)
-    except ValueError:  # limited only by size, or not reported
-        return ok("rules-history", f"Rules look back {needed}; Prometheus keeps samples by size ({kept or 'unknown'}).")
-    if seconds < shipped.window:
-        return wrong(
-            "rules-history",
-            f"Prometheus keeps samples for {time_kept}, but rules look back {needed}.",
-            "Raise --storage.tsdb.retention.time of Prometheus.",
-            SET_UP,
-        )
-    return ok("rules-history", f"Prometheus keeps samples for {time_kept}; rules look back {needed}.")
+        kept: tuple[str, ...] = assets.generator("settings").load(Path(config.alerts_values)).items("labels.keep")
+    except ExporterError:  # reported with the pushed alerts
+        return ()
+    return kept
 
 
 def _alertmanagers(api: Api) -> Finding:
