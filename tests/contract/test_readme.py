@@ -60,7 +60,7 @@ def test_every_command_is_documented() -> None:
     """The table of commands names all there are, and no other."""
     table = CONFIGURATION.partition("| command | |\n")[2].partition("\n\n")[0]
     named = set(re.findall(r"(?m)^\| `([a-z-]+)", table))
-    [commands] = [action.choices for action in _parser([])._actions if action.choices]
+    commands = _parser([]).get_default("commands")
     assert named == set(commands)
 
 

@@ -3,8 +3,10 @@
 import argparse
 import contextlib
 import os
+import re
 import sqlite3
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +21,7 @@ from azure_scheduled_events_exporter.config import (
     resolve,
     unknown_variables,
 )
-from azure_scheduled_events_exporter.config.flags import FLAGS, add_settings, repeated_flags, written_flags
+from azure_scheduled_events_exporter.config.flags import FLAGS, GROUPS, add_settings, repeated_flags, written_flags
 from azure_scheduled_events_exporter.errors import (
     DamagedTextError,
     ExporterError,
@@ -31,20 +33,28 @@ from azure_scheduled_events_exporter.errors import (
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
-Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and host failures.
+Polls the Scheduled Events of an Azure VM and reports maintenance, evictions and
+host failures.
 
   try it anywhere    azure-scheduled-events-exporter demo
-  run it on a VM     azure-scheduled-events-exporter run        then open http://localhost:10169/
-  current events     azure-scheduled-events-exporter events     asks the metadata service once
-  past events        azure-scheduled-events-exporter history    reads the journal of the running exporter
-  check the setup    azure-scheduled-events-exporter doctor     checks the whole chain and prints what to do
+  run it on a VM     azure-scheduled-events-exporter run
+                     then open http://localhost:10169/
+  current events     azure-scheduled-events-exporter events
+  past events        azure-scheduled-events-exporter history
+  check the setup    azure-scheduled-events-exporter doctor
 """
 _EPILOG = f"""\
-Each setting is also an environment variable ({environment_name("poll.interval")} for --poll.interval)
-and a key of the YAML file that --{CONFIG_FILE_FLAG} names (poll.interval). A flag overrides the variable, the
-variable overrides the file, and the file overrides the default. Write durations as 500ms, 1s, 1m30s or 90d.
+Each setting is also an environment variable, such as
+{environment_name("poll.interval")} for --poll.interval, and a key of
+the YAML file that --{CONFIG_FILE_FLAG} names (poll.interval). A flag overrides the
+variable, the variable overrides the file, and the file overrides the default.
+Write durations as 500ms, 1s, 1m30s or 90d. 'run --help' shows all settings.
 """
+_ALL_GROUPS = (*GROUPS, "others")
+_ASKING = ("metadata service", "journal")
+"""Settings of commands that ask the metadata service, or follow the journal."""
 _NO_DEFAULTS: Mapping[str, str] = MappingProxyType({})
+_WIDTH = 80
 _UNREAD = 128 + 13
 """The exit status when nobody reads the output: a shell's for a program that SIGPIPE ended."""
 _WITHOUT_UNIT_FILE = ("run", "demo")
@@ -124,7 +134,7 @@ def _complain(text: str) -> None:
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _parser(arguments[:1])
-    [commands] = [action.choices for action in parser._actions if isinstance(action.choices, dict)]  # noqa: SLF001 - argparse has no other way to list them
+    commands = parser.get_default("commands")
     first = arguments[0] if arguments else ""
     words = list(arguments)
     run_by_hook: list[str] = []
@@ -141,12 +151,17 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parsed, unknown = parser.parse_known_args(words)
     parsed.run_by_hook = run_by_hook
     if unknown:
-        known = commands[first]._option_string_actions if first in commands else {}  # noqa: SLF001 - as above
+        known = _flags_of(commands[first]) if first in commands else ()
         likely = [closest(word.partition("=")[0], known) for word in unknown if word.startswith("-")]
         hint = next((f": did you mean '{flag}'?" for flag in likely if flag), "")
         shown = " ".join(map(without_password, unknown))
         raise UsageError(f"unrecognized arguments: {shown}{hint} (see {PROGRAM} {first} --help)")
     return parsed
+
+
+def _flags_of(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the flags of a command: those of its help, and all settings."""
+    return [*re.findall(r"--[a-z][\w.-]*", parser.format_help()), *(f"--{flag}" for flag in FLAGS)]
 
 
 def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
@@ -159,6 +174,8 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    every: dict[str, argparse.ArgumentParser] = {}
+    parser.set_defaults(commands=every)
 
     def command(
         name: str,
@@ -170,19 +187,22 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         description: str = "",
         defaults: Mapping[str, str] = _NO_DEFAULTS,
         hidden: Collection[str] = (),
+        shown: Collection[str] = _ALL_GROUPS,
     ) -> argparse.ArgumentParser:
         added = commands.add_parser(
             name,
             help=summary,
-            description=description or summary,
-            usage=f"{PROGRAM} {name} {operands or '[OPTIONS] [SETTINGS]'}" if configured else None,
+            description="\n".join(textwrap.fill(line, _WIDTH) for line in (description or summary).splitlines()),
+            usage=None if name == "assets" else f"{PROGRAM} {name} {operands or '[OPTIONS]'}",
             epilog=_EPILOG if configured else None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         added.set_defaults(command=function, name=name)
+        every[name] = added
         if configured:
-            add_settings(added, defaults, hidden)
+            add_settings(added, defaults, hidden, shown)
+        added.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}", help=argparse.SUPPRESS)
         return added
 
     command("run", _run, "Poll the metadata service and serve metrics until stopped.")
@@ -207,7 +227,7 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         from azure_scheduled_events_exporter.simulator import command as simulator  # noqa: PLC0415 - the daemon must not load it
 
         simulator.add_arguments(simulate)
-    events = command("events", _events, "Ask the metadata service once and print the current events.")
+    events = command("events", _events, "Ask the metadata service once and print the current events.", shown=_ASKING)
     events.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
     events.add_argument("--follow", action="store_true", help="Print every transition from now on as one line of JSON.")
     events.add_argument(
@@ -218,32 +238,28 @@ def _parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
         "approve",
         _approve,
         "Approve events: they start now, before NotBefore, on every VM in their Resources.",
-        operands="[EVENT_ID ...] [OPTIONS] [SETTINGS]",
+        operands="[EVENT_ID ...] [OPTIONS]",
+        shown=_ASKING,
     )
     _add_approve(approve)
     hook = command(
         "hook",
         _hook,
         "Run a command before an event of this VM, and again when it is over.",
-        operands="[OPTIONS] [SETTINGS] -- COMMAND [ARGUMENT ...]",
+        operands="[OPTIONS] -- COMMAND [ARGUMENT ...]",
+        shown=_ASKING,
     )
     if "hook" in wanted:
         from . import hook as hook_command  # noqa: PLC0415 - only what a command needs is loaded
 
         hook_command.add_arguments(hook)
     history = command(
-        "history", _history, "Print past and current events from the journal, also of a running exporter."
+        "history",
+        _history,
+        "Print past and current events from the journal, also of a running exporter.",
+        shown=("journal",),
     )
-    history.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
-    history.add_argument(
-        "--documents",
-        metavar="NUMBER",
-        nargs="?",
-        const="",
-        help="List the documents that the metadata service sent, or print the one of this number as it came.",
-    )
-    history.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
-    history.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
+    _add_history(history)
     command("check-config", _check_config, "Validate the configuration and print the effective settings.")
     doctor = command("doctor", _doctor, "Check the whole chain, from IMDS to the dashboards, and print what to do.")
     if "doctor" in wanted:
@@ -276,6 +292,19 @@ def _add_approve(parser: argparse.ArgumentParser) -> None:
         help="Approve all Scheduled events of this VM, including Preempt and Terminate, which delete it.",
     )
     parser.add_argument("--yes", action="store_true", help="Do not ask for confirmation.")
+
+
+def _add_history(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="Print JSON instead of a table.")
+    parser.add_argument(
+        "--documents",
+        metavar="NUMBER",
+        nargs="?",
+        const="",
+        help="List the documents that the metadata service sent, or print the one of this number as it came.",
+    )
+    parser.add_argument("--record", metavar="FILE", help="Write these documents to FILE (.json), to attach or replay.")
+    parser.add_argument("--redact", action="store_true", help="With --record: replace names, ids and texts.")
 
 
 def _environment(parsed: argparse.Namespace) -> Mapping[str, str]:

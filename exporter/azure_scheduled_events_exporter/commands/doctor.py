@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -37,7 +38,7 @@ _SIGNS: Final[Mapping[Mark, str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``doctor`` to ``parser``."""
-    parser.description = DESCRIPTION
+    parser.description = textwrap.fill(DESCRIPTION, 80)
     add = parser.add_argument
     add("--json", action="store_true", help="Print JSON instead of lines.")
     add("--exporter", metavar="URL", help="Address of the exporter that runs here. (default: --web.listen-address)")

@@ -11,7 +11,7 @@ from azure_scheduled_events_exporter import environment_file
 from .resolution import CONFIG_FILE_FLAG, ENV_FILE_FLAG
 from .settings import SETTINGS, Setting
 
-_GROUPS: Mapping[str, tuple[str, ...]] = {
+GROUPS: Mapping[str, tuple[str, ...]] = {
     "metadata service": ("imds", "poll", "instance"),
     "web server": ("web",),
     "journal": ("journal",),
@@ -41,16 +41,23 @@ class _SettingFlag(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
-def add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, str], hidden: Collection[str]) -> None:
+def add_settings(
+    parser: argparse.ArgumentParser,
+    defaults: Mapping[str, str],
+    hidden: Collection[str],
+    groups: Collection[str] = (*GROUPS, "others"),
+) -> None:
     """Add every setting, in groups that follow the command's own options.
 
     ``defaults`` are those of this command that differ from the settings' own. Flags in ``hidden`` are not in the help;
-    the command refuses them.
+    the command refuses them. Settings of other ``groups`` are taken, because files and variables of a service have
+    them, but are not in the help.
     """
     for group, settings in _grouped(defaults):
-        added = parser.add_argument_group(f"settings: {group}")
+        is_shown = group in groups or group == "files"
+        added = parser.add_argument_group(f"settings: {group}") if is_shown else parser
         for flag, metavar, text in settings:
-            shown = argparse.SUPPRESS if flag in hidden else text
+            shown = text if is_shown and flag not in hidden else argparse.SUPPRESS
             added.add_argument(
                 f"--{flag}", action=_SettingFlag, dest=flag, metavar=metavar, default=argparse.SUPPRESS, help=shown
             )
@@ -59,7 +66,7 @@ def add_settings(parser: argparse.ArgumentParser, defaults: Mapping[str, str], h
 def _grouped(defaults: Mapping[str, str]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
     """Every group of settings, with flag, metavar and help of each."""
     left = list(SETTINGS)
-    for group, words in [*_GROUPS.items(), ("others", ())]:
+    for group, words in [*GROUPS.items(), ("others", ())]:
         chosen = [setting for setting in left if not words or setting.flag.partition(".")[0] in words]
         left = [setting for setting in left if setting not in chosen]
         rows = [(each.flag, each.metavar, _help(each, defaults.get(each.flag, each.default))) for each in chosen]

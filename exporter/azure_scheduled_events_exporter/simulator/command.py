@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -38,7 +39,7 @@ DESCRIPTION: Final = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``simulate`` to ``parser``."""
-    parser.description = DESCRIPTION
+    parser.description = textwrap.fill(DESCRIPTION, 80)
     add = parser.add_argument
     add(
         "--scenario",

@@ -66,9 +66,18 @@ class TestHelp:
             assert re.search(rf"\n    {name}\s", said)
         assert f"{NAME} demo" in said
 
-    @pytest.mark.parametrize("name", ["run", "events", "check-config"])
+    @pytest.mark.parametrize("name", ["events", "approve", "hook", "history"])
+    def test_what_matters(self, name: str) -> None:
+        """A command's help shows the settings that matter to it, in 80 columns; ``--version`` is answered."""
+        said = command(name, "--help", COLUMNS="80").stdout
+        assert "--journal.path " in said
+        assert "--web.listen-address " not in said
+        assert max(map(len, said.splitlines())) <= 80
+        assert command(name, "--version").stdout.startswith("azure-scheduled-events-exporter ")
+
+    @pytest.mark.parametrize("name", ["run", "check-config"])
     def test_settings(self, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-        """Each command that has settings names every flag with its default, and the other ways to set it."""
+        """The help of run and check-config names every flag with its default, and the other ways to set it."""
         said = " ".join(helped(capsys, name, "--help").split())
         for flag in FLAGS:
             assert f"--{flag} " in said
