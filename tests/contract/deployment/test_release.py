@@ -162,7 +162,9 @@ class TestAgreement:
         name = f"azure_scheduled_events_exporter-{VERSION}"
         dist = checkout.folder / "dist"
         assert {path.name for path in dist.iterdir()} == {f"{name}-py3-none-any.whl", f"{name}.tar.gz"}
-        sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in dist.iterdir()}
+        release = checkout.folder / "build" / "release"
+        built = [*dist.iterdir(), *release.glob("*.pyz"), *release.glob("*.deb")]
+        sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in built}
         assert set((checkout.folder / "build/release/SHA256SUMS").read_text().splitlines()) == sums
         notes = (checkout.folder / "build" / "release" / "notes.md").read_text()
         assert notes.startswith("### ")
