@@ -34,6 +34,8 @@ def _unpack(archive: Path, folder: Path) -> None:
     try:
         with zipfile.ZipFile(archive) as packed:
             packed.extractall(scratch)
+            for entry in packed.infolist():
+                (scratch / entry.filename).chmod(entry.external_attr >> 16 & 0o755)
         (scratch / "lib" / version).symlink_to("python3")
         (scratch / "bin").mkdir()
         python = Path(sys.executable).resolve()

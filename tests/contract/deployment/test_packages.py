@@ -45,6 +45,14 @@ class TestSingleFile:
         assert checked.returncode == 0, checked.stderr
         assert "imds.endpoint: http://127.0.0.1:9" in checked.stdout
 
+    def test_exported_scripts(self, run: "Run", tmp_path: Path) -> None:
+        """Exported scripts can be executed, as those of the wheel."""
+        assert run("assets", "export", str(tmp_path / "assets")).returncode == 0
+        examples = ROOT / "deploy" / "examples"
+        for name in ("kubectl-drain", "kubectl-drain.service"):
+            exported = (tmp_path / "assets" / "examples" / name).stat().st_mode
+            assert exported & 0o100 == (examples / name).stat().st_mode & 0o100
+
     def test_demo(self, run: "Run") -> None:
         """The demo serves metrics until it is stopped."""
         command = [sys.executable, str(run.archive), "demo", "--web.listen-address=127.0.0.1:0"]
