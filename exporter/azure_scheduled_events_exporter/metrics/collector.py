@@ -64,9 +64,11 @@ def _tally(
     return MetricSpec(name, kind, labels, text, ("statistics",), lambda field: read(field).items(), not_shown)
 
 
-def _hooks(name: str, kind: str, labels: Labels, text: str, read: Callable[[Any], Mapping[Any, Any]]) -> MetricSpec:
+def _hooks(
+    name: str, kind: str, labels: Labels, text: str, read: Callable[[Any], Mapping[Any, Any]], not_shown: str = ""
+) -> MetricSpec:
     """Return a row whose series are the entries of a field of the statistics of hooks; none before the first run."""
-    return MetricSpec(name, kind, labels, text, ("hooks",), lambda hooks: read(hooks).items())
+    return MetricSpec(name, kind, labels, text, ("hooks",), lambda hooks: read(hooks).items(), not_shown)
 
 
 def _outcomes(
@@ -310,6 +312,7 @@ METRICS = (
         ("event_type", "phase"),
         "How long the hook's command ran.",
         lambda hooks: hooks.durations,
+        not_shown="For the owner of the script, who knows how long it may take.",
     ),
     _hooks(
         "hook_seconds_left",
@@ -317,6 +320,7 @@ METRICS = (
         ("event_type",),
         "Time left to NotBefore when the hook had prepared; negative when late.",
         lambda hooks: hooks.seconds_left,
+        not_shown="As the duration; a run that is late raises AzureScheduledEventHookFailed.",
     ),
     _value(
         "journal_up",
