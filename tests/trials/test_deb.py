@@ -1,0 +1,90 @@
+"""The .deb in a root of Debian 12: installed, upgraded, removed and purged. Services are not started there."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.paths import ROOT
+from support.programs import environment
+
+NAME = "azure-scheduled-events-exporter"
+
+
+def _built(folder: Path, version: str) -> Path:
+    """Return the package of this tree, named ``version``."""
+    folder.mkdir()
+    env = environment(SOURCE_DATE_EPOCH="1700000000")
+    wheel = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(wheel, cwd=ROOT, env=env, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    subprocess.run([ROOT / "scripts" / "package", version, built, folder], env=env, check=True)
+    (package,) = folder.glob("*.deb")
+    return package
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Path:
+    """A root of Debian 12, from the mirror that apt uses here."""
+    if os.geteuid() != 0 or not shutil.which("debootstrap"):
+        pytest.skip("needs root and debootstrap")
+    sites = subprocess.check_output(
+        ["apt-get", "indextargets", "--format", "$(SITE)", "Identifier: Packages"], text=True
+    )
+    root = tmp_path / "root"
+    made = subprocess.run(
+        ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", root, sites.split()[0]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stdout[-2000:]
+    return root
+
+
+def test_installed_upgraded_purged(debian: Path, tmp_path: Path) -> None:
+    """The program runs, changed settings survive an upgrade, removal keeps them, and purge leaves nothing behind."""
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            ["chroot", debian, *command],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def install(version: str) -> None:
+        shutil.copy(_built(tmp_path / version, version), debian / "package.deb")
+        run("dpkg", "--install", "/package.deb")
+
+    before = set(debian.rglob(f"*{NAME}*"))
+    enabled = debian / "etc/systemd/system/multi-user.target.wants" / f"{NAME}.service"
+    settings = debian / "etc" / NAME / "environment"
+
+    install("0.1.0rc1")
+    assert run(NAME, "--version").startswith(NAME)
+    assert enabled.is_symlink()
+    settings.write_text("AZURE_SCHEDULED_EVENTS_IMDS_ENDPOINT=http://127.0.0.1:9\n")
+    assert "imds.endpoint: http://127.0.0.1:9 " in run(NAME, "check-config")
+    history = debian / "var/lib/private" / NAME
+    history.mkdir(parents=True)
+
+    install("0.1.0")
+    assert run("dpkg-query", "--show", "--showformat=${Version}", NAME) == "0.1.0", (
+        "a candidate is older than its release"
+    )
+    assert "imds.endpoint: http://127.0.0.1:9 " in run(NAME, "check-config")
+    assert enabled.is_symlink()
+
+    run("dpkg", "--remove", NAME)
+    assert settings.exists()
+    assert history.exists()
+    assert not (debian / "usr/lib" / NAME).exists(), "compiled modules are removed too"
+    run("dpkg", "--purge", NAME)
+    assert set(debian.rglob(f"*{NAME}*")) - before == set()
