@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from importlib.metadata import metadata
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -139,3 +140,19 @@ def test_log_messages_are_those_of_the_program() -> None:
     source = "\n".join(file.read_text() for file in sorted((ROOT / "exporter").rglob("*.py")))
     assert len(named) > 20
     assert [message for message in named if f'"{message}' not in source and message not in COMPOSED] == []
+
+
+def test_licences_are_those_of_the_libraries() -> None:
+    """The table of licences has every library that the exporter installs, under the licence that its project names."""
+    section = (DOCS / "install.md").read_text().partition("## Libraries and licences\n")[2]
+    table = {
+        name.lower(): licence
+        for licence, names in rows(section, 2, r"[A-Z]+[a-z]*(-\d.*)?")
+        for name in names.split(", ")
+    }
+    pinned = re.findall(r"(?m)^([\w-]+)==", (ROOT / "requirements" / "run.txt").read_text())
+    assert set(table) == set(pinned)
+    for name, licence in table.items():
+        said = metadata(name)
+        named = set(re.findall(r"Apache|BSD|MIT|MPL|PSF", said["License-Expression"] or said["License"]))
+        assert named == set(re.findall(r"Apache|BSD|MIT|MPL|PSF", licence)), name
