@@ -1,4 +1,4 @@
-"""The .deb in a root of Debian 12: installed, upgraded, removed and purged. Services are not started there."""
+"""The .deb in roots of Debian 12 and 13: installed, upgraded, removed and purged. Services are not started there."""
 
 import os
 import shutil
@@ -26,9 +26,9 @@ def _built(folder: Path, version: str) -> Path:
     return package
 
 
-@pytest.fixture
-def debian(tmp_path: Path) -> Path:
-    """A root of Debian 12, from the mirror that apt uses here."""
+@pytest.fixture(params=["bookworm", "trixie"])
+def debian(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A root of Debian 12 or 13, from the mirror that apt uses here."""
     if os.geteuid() != 0 or not shutil.which("debootstrap"):
         pytest.skip("needs root and debootstrap")
     sites = subprocess.check_output(
@@ -36,7 +36,7 @@ def debian(tmp_path: Path) -> Path:
     )
     root = tmp_path / "root"
     made = subprocess.run(
-        ["debootstrap", "--variant=minbase", "--include=python3", "bookworm", root, sites.split()[0]],
+        ["debootstrap", "--variant=minbase", "--include=python3", request.param, root, sites.split()[0]],
         capture_output=True,
         text=True,
         check=False,
@@ -88,3 +88,12 @@ def test_installed_upgraded_purged(debian: Path, tmp_path: Path) -> None:
     assert not (debian / "usr/lib" / NAME).exists(), "compiled modules are removed too"
     run("dpkg", "--purge", NAME)
     assert set(debian.rglob(f"*{NAME}*")) - before == set()
+
+
+@pytest.mark.skipif(shutil.which("lintian") is None, reason="needs lintian")
+def test_lintian(tmp_path: Path) -> None:
+    """Lintian has no error and no warning besides the tags that deploy/packages/debian/lintian-overrides names."""
+    package = _built(tmp_path / "built", "0.1.0")
+    lintian = ["lintian", "--allow-root", "--fail-on=error,warning", str(package)]
+    done = subprocess.run(lintian, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
