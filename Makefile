@@ -23,7 +23,7 @@ bench: setup  ## figures beside their budgets into docs/performance.md, time to 
 	@scripts/tools node-exporter
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.budgets --write || true
 	@PYTHONPATH=tests $(BIN)/python -m benchmarks.paging
-	@PYTHONPATH=tests $(BIN)/python -m benchmarks.rules
+	@PYTHONPATH=tests $(BIN)/python -m benchmarks.fleet --engine prometheus --boards
 
 soak: setup  ## run at fifty polls a second for MINUTES=60 and report what grows
 	@PYTHONPATH=tests $(BIN)/python -m trials.load.soak --minutes $(or $(MINUTES),60) --write $(or $(WRITE),docs/images)

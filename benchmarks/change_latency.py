@@ -1,56 +1,15 @@
-#!/usr/bin/env python3
-"""How long a change in IMDS takes to appear in ``/metrics``: p50, p99 and the largest of many changes.
+"""How long a change in IMDS takes to appear in ``/metrics``. The figures are late by up to ``LOOK_SECONDS``."""
 
-Starts the exporter as a process on a simulator of its own and changes the document at random moments. Ends with
-status 1 when the 99th percentile is over ``--limit``. Everything stays on loopback.
-"""
-
-import argparse
 import http.client
-import math
 import random
-import re
-import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Sequence
 from email.utils import formatdate
 
-from benchmarks.apart import Documents, quiet_simulator
+from benchmarks.apart import Documents
 
-LOOK_SECONDS = 0.005  # between two looks at /metrics; the figures are late by up to this much
+LOOK_SECONDS = 0.005  # between two looks at /metrics
 PATIENCE_SECONDS = 30.0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the figures, and return the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changes", type=int, default=100, help="how many changes (default %(default)s)")
-    parser.add_argument("--interval", default="1s", help="the exporter's --poll.interval (default %(default)s)")
-    parser.add_argument("--limit", type=float, default=1.1, help="seconds at p99 (default %(default)s)")
-    parsed = parser.parse_args(arguments)
-    with quiet_simulator() as simulator:
-        exporter = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "azure_scheduled_events_exporter", "run"),
-                *("--imds.endpoint", simulator.where(), "--poll.interval", parsed.interval),
-                *("--web.listen-address", "127.0.0.1:0", "--journal.path", "memory"),
-            ],
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            took = sorted(latencies(simulator, _port(exporter), parsed.changes))
-        finally:
-            exporter.terminate()
-            exporter.communicate(timeout=PATIENCE_SECONDS)
-    p99 = _percentile(took, 99)
-    figures = f"p50 {_percentile(took, 50):.3f} s, p99 {p99:.3f} s, max {took[-1]:.3f} s"
-    verdict = "within" if p99 <= parsed.limit else "over"
-    sys.stdout.write(f"{len(took)} changes at --poll.interval {parsed.interval}: {figures}\n")
-    sys.stdout.write(f"p99 is {verdict} the limit of {parsed.limit:g} s\n")
-    return 0 if p99 <= parsed.limit else 1
 
 
 def latencies(simulator: Documents, port: int, changes: int) -> list[float]:
@@ -92,19 +51,3 @@ def _freeze(event_id: str) -> dict[str, object]:
         "EventSource": "Platform",
         "DurationInSeconds": 5,
     }
-
-
-def _port(exporter: subprocess.Popen[str]) -> int:
-    assert exporter.stderr is not None
-    for line in exporter.stderr:
-        if found := re.search(r"msg=listening .*\bport=(\d+)", line):
-            return int(found[1])
-    raise SystemExit("the exporter ended before it listened")
-
-
-def _percentile(ascending: Sequence[float], percent: int) -> float:
-    return ascending[max(0, math.ceil(len(ascending) * percent / 100) - 1)]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,11 +1,11 @@
 """What monitoring a fleet costs, and how late a page comes: Prometheus, or vmagent, VictoriaMetrics and vmalert.
 
 Run: ``PYTHONPATH=tests .venv/bin/python -m benchmarks.fleet --engine prometheus|victoria [--vms 10000] [--minutes 17]
-[--interval 15s] [--alerts-only] [SETTING=VALUE ...]``, with settings of the rules as in a values file. One process
-serves the expositions of real exporters for all VMs, and a step of a rollout every ``--change``: one event is
+[--interval 15s] [--alerts-only] [--boards] [SETTING=VALUE ...]``, with settings of the rules as in a values file. One
+process serves the expositions of real exporters for all VMs, and a step of a rollout every ``--change``: one event is
 announced, one starts, one ends. The engine under test, Alertmanager and a webhook run on the same machine, so measure
-one engine at a time, with nothing beside it. The longest window of the rules over all exporters is 15 minutes: a
-shorter run flatters. Figures are those of the second half of the run.
+one engine at a time, with nothing beside it. Figures are those of the second half of the run. The longest window of the
+rules over all exporters is 30 minutes: a shorter run flatters.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from statistics import median
 from typing import Any
 
 from azure_scheduled_events_exporter.times import parse_duration
+from benchmarks import boards
 from benchmarks.engine_metrics import EngineSample, Used, Watch, read_prometheus, read_victoria
 from benchmarks.expositions import capture
 from support.monitoring.cardinality import PAGE, kept_by_alerts
@@ -53,6 +54,7 @@ class Plan:
     minutes: float
     change: float
     alerts_only: bool
+    boards: bool
     settings: Sequence[str]
 
     @property
@@ -123,6 +125,7 @@ class Figures:
     changes: int
     down: float
     load: float
+    boards: Sequence[str]
 
 
 def measure(plan: Plan, folder: Path) -> Figures:
@@ -150,6 +153,7 @@ def measure(plan: Plan, folder: Path) -> Figures:
             changes=len(changes),
             down=plan.vms - answering,
             load=load,
+            boards=boards.report(stack, folder, ("vmss7_0", f"vm{7 * plan.group}:10169")) if plan.boards else (),
         )
 
 
@@ -232,7 +236,7 @@ def report(plan: Plan, figures: Figures) -> str:
         f"| `{group}` | {len(taken)} | {median(taken):.3f} s | {max(taken):.3f} s |"
         for group, taken in sorted(figures.durations.items(), key=lambda each: -max(each[1]))
     ]
-    return "\n".join(text)
+    return "\n".join([*text, "", *figures.boards])
 
 
 def plan_of(arguments: Sequence[str] | None = None) -> Plan:
@@ -249,6 +253,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> Plan:
     parser.add_argument("--minutes", type=float, default=17, help="the whole run, half of it measured (default: 17)")
     parser.add_argument("--change", type=float, default=15, help="seconds between changes (default: 15)")
     parser.add_argument("--alerts-only", action="store_true", help="keep only the series that alerts need")
+    parser.add_argument("--boards", action="store_true", help="measure the queries of the dashboards too")
     parser.add_argument("settings", nargs="*", metavar="SETTING=VALUE")
     plan = Plan(**vars(parser.parse_args(arguments)))
     if plan.events < 1 or plan.group * (plan.events + 1) > plan.vms:

@@ -26,7 +26,12 @@ UPTIME_SECONDS = 3600  # of all exporters, when the server starts
 POLL_CPU_SECONDS = 0.0016
 CONNECTIONS = 8000  # kept open; more would exceed the usual limits of descriptors, here and in a scraper
 NOTICE_SECONDS = 3600
+OWN = tuple(f"{PREFIX}{name}" for name in ("instance_info", "event_", "vm_impact_"))
 POLLS = re.compile(rf"^({PREFIX}poll(?:s_total|_duration_seconds)\S*) (\S+)$", re.MULTILINE)
+MOMENTS = (
+    *("event_first_seen", "event_not_before", "event_started", "event_ended", "vm_impact"),
+    "event_seconds_until_not_before",
+)
 # What the captured expositions contain, and every VM has in its own way.
 VM, PEER, SCALE_SET = "captured-vm-self", "captured-vm-peer", "captured-set"
 EVENT_ID = "0CA97C0E-AB1E-4D00-9E1D-CA97C0E0CA97"
@@ -44,7 +49,7 @@ class Exposition:
         polls = float(re.search(rf'^{PREFIX}polls_total{{outcome="ok"}} (\S+)', text, re.MULTILINE)[1])  # type: ignore[index]
         for line in text.splitlines():
             name = line.split(" ")[2] if line.startswith("#") else re.split(r"[{ ]", line)[0]
-            if name == f"{PREFIX}instance_info" or name.startswith(f"{PREFIX}event_"):
+            if name.startswith(OWN):
                 own.append(line)
             else:
                 self._common.append(_moving(line, name, polls))
@@ -55,12 +60,8 @@ class Exposition:
         marks |= {'zone="1"': "zone", **({vm_id[0]: "vm_id"} if vm_id else {})}
         for mark, key in marks.items():
             pattern = pattern.replace(mark, f'{mark.partition("=")[0]}="%({key})s"')
-        for name, key in (
-            ("event_not_before_timestamp_seconds", "not_before"),
-            ("event_seconds_until_not_before", "until"),
-            ("event_first_seen_timestamp_seconds", "first_seen"),
-        ):
-            pattern = re.sub(rf"(?m)^({PREFIX}{name}{{.*}}) .*$", rf"\1 %({key}).3f", pattern)
+        for name in MOMENTS:
+            pattern = re.sub(rf"(?m)^({PREFIX}{name}(?:_timestamp_seconds)?{{.*}}) .*$", rf"\1 %({name}).3f", pattern)
         self._own = pattern
         self._second = 0
         self._rendered = (b"", b"")
@@ -113,7 +114,9 @@ class Event:
     group: int
     event_type: str
     announced: float
-    status: str = "Scheduled"
+    status: str = "Scheduled"  # Started, then past
+    started: float = 0.0
+    ended: float = 0.0
     event_id: str = field(default_factory=lambda: str(uuid.uuid4()).upper())
 
 
@@ -129,8 +132,7 @@ class Fleet:
         self._size = group
         self._began = time.time()
         self._turn = 0
-        self._current: dict[int, Event] = {}
-        self._past: dict[int, str] = {}  # the type of the last event of a group that has none now
+        self._events: dict[int, Event] = {}  # the newest of each group, also when it is past
         self._free = deque(range((vms + group - 1) // group))
         self._scheduled: deque[Event] = deque()
         self._started: deque[Event] = deque()
@@ -143,8 +145,7 @@ class Fleet:
         """Announce an event, start one and end one; return the id of the announced event and when (monotonic)."""
         if self._started:
             over = self._started.popleft()
-            self._past[over.group] = over.event_type
-            del self._current[over.group]
+            over.status, over.ended = "past", time.time()
             self._free.append(over.group)
         self._start()
         self._turn += 1
@@ -153,14 +154,14 @@ class Fleet:
 
     def _announce(self, event_type: str, at: float) -> Event:
         event = Event(self._free.popleft(), event_type, at)
-        self._current[event.group] = event
+        self._events[event.group] = event
         self._scheduled.append(event)
         return event
 
     def _start(self) -> None:
         if self._scheduled:
             event = self._scheduled.popleft()
-            event.status = "Started"
+            event.status, event.started = "Started", time.time()
             self._started.append(event)
 
     def body(self, vm: int, *, compressed: bool) -> bytes:
@@ -168,16 +169,15 @@ class Fleet:
         now = time.time()
         group, member = divmod(vm, self._size)
         scope = "peer" if member else "self"
-        event = self._current.get(group)
         scale_set = f"vmss{group}"
         values: dict[str, object] = {"vm": f"{scale_set}_{member}", "target": f"{scale_set}_0", "scale_set": scale_set}
         values |= {"vm_id": f"00000000-0000-4000-8000-{vm:012d}", "zone": group % 3 + 1}
-        name = f"{self._past[group]} past {scope}" if group in self._past else "idle"
-        if event:
+        name = "idle"
+        if event := self._events.get(group):
             name = f"{event.event_type} {event.status} {scope}"
             not_before = event.announced + NOTICE_SECONDS
-            values |= {"event_id": event.event_id, "not_before": not_before, "until": not_before - now}
-            values["first_seen"] = event.announced
+            moments = (event.announced, not_before, event.started, event.ended, event.started or not_before)
+            values |= {"event_id": event.event_id, **dict(zip(MOMENTS, (*moments, not_before - now), strict=True))}
         exposition = self._expositions[name]
         plain, packed = exposition.common(now, self._began)
         own = exposition.own(values)

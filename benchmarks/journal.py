@@ -1,11 +1,10 @@
-"""What the journal costs on this disk: ``python benchmarks/journal.py [FOLDER]``; prints a small table."""
+"""What the journal costs on a disk: transitions one after another, and the opening of a long journal."""
 
 import logging
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ START = 1_700_000_000.0
 TRANSITIONS = 2_000
 LIVES = 10_000
 TOGETHER = 250  # lives in one entry
-RUNS = 5
 RETENTION = 90 * 86400.0
 LOG = logging.getLogger("benchmark")
 
@@ -90,29 +88,3 @@ def opening(folder: Path, lives: int = LIVES) -> float:
     if counted != 3 * lives:
         sys.exit(f"{counted} transitions came back instead of {3 * lives}")
     return seconds
-
-
-def main() -> None:
-    """Measure, and print median and budget of each."""
-    parent = sys.argv[1] if len(sys.argv) > 1 else None
-
-    def median_of(measured: Callable[[], float]) -> float:
-        return statistics.median(measured() for _ in range(RUNS))
-
-    with tempfile.TemporaryDirectory(dir=parent) as name:
-        folder = Path(name)
-        median, percentile = transitions(folder)
-        fill(folder)
-        opened = median_of(lambda: opening(folder))
-    rows = (
-        ("a journalled transition, median", median, 0.003),
-        ("a journalled transition, p99", percentile, 0.015),
-        (f"opening {LIVES:,} lifecycles, median of {RUNS}", opened, 1.0),
-    )
-    for what, seconds, budget in rows:
-        verdict = "ok" if seconds <= budget else "OVER"
-        sys.stdout.write(f"{what:<45} {seconds * 1000:9.2f} ms   budget {budget * 1000:6.0f} ms   {verdict}\n")
-
-
-if __name__ == "__main__":
-    main()
