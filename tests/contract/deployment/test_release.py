@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.paths import ROOT
-from support.programs import environment
+from support.programs import debian, environment
 
 PACKAGE = "exporter/azure_scheduled_events_exporter"
 VERSION = "7.8.9"
@@ -163,7 +163,7 @@ class TestAgreement:
         dist = checkout.folder / "dist"
         assert {path.name for path in dist.iterdir()} == {f"{name}-py3-none-any.whl", f"{name}.tar.gz"}
         release = checkout.folder / "build" / "release"
-        built = [*dist.iterdir(), *release.glob("*.pyz"), *release.glob("*.deb")]
+        built = [*dist.iterdir(), *(each for end in ("pyz", "deb", "tgz") for each in release.glob(f"*.{end}"))]
         sums = {f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in built}
         assert set((checkout.folder / "build/release/SHA256SUMS").read_text().splitlines()) == sums
         notes = (checkout.folder / "build" / "release" / "notes.md").read_text()
@@ -180,6 +180,8 @@ class TestAgreement:
         assert f"{assets}/alerts/prometheus/prometheus-rules.yml" in names
         assert f"{assets}/dashboards/azure-scheduled-events-fleet.json" in names
         assert {each.split("/")[1] for each in names if each != assets} == {"alerts", "dashboards", "runbooks"}
+        chart = [debian("helm"), "show", "chart", release / f"azure-scheduled-events-exporter-{VERSION}.tgz"]
+        assert f"appVersion: {VERSION}\n" in subprocess.check_output(chart, text=True)
         with zipfile.ZipFile(dist / f"{name}-py3-none-any.whl") as wheel:
             moments = {datetime(*each.date_time, tzinfo=UTC).timestamp() for each in wheel.infolist()}
             assert all(abs(moment - committed) <= 2 for moment in moments), "times of files are those of the commit"

@@ -22,6 +22,7 @@ WRITES = {
     "attest": {"id-token", "attestations"},
     "image": {"packages"},
     "image-tag": {"packages", "id-token", "attestations"},
+    "chart": {"packages"},
     "pypi": {"id-token"},
     "github": {"contents"},
 }
