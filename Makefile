@@ -1,4 +1,4 @@
-# Every target sets up what it needs. demo: run-time packages in .venv-demo. The others: development packages in .venv,
+# Every target sets up what it needs. demo, stack: run-time packages in .venv-demo. The others: development packages in .venv,
 # and Debian's programs in .tools for the tests.
 BIN := .venv/bin
 
@@ -7,7 +7,7 @@ BIN := .venv/bin
 demo:  ## run the exporter on the built-in simulator; DEMO='--speed 10' passes flags
 	@scripts/demo $(DEMO)
 
-stack: setup  ## run the whole chain: five VMs, Prometheus, Alertmanager and the pages; SPEED=2 STACK=--free-ports, STACK=--victoria
+stack:  ## run the whole chain: five VMs, Prometheus, Alertmanager and the pages; SPEED=2 STACK=--free-ports, STACK=--victoria
 	@scripts/stack $(STACK)
 
 test: setup  ## run the static checks and every test; QUICK=1 unit and wire tests only; PYTEST='-k name' a part; PYTHON=python3.13
