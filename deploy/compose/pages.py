@@ -13,31 +13,29 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 _KINDS = {"/pager": "PAGE", "/tickets": "TICKET"}
-_PREFIX = re.compile("^AzureScheduledEvents?")
 _RUNBOOK = re.compile(r"/runbooks/([A-Za-z]+\.md)")
 _LONGEST = 1 << 20
 _KEPT = 200
 _STYLE = """
 :root { color-scheme: light dark; --page: #f4f6f8; --card: #fff; --text: #15191d; --soft: #515a63; --line: #c9d0d7;
-  --link: #0b5cad; --rings: #b3182d; --works: #e69f00; --other: #0b7a5e; }
+  --link: #0b5cad; --rings: #b3182d; --works: #e69f00; }
 @media (prefers-color-scheme: dark) { :root { --page: #101418; --card: #1a2026; --text: #eef1f4; --soft: #a9b3bd;
-  --line: #3b4550; --link: #8cc0ff; --rings: #f2707f; --other: #35c79f; } }
+  --line: #3b4550; --link: #8cc0ff; --rings: #f2707f; } }
 body { margin: 0 auto; padding: 1rem; max-width: 64rem; font: 1rem/1.5 system-ui, "DejaVu Sans", sans-serif;
   background: var(--page); color: var(--text); overflow-wrap: anywhere; }
 h1, h2, p, ul { margin: 0; padding: 0; } h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; } a { color: var(--link); }
 ul { list-style: none; display: flex; flex-wrap: wrap; gap: 0 1.25rem; margin: .5rem 0 1rem; font-size: .875rem; }
 article { margin: 1rem 0; padding: .75rem 1rem; background: var(--card); border: 1px solid var(--line);
-  border-left: .5rem solid var(--other); border-radius: .5rem; }
-article.PAGE { border-left-color: var(--rings); } article.TICKET { border-left-color: var(--works); }
+  border-left: .5rem solid var(--works); border-radius: .5rem; }
+article.PAGE { border-left-color: var(--rings); } .when { color: var(--soft); font-size: .875rem; }
 article.resolved { border-left-color: var(--line); } article.resolved h2 { color: var(--soft); }
-.when { color: var(--soft); font-size: .875rem; } .when + .when { margin-bottom: .5rem; }
 """
 
 
@@ -50,83 +48,73 @@ class Page:
     text: str
     links: tuple[tuple[str, str], ...]
     notified_at: float
-    times: int = 1
     resolved_at: float | None = None
 
     def line(self) -> str:
         """Return its current state as one line."""
         if self.resolved_at is not None:
             return f"{_clock(self.resolved_at)} {'resolved':<8} {self.what}"
-        again = f" (notified {self.times} times)" if self.times > 1 else ""
-        return f"{_clock(self.notified_at)} {self.kind:<8} {self.what}{again}: {self.text}"
+        return f"{_clock(self.notified_at)} {self.kind:<8} {self.what}: {self.text}"
+
+    def article(self) -> str:
+        """Return it as a part of the web page."""
+        links = " · ".join(f'<a href="{html.escape(url)}">{name}</a>' for name, url in self.links)
+        resolved = f", resolved at {_clock(self.resolved_at)}" if self.resolved_at is not None else ""
+        return (
+            f'<article class="{self.kind}{" resolved" if resolved else ""}"><h2>{html.escape(self.what)}</h2>'
+            f'<p class="when">{self.kind.capitalize()} at {_clock(self.notified_at)}{resolved} (UTC)</p>'
+            f"<p>{html.escape(self.text)}</p><p>{links}</p></article>"
+        )
 
 
-@dataclass(slots=True)
 class Phone:
-    """All notifications, newest last. Thread-safe."""
+    """All notifications by Alertmanager's group, the newest last. Thread-safe.
 
-    shown: tuple[str, ...] = ()
-    pages: list[Page] = field(default_factory=list)
-    _current: dict[tuple[str, str], Page] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    Args:
+        origins: what runs here; a link to anything else is left out.
+    """
+
+    def __init__(self, origins: tuple[str, ...]) -> None:
+        self._origins = origins
+        self._pages: list[Page] = []
+        self._current: dict[tuple[str, str], Page] = {}
+        self._lock = threading.Lock()
 
     def notified(self, kind: str, notification: Mapping[str, Any], now: float) -> str:
-        """Add one notification of Alertmanager's webhook; return its line."""
+        """Add one notification of Alertmanager's webhook; return its line, ``""`` if it repeats an earlier one."""
         key = kind, str(notification.get("groupKey"))
         with self._lock:
             page = self._current.get(key)
             if notification.get("status") == "resolved":
                 page = self._current.pop(key, None) or self._begin(kind, notification, now)
                 page.resolved_at = now
-            elif page is not None:
-                page.times += 1
-            else:
+            elif page is None:
                 page = self._current[key] = self._begin(kind, notification, now)
+            else:
+                return ""
             return page.line()
 
     def _begin(self, kind: str, notification: Mapping[str, Any], now: float) -> Page:
-        alerts = notification.get("alerts") or [{}]
-        labels, texts = notification.get("commonLabels", {}), alerts[0].get("annotations", {})
-        name = _PREFIX.sub("", labels.get("alertname", f"{len(alerts)} alerts"))
-        summary = texts.get("summary", "").removesuffix(".")
-        links = (
-            ("Runbook", texts.get("runbook_url", "")),
-            ("Dashboard", texts.get("dashboard_url", "")),
-        )
-        mine = tuple(link for link in links if link[1].startswith(self.shown))
-        what = f"{name}: {summary.replace(',', ', ')}" if summary else name
-        page = Page(kind, _line(what), _line(texts.get("description", "no description")), mine, now)
-        self.pages.append(page)
-        del self.pages[:-_KEPT]
+        labels, texts = notification["commonLabels"], notification["alerts"][0]["annotations"]
+        name = labels.get("alertname", "several alerts").removeprefix("AzureScheduledEvent")
+        what = f"{name}: {texts.get('summary', '').removesuffix('.').replace(',', ', ')}"
+        links = (("Runbook", texts.get("runbook_url", "")), ("Dashboard", texts.get("dashboard_url", "")))
+        here = tuple(link for link in links if link[1].startswith(self._origins))
+        page = Page(kind, _line(what), _line(texts.get("description", "no description")), here, now)
+        self._pages = [*self._pages[1 - _KEPT :], page]
         return page
 
-    def recent(self) -> list[Page]:
-        """Return the notifications, newest first."""
+    def web_page(self, addresses: list[tuple[str, str]]) -> str:
+        """Return the notifications as a web page, the newest first, with links to ``addresses``."""
+        elsewhere = "".join(f'<li><a href="{html.escape(url)}">{html.escape(text)}</a></li>' for url, text in addresses)
         with self._lock:
-            return self.pages[::-1]
-
-
-def page_of(pages: list[Page], addresses: list[tuple[str, str]]) -> str:
-    """Return the web page: the notifications, newest first, and links to the other pages."""
-    elsewhere = "".join(f'<li><a href="{html.escape(url)}">{html.escape(text)}</a></li>' for url, text in addresses)
-    articles = "".join(map(_article, pages)) or "<p>No notifications yet.</p>"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Pages</title>'
-        '<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="3">'
-        f"<style>{_STYLE}</style></head><body><h1>Notifications of the on-call engineer</h1>"
-        f"<ul>{elsewhere}</ul>{articles}</body></html>"
-    )
-
-
-def _article(page: Page) -> str:
-    links = " · ".join(f'<a href="{html.escape(url)}">{name}</a>' for name, url in page.links)
-    resolved = f", resolved at {_clock(page.resolved_at)}" if page.resolved_at is not None else ""
-    again = f", notified {page.times} times" if page.times > 1 else ""
-    return (
-        f'<article class="{page.kind}{" resolved" if resolved else ""}"><h2>{html.escape(page.what)}</h2>'
-        f'<p class="when">{page.kind.capitalize()} at {_clock(page.notified_at)}{again}{resolved} (UTC)</p>'
-        f"<p>{html.escape(page.text)}</p><p>{links}</p></article>"
-    )
+            articles = "".join(page.article() for page in self._pages[::-1]) or "<p>No notifications yet.</p>"
+        return (
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Pages</title>'
+            '<meta name="viewport" content="width=device-width"><meta http-equiv="refresh" content="3">'
+            f"<style>{_STYLE}</style></head><body><h1>Notifications of the on-call engineer</h1>"
+            f"<ul>{elsewhere}</ul>{articles}</body></html>"
+        )
 
 
 def _line(text: str) -> str:
@@ -138,31 +126,28 @@ def _clock(moment: float) -> str:
     return time.strftime("%H:%M:%S", time.gmtime(moment))
 
 
-def handler_of(phone: Phone, addresses: list[tuple[str, str]], runbooks: Path | None) -> type[BaseHTTPRequestHandler]:
+def handler_of(phone: Phone, addresses: list[tuple[str, str]], runbooks: Path) -> type[BaseHTTPRequestHandler]:
     """Return what answers the requests."""
 
     class _Handler(BaseHTTPRequestHandler):
         timeout = 10
 
         def do_POST(self) -> None:
-            length = self.headers.get("Content-Length", "")
-            kind = _KINDS.get(self.path)
-            if kind is None or not length.isdigit() or int(length) > _LONGEST:
-                self._answer(HTTPStatus.BAD_REQUEST, "Post to /pager or /tickets, as Alertmanager does.\n", "plain")
-                return
             try:
-                line = phone.notified(kind, json.loads(self.rfile.read(int(length))), time.time())
+                body = self.rfile.read(min(int(self.headers["Content-Length"]), _LONGEST))
+                line = phone.notified(_KINDS[self.path], json.loads(body), time.time())
             except (ValueError, AttributeError, LookupError, TypeError) as error:
-                self._answer(HTTPStatus.BAD_REQUEST, f"This is no notification of Alertmanager: {error}\n", "plain")
+                self._answer(HTTPStatus.BAD_REQUEST, f"This is no notification of Alertmanager: {error!r}\n", "plain")
                 return
-            say(line)
+            if line:
+                say(line)
             self._answer(HTTPStatus.OK, "", "plain")
 
         def do_GET(self) -> None:
             found = _RUNBOOK.fullmatch(self.path)
             if self.path == "/":
-                self._answer(HTTPStatus.OK, page_of(phone.recent(), addresses), "html")
-            elif found and runbooks is not None and (runbooks / found[1]).is_file():
+                self._answer(HTTPStatus.OK, phone.web_page(addresses), "html")
+            elif found and (runbooks / found[1]).is_file():
                 self._answer(HTTPStatus.OK, (runbooks / found[1]).read_text("utf-8"), "plain")
             else:
                 self._answer(HTTPStatus.NOT_FOUND, "There is / and /runbooks/NAME.md here.\n", "plain")
@@ -192,27 +177,21 @@ def main() -> None:
     """Listen until SIGINT or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="where; ':PORT' for all interfaces")
-    parser.add_argument("--runbooks", type=Path, metavar="DIR", help="runbooks to serve at /runbooks/NAME.md")
+    parser.add_argument("--runbooks", type=Path, required=True, metavar="DIR", help="served at /runbooks/NAME.md")
     arguments = parser.parse_args()
     host, _, port = arguments.listen.rpartition(":")
     lines = [line.split(maxsplit=1) for line in os.environ.get("ADDRESSES", "").splitlines() if line.strip()]
     addresses = [(line[0], line[-1]) for line in lines]
-    # A link to something that is not running here would only annoy.
-    origins = tuple("/".join(url.split("/", 3)[:3]) + "/" for url, _ in addresses)
-    handler = handler_of(Phone(origins), addresses, arguments.runbooks)
-    server = ThreadingHTTPServer((host, int(port)), handler)
-    server.daemon_threads = True
-    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
-    say("Look at:")
-    for url, text in addresses:
-        say(f"  {url:<42} {text}")
-    say("Pages and tickets, in UTC:")
-    try:
+    phone = Phone(tuple("/".join(url.split("/", 3)[:3]) + "/" for url, _ in addresses))
+    with ThreadingHTTPServer((host, int(port)), handler_of(phone, addresses, arguments.runbooks)) as server:
+        server.daemon_threads = True
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: threading.Thread(target=server.shutdown).start())
+        say("Look at:")
+        for url, text in addresses:
+            say(f"  {url:<42} {text}")
+        say("Pages and tickets, in UTC:")
         server.serve_forever(0.2)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        server.server_close()
 
 
 if __name__ == "__main__":

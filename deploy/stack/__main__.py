@@ -10,15 +10,12 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from . import compose
-from .compose import Service
-from .part import ROOT, Part
+from .part import ROOT
 from .stack import Stack
 
 COMPOSE = ROOT / "deploy" / "compose" / "compose.yaml"
@@ -37,17 +34,12 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, metavar="DIR", help="where to keep logs and data (default: temporary)")
     arguments = parser.parse_args()
     ended = threading.Event()
-
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        ended.set()
-
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, handle)
+        signal.signal(number, lambda *_: ended.set())
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="stack-"))
     try:
-        overrides = [VICTORIA] if arguments.victoria else []
-        services = compose.read(arguments.file, os.environ, *overrides)
-        run(services, folder, ended, free_ports=arguments.free_ports)
+        services = compose.read(arguments.file, os.environ, *([VICTORIA] if arguments.victoria else []))
+        run(Stack(services, folder, free_ports=arguments.free_ports), folder, ended)
     except ExporterError as error:  # the logs are kept: somebody will want to read them
         sys.stderr.write(f"stack: {error}\n")
         if arguments.folder is None and not any(folder.iterdir()):
@@ -60,13 +52,12 @@ def main() -> int:
     return 0
 
 
-def run(services: Mapping[str, Service], folder: Path, ended: threading.Event, *, free_ports: bool) -> None:
-    """Run ``services`` until ``ended`` is set; leave no process behind.
+def run(stack: Stack, folder: Path, ended: threading.Event) -> None:
+    """Run ``stack`` until ``ended`` is set; leave no process behind.
 
     Raises:
         ExporterError: a part cannot be started, or ends.
     """
-    stack = Stack(services, folder, free_ports=free_ports)
     try:
         say(f"Starting {', '.join(stack.parts)}. Logs: {folder / 'logs'}")
         stack.start(ended)
@@ -80,26 +71,21 @@ def run(services: Mapping[str, Service], folder: Path, ended: threading.Event, *
 
 def _follow(stack: Stack, ended: threading.Event) -> None:
     """Print what the parts for people say, each line with the part's name, until ``ended`` is set."""
-    shown = sorted((part for part in stack.parts.values() if part.service.shown), key=_talkative)
+    # The addresses are printed last, to stay visible.
+    shown = sorted(
+        (part for part in stack.parts.values() if part.service.shown),
+        key=lambda part: "ADDRESSES" in part.service.environment,
+    )
     width = max(len(part.service.name) for part in shown)
     files = [(part.service.name, part.log.open(encoding="utf-8", errors="replace")) for part in shown]
     half: dict[str, str] = {}
-    try:
-        while not ended.is_set():
-            for name, file in files:
-                *lines, half[name] = (half.get(name, "") + file.read()).split("\n")
-                for line in lines:
-                    say(f"{name:<{width}} | {line}")
-            stack.check()
-            ended.wait(_LOOK)
-    finally:
-        for _, file in files:
-            file.close()
-
-
-def _talkative(part: Part) -> bool:
-    """Whether its output is long, so that the addresses must be printed after it to stay visible."""
-    return "ADDRESSES" in part.service.environment
+    while not ended.is_set():
+        for name, file in files:
+            *lines, half[name] = (half.get(name, "") + file.read()).split("\n")
+            for line in lines:
+                say(f"{name:<{width}} | {line}")
+        stack.check()
+        ended.wait(_LOOK)
 
 
 def say(text: str) -> None:

@@ -4,8 +4,9 @@ The rest, such as how a container is sealed off, is for a container engine alone
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -57,33 +58,32 @@ def read(path: Path, variables: Mapping[str, str], *overrides: Path) -> dict[str
     ``overrides`` are compose files of the same folder, which change and add services as a container engine merges them.
 
     Raises:
-        UsageError: a service needs one that is not there, or itself, or publishes a port to others.
+        UsageError: a service publishes a port to others.
     """
     written: Any = {}
     for file in (path, *overrides):
         text = _VARIABLE.sub(lambda found: variables.get(found[1]) or found[2], file.read_text("utf-8"))
         written = _merged(written, yaml.safe_load(text)["services"])
     services = {name: _service(path.parent, name, body) for name, body in written.items()}
-    return {name: services[name] for name in _in_order(services)}
+    order = TopologicalSorter({name: service.needs for name, service in services.items()}).static_order()
+    return {name: services[name] for name in order}
 
 
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(base: Any, over: Any) -> Any:  # noqa: ANN401 - parts of a YAML file
     """Merge as the Compose Specification says: mappings by key, volumes and ports add up, all else is replaced."""
     found = dict(base)
     for key, value in over.items():
-        if isinstance(value, dict) and isinstance(found.get(key), dict):
-            found[key] = _merged(found[key], value)
-        elif key in {"volumes", "ports"} and isinstance(found.get(key), list):
-            found[key] = [*found[key], *value]
+        if isinstance(value, dict) and key in base:
+            found[key] = _merged(base[key], value)
         else:
-            found[key] = value
+            found[key] = [*base[key], *value] if key in {"volumes", "ports"} and key in base else value
     return found
 
 
 def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
     return Service(
         name=name,
-        image=body["image"],
+        image=body["image"].rpartition(":")[0],
         entrypoint=tuple(body.get("entrypoint", ())),
         command=tuple(map(str, body.get("command", ()))),
         environment={key: str(value) for key, value in body.get("environment", {}).items()},
@@ -107,20 +107,4 @@ def _mount(folder: Path, volume: str) -> Mount:
     if not colon:
         return Mount(source)
     target = rest.partition(":")[0]
-    if source.startswith("."):
-        return Mount(target, file=folder / source)
-    return Mount(target, volume=source)
-
-
-def _in_order(services: Mapping[str, Service]) -> Iterator[str]:
-    waiting = dict(services)
-    while waiting:
-        ready = [name for name, service in waiting.items() if not service.needs.keys() & waiting.keys()]
-        for name in ready:
-            unknown = services[name].needs.keys() - services.keys()
-            if unknown:
-                raise UsageError(f"{name}: needs {', '.join(sorted(unknown))}, which is no service")
-            del waiting[name]
-            yield name
-        if not ready:
-            raise UsageError(f"{', '.join(sorted(waiting))}: each waits for another of them")
+    return Mount(target, file=folder / source) if source.startswith(".") else Mount(target, volume=source)

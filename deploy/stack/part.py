@@ -23,12 +23,8 @@ _DEBIAN = {
     "docker.io/victoriametrics/vmagent": "vmagent",
     "docker.io/victoriametrics/vmalert": "vmalert",
 }
-# Debian's version is older: it evaluates the present by another flag, and refuses what it does not know.
-_OLDER_FLAGS = {
-    "docker.io/victoriametrics/vmalert": {
-        "--rule.evalDelay=0s": "--datasource.queryTimeAlignment=false",
-    }
-}
+# Debian's vmalert is older: it evaluates the present by another flag, and refuses what it does not know.
+_OLDER_FLAGS = {"--rule.evalDelay=0s": "--datasource.queryTimeAlignment=false"}
 # Debian's builds have no web pages for people, or older ones: the same data comes from their APIs.
 _PAGES = {
     "docker.io/prom/prometheus": {"/alerts": "/api/v1/alerts"},
@@ -46,27 +42,20 @@ def program_of(service: Service) -> list[str] | None:
     Raises:
         ExporterError: it should be here, and is not.
     """
-    image = _without_tag(service.image)
-    if image == OURS:
+    if service.image == OURS:
         return [sys.executable, "-m", OURS.replace("-", "_")]
-    if image not in _DEBIAN:
+    name = _DEBIAN.get(service.image)
+    if name is None:
         return None
-    name = _DEBIAN[image]
     found = shutil.which(name, path=f"{_TOOLS}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise ExporterError(
-            f"{name} is not here: run scripts/tools prometheus alertmanager victoria, or put it on the PATH"
-        )
+        raise ExporterError(f"{name} is not here: run scripts/tools prometheus alertmanager victoria")
     return [found]
 
 
 def pages_of(service: Service) -> Mapping[str, str]:
     """Return what to look at here instead of the pages that its image has, by path."""
-    return _PAGES.get(_without_tag(service.image), {})
-
-
-def _without_tag(image: str) -> str:
-    return image.rpartition(":")[0]
+    return _PAGES.get(service.image, {})
 
 
 class Part:
@@ -83,9 +72,11 @@ class Part:
         """Start it in a process group of its own, so that Ctrl-C reaches it in order and through us alone."""
         self._wiring.prepare(self.service)
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        setpriv = shutil.which("setpriv")  # the kernel ends the program when we are killed
+        dies_with_us = [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603 - the commands of this project's compose file
-                [*_dies_with_us(), *self._command(self._wiring.command(self.service), *self._program)],
+                [*dies_with_us, *self._command(self._wiring.command(self.service), *self._program)],
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -99,21 +90,18 @@ class Part:
         return None if self._process is None else self._process.poll()
 
     @property
-    def gone(self) -> bool:
-        """Whether nothing of it runs."""
-        return self._process is None or self._process.poll() is not None
+    def runs(self) -> bool:
+        """Whether it has been started and has not ended."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def last_words(self) -> str:
         """The last line of its log."""
-        lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return (self.log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
 
     def healthy(self) -> bool:
         """Ask it, as its container would be asked."""
-        check = self._wiring.health(self.service)
-        if check is None:
-            check = [sys.executable, str(_HEALTHCHECK)]
+        check = self._wiring.health(self.service) or [sys.executable, str(_HEALTHCHECK)]
         if check[0] == "wget":
             return _answers(check[-1])
         try:
@@ -126,33 +114,23 @@ class Part:
 
     def tell_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal to the whole group."""
-        if self._process is not None and not self.gone:
+        if self._process is not None and self.runs:
             os.killpg(self._process.pid, number)
 
     def _command(self, arguments: list[str], *program: str) -> list[str]:
         """Return a command with what is on the PATH of the image as it is called here."""
-        for new, old in _OLDER_FLAGS.get(_without_tag(self.service.image), {}).items():
-            arguments = [each.replace(new, old) for each in arguments]
-        match arguments:
+        match [_OLDER_FLAGS.get(each, each) for each in arguments]:
             case ["python3", *rest]:
                 return [sys.executable, *rest]
             case [name, *rest] if name == OURS:
                 return [*self._program, *rest]
-        return [*program, *arguments]
+            case same:
+                return [*program, *same]
 
     def _environment(self) -> dict[str, str]:
-        return {**_inherited(os.environ), **self._wiring.environment(self.service)}
-
-
-def _inherited(variables: Mapping[str, str]) -> dict[str, str]:
-    """Our own variables without settings of an exporter or of tracing, which no container would see."""
-    return {name: value for name, value in variables.items() if not name.startswith(("AZURE_", "OTEL_"))}
-
-
-def _dies_with_us() -> list[str]:
-    """What makes the kernel end a program when we are killed without a chance to do so."""
-    found = shutil.which("setpriv")
-    return [found, "--pdeathsig", "TERM", "--"] if found else []
+        """Return our own variables without settings of an exporter or of tracing, which no container would see."""
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "OTEL_"))}
+        return ours | self._wiring.environment(self.service)
 
 
 def _answers(url: str) -> bool:

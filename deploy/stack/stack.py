@@ -24,19 +24,14 @@ class Stack:
     """All parts, in the order in which they start."""
 
     def __init__(self, services: Mapping[str, Service], folder: Path, *, free_ports: bool) -> None:
-        programs = {name: program_of(service) for name, service in services.items()}
-        self.absent = [name for name, program in programs.items() if program is None]
-        here = [service for service in services.values() if service.name not in self.absent]
+        programs = {name: program for name, service in services.items() if (program := program_of(service))}
+        self.absent = [name for name in services if name not in programs]
+        here = [services[name] for name in programs]
         ports = _ports([port for service in here for port in service.ports.values()], free=free_ports)
         pages = {name: pages_of(service) for name, service in services.items()}
         wiring = Wiring(services, frozenset(self.absent), ports, pages, folder)
-        self.folder = folder
         self._once = {name for service in here for name, condition in service.needs.items() if condition == _DONE}
-        self.parts = {
-            service.name: Part(service, wiring, program, folder)
-            for service in here
-            if (program := programs[service.name]) is not None
-        }
+        self.parts = {name: Part(services[name], wiring, program, folder) for name, program in programs.items()}
 
     def start(self, ended: threading.Event) -> None:
         """Start everything, each part after what it needs, and wait until all of it is well or ``ended`` is set.
@@ -64,18 +59,16 @@ class Stack:
     def stop(self) -> None:
         """End every part, the last one first; return when none is left."""
         parts = list(self.parts.values())[::-1]
-        for part in parts:
-            part.tell_to_end()
-        if not _until(lambda: all(part.gone for part in parts), _GRACE):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             for part in parts:
-                part.tell_to_end(signal.SIGKILL)
-            _until(lambda: all(part.gone for part in parts), _GRACE)
+                part.tell_to_end(number)
+            if _until(lambda: not any(part.runs for part in parts), _GRACE):
+                return
 
     def _wait(self, part: Part, ended: threading.Event, deadline: float) -> None:
-        once = part.service.name in self._once
         while not ended.is_set():
             self.check()
-            if part.ended == 0 if once else part.healthy():
+            if part.ended == 0 if part.service.name in self._once else part.healthy():
                 return
             if time.monotonic() > deadline:
                 raise ExporterError(f"{part.service.name} is not well: {part.last_words} [{part.log}]")

@@ -5,12 +5,12 @@ which is not here is left out.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .compose import Mount, Service
 
-_LISTEN = re.compile(r"(--[\w.-]+=|)(?:0\.0\.0\.0)?:(\d+)")
+_LISTEN = re.compile(r"(--[\w.-]+=|):(\d+)")
 
 
 class Wiring:
@@ -37,18 +37,15 @@ class Wiring:
         self._addresses: dict[str, str] = {}
         gone = []
         for name, service in services.items():
-            published = {f"127.0.0.1:{outside}": outside for outside in service.ports.values()}
             if name in absent:
-                gone += [*map(re.escape, published), rf"{re.escape(name)}:\d+"]
+                gone += [*(rf"127\.0\.0\.1:{port}" for port in service.ports.values()), rf"{re.escape(name)}:\d+"]
                 continue
-            self._addresses |= {address: self._local(port) for address, port in published.items()}
-            self._addresses |= {
-                f"{address}{path}": f"{self._local(port)}{other}"
-                for address, port in published.items()
-                for path, other in pages.get(name, {}).items()
-            }
-            self._addresses |= {f"{name}:{inside}": self._local(port) for inside, port in service.ports.items()}
-        self._gone = re.compile(rf"(?<![\w.-])(?:{'|'.join(gone)})(?!\d)") if gone else None
+            for inside, outside in service.ports.items():
+                here = self._local(outside)
+                self._addresses |= {f"{name}:{inside}": here, f"127.0.0.1:{outside}": here}
+                shown = pages.get(name, {}).items()
+                self._addresses |= {f"127.0.0.1:{outside}{path}": f"{here}{other}" for path, other in shown}
+        self._gone = re.compile(rf"(?<![\w.-])(?:{'|'.join(gone) or '(?!)'})(?!\d)")
 
     def command(self, service: Service) -> list[str]:
         """Return entrypoint and arguments of ``service``."""
@@ -56,10 +53,9 @@ class Wiring:
 
     def health(self, service: Service) -> list[str] | None:
         """Return its health check; what is 127.0.0.1 there is the container itself."""
-        if service.health is None:
-            return None
         own = {f"127.0.0.1:{inside}": self._local(port) for inside, port in service.ports.items()}
-        return [self._replace(each, self._paths(service) | self._addresses | own) for each in service.health]
+        known = self._known(service) | own
+        return None if service.health is None else [_replace(each, known) for each in service.health]
 
     def environment(self, service: Service) -> dict[str, str]:
         """Return its variables, without those that are about an absent service."""
@@ -70,39 +66,26 @@ class Wiring:
         """Make the folders of its volumes, and write the files that it mounts, translated."""
         for mount in service.mounts:
             path = self._path(service, mount)
-            if mount.file is None:
-                path.mkdir(parents=True, exist_ok=True)
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(self._text(service, mount.file.read_text("utf-8")), "utf-8")
+            (path if mount.file is None else path.parent).mkdir(parents=True, exist_ok=True)
+            if mount.file is not None:
+                path.write_text(self._text(service, mount.file.read_text("utf-8")), "utf-8")
 
-    def _arguments(self, service: Service, texts: tuple[str, ...]) -> list[str]:
+    def _arguments(self, service: Service, texts: Iterable[str]) -> list[str]:
         kept = []
         for text in texts:
             listens = _LISTEN.fullmatch(text)
             if listens and int(listens[2]) in service.ports:
                 kept.append(f"{listens[1]}{self._local(service.ports[int(listens[2])])}")
-                continue
-            found = self._text(service, text)
-            if found or not text:
+            elif found := self._text(service, text):
                 kept.append(found)
         return kept
 
     def _text(self, service: Service, text: str) -> str:
-        lines = text.splitlines(keepends=True)
-        if self._gone is not None:
-            lines = [line for line in lines if not self._gone.search(line)]
-        return self._replace("".join(lines), self._paths(service) | self._addresses)
+        lines = [line for line in text.splitlines(keepends=True) if not self._gone.search(line)]
+        return _replace("".join(lines), self._known(service))
 
-    @staticmethod
-    def _replace(text: str, by: Mapping[str, str]) -> str:
-        if not by:
-            return text
-        longest_first = "|".join(sorted(map(re.escape, by), key=len, reverse=True))
-        return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-])", lambda found: by[found[0]], text)
-
-    def _paths(self, service: Service) -> dict[str, str]:
-        return {mount.target: str(self._path(service, mount)) for mount in service.mounts}
+    def _known(self, service: Service) -> dict[str, str]:
+        return {mount.target: str(self._path(service, mount)) for mount in service.mounts} | self._addresses
 
     def _path(self, service: Service, mount: Mount) -> Path:
         if mount.volume is not None:
@@ -111,3 +94,8 @@ class Wiring:
 
     def _local(self, published: int) -> str:
         return f"127.0.0.1:{self._ports[published]}"
+
+
+def _replace(text: str, by: Mapping[str, str]) -> str:
+    longest_first = "|".join(sorted(map(re.escape, by), key=len, reverse=True)) or "(?!)"
+    return re.sub(rf"(?<![\w.-])(?:{longest_first})(?![\w-])", lambda found: by[found[0]], text)

@@ -71,7 +71,9 @@ def test_images() -> None:
     assert [name for name, service in WRITTEN.items() if "build" in service] == ["assets"]
     assert (FOLDER / WRITTEN["assets"]["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
     for service in (*SERVICES.values(), *OVER_VICTORIA.values()):
-        assert service.image == f"{OURS}:demo" or re.fullmatch(r"docker\.io/[a-z/-]+:v?\d+\.\d+\.\d+", service.image)
+        assert service.image == OURS or service.image.startswith("docker.io/")
+    for body in (*WRITTEN.values(), *ADDED.values()):
+        assert body["image"] == f"{OURS}:demo" or re.fullmatch(r"[a-z./-]+:v?\d+\.\d+\.\d+", body["image"])
 
 
 def test_published_ports() -> None:

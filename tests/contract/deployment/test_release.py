@@ -180,7 +180,7 @@ class TestAgreement:
         assert f"{assets}/alerts/prometheus/prometheus-rules.yml" in names
         assert f"{assets}/dashboards/azure-scheduled-events-fleet.json" in names
         assert {each.split("/")[1] for each in names if each != assets} == {"alerts", "dashboards", "runbooks"}
-        chart = [debian("helm"), "show", "chart", release / f"azure-scheduled-events-exporter-{VERSION}.tgz"]
+        chart = [debian("helm"), "show", "chart", f"{release}/azure-scheduled-events-exporter-{VERSION}.tgz"]
         assert f"appVersion: {VERSION}\n" in subprocess.check_output(chart, text=True)
         with zipfile.ZipFile(dist / f"{name}-py3-none-any.whl") as wheel:
             moments = {datetime(*each.date_time, tzinfo=UTC).timestamp() for each in wheel.infolist()}
