@@ -38,7 +38,7 @@ def kubernetes_scrape(settings: Settings) -> dict[str, Any]:
 
 
 def _config(settings: Settings, discovery: dict[str, Any]) -> dict[str, Any]:
-    """The intervals that make a page come in time: a VM that is evicted has 30 seconds."""
+    """The intervals that make a page come in time: a VM that is evicted has 30 seconds or less."""
     interval = settings.duration("scrape.interval")
     timeout = format_duration(min(settings.seconds("scrape.interval"), _LONGEST_SCRAPE))
     return {

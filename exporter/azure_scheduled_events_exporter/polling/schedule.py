@@ -6,7 +6,7 @@ Pure: times are arguments, in seconds of the monotonic clock.
 import math
 
 SLOWEST_SECONDS = 5.0
-"""The longest interval while IMDS throttles: a Spot VM has 30 s of notice."""
+"""The longest interval while IMDS throttles: a Spot VM has 30 s of notice or less."""
 
 
 class PollSchedule:

@@ -18,7 +18,7 @@ from .endpoint import NOT_ON_AZURE
 
 _NAME_PAUSES = (1.0, 2.0)
 """Seconds between attempts while the name is unknown; the last one repeats. Until then no event counts as this VM's,
-and an eviction leaves only 30 s."""
+and an eviction leaves 30 s or less."""
 
 _LABEL_PAUSES = (1.0, 2.0, 5.0, 10.0, 20.0)
 """The same while only labels are missing: IMDS may answer with a part while one of its own providers fails."""

@@ -27,7 +27,7 @@ from azure_scheduled_events_exporter.times import format_duration, parse_duratio
 from .prometheus_rules import OFTEN, SELDOM, SET_UP, examine_rules
 
 _DOWN: Final = "runbooks/AzureScheduledEventExporterDown.md"
-_SCRAPE_OFTEN: Final = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice."
+_SCRAPE_OFTEN: Final = "Set scrape_interval: 5s; a Spot VM has 30 seconds of notice or less."
 _LATE: Final = 3.0  # scrapes that may be missing
 _SCRAPES: Final = 10  # the newest ones: older ones may be from before the interval was changed
 _STATUS: Final = re.compile(r'(?:HTTP status|":) (\d{3})\b')  # as Prometheus and vmagent write it after an address

@@ -74,7 +74,7 @@ def _rules_interval(groups: Sequence[Mapping[str, Any]]) -> Finding:
         return warning("rules-interval", "None of the rules about events is loaded.", _LOAD, SET_UP)
     longest = max(loaded)
     sentence = f"Rules about events are evaluated every {format_duration(longest)}."
-    hint = "Set evaluation.interval to 5s and export the rules again; a Spot VM has 30 seconds of notice."
+    hint = "Set evaluation.interval to 5s and export the rules again; a Spot VM has 30 seconds of notice or less."
     if longest >= SELDOM:
         return wrong("rules-interval", sentence, hint, SET_UP)
     if longest > OFTEN:
