@@ -6,12 +6,16 @@ from importlib.metadata import metadata
 from pathlib import Path
 from urllib.parse import unquote
 
+from PIL import Image
+
 from azure_scheduled_events_exporter import DOCUMENTATION
 from azure_scheduled_events_exporter.commands.cli import _parser
 from azure_scheduled_events_exporter.config import SETTINGS
 from azure_scheduled_events_exporter.metrics.collector import SPECS
 from support.documented import links, pages
+from support.monitoring.pictures import FIRST_SCREEN, first_screen
 from support.paths import ROOT
+from support.picture_texts import IMAGES
 
 PAGES = pages()
 DOCS = ROOT / "docs"
@@ -29,6 +33,12 @@ def rows(page: str, columns: int, first: str) -> list[tuple[str, ...]]:
 def test_the_readme_is_short() -> None:
     """The README has at most 1,300 words: what is longer is a page."""
     assert len((ROOT / "README.md").read_text().split()) <= 1300
+
+
+def test_the_picture_of_the_readme_is_a_part_of_the_fleets() -> None:
+    """The README shows the upper rows of the dashboard as it is drawn now: scripts/render-dashboards."""
+    with Image.open(IMAGES / FIRST_SCREEN) as shown:
+        assert shown.tobytes() == first_screen(IMAGES).tobytes()
 
 
 def test_what_is_said_stands_once() -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from PIL import Image
+
 from support.monitoring.board_reader import JSON, Json, load
 from support.monitoring.board_story import DAY, StoryPrometheus, moments
 from support.picture_texts import IMAGES, keep
@@ -43,6 +45,8 @@ PICTURES = (
     Picture("exporter", "blind", theme="light"),
 )
 
+FIRST_SCREEN = "readme-fleet.png"
+
 
 def words(board: Json) -> Iterator[str]:
     """Yield what a dashboard can show: titles, columns, texts of values, and of panels without data."""
@@ -69,6 +73,13 @@ def main(command: str, folder: Path, pictures: tuple[Picture, ...] = PICTURES) -
             for picture in pictures:
                 if picture.moment == moment:
                     _draw(command, prometheus.url, now, picture, folder)
+    first_screen(folder).save(folder / FIRST_SCREEN, optimize=True)
+
+
+def first_screen(folder: Path) -> Image.Image:
+    """Return the upper rows of the fleet's picture for the README, 900 pixels wide."""
+    with Image.open(folder / "dashboard-fleet-event.png") as whole:
+        return whole.convert("RGB").crop((0, 0, whole.width, 620)).resize((900, 620 * 900 // whole.width))
 
 
 def _draw(command: str, url: str, now: float, picture: Picture, folder: Path) -> None:
