@@ -13,7 +13,7 @@ from azure_scheduled_events_exporter.core.kinds import Kind
 from azure_scheduled_events_exporter.times import format_duration
 
 from .rule import PREFIX, Alert, Dashboard, Recording, promql
-from .series import ENDED, EVENT, EVENT_ENDED, EVENT_SEEN, INFO, UP
+from .series import BLIND, ENDED, EVENT, EVENT_ENDED, EVENT_SEEN, INFO
 from .settings import Settings
 from .texts import TIME, VMS, for_rules
 
@@ -183,9 +183,9 @@ def event_recordings(settings: Settings) -> tuple[Recording, ...]:
 def event_seen() -> Recording:
     """Return the recording of which events are seen, evaluated rarely because no page waits for it."""
     seen = promql(f"""
-        max by (event_id) ({INFO} unless on (job, instance) {UP} == 0)
+        max by (event_id) ({INFO} unless on (job, instance) {BLIND})
         or
-        max by (event_id) ({INFO}) * 0
+        max by (event_id) ({EVENT}) * 0
     """)
     return Recording(EVENT_SEEN, seen, "1 for a current event, 0 if only exporters without access to IMDS show it")
 
@@ -213,19 +213,19 @@ def _lasts(each: EventAlert) -> str:
 
 
 def _expression(each: EventAlert, settings: Settings) -> str:
-    """Fires from what exporters show, and holds what was recorded until somebody saw its end.
+    """Fires from what the event's own VMs show, and holds what was recorded until somebody saw its end.
 
-    With kept labels, those of the event's own VMs count. Peers count only if no own VM shows the event; they are read
-    as recorded a few scrapes ago, so that own VMs come first.
+    What peers show is read as recorded: the same event from 10,000 VMs is read once. With kept labels, those of own
+    VMs count; peers count only if no own VM shows the event, as of a few scrapes ago, so that own VMs come first.
     """
     kept = settings.items("labels.keep")
     by = ", ".join(("event_id", "event_type", *kept))
-    shown = f"max by ({by}) ({INFO}{_matcher(each, each.types, _OWN if kept else '')})"
+    shown = f"{INFO}{_matcher(each, each.types, _OWN)}"
     held = _held(each, kept=bool(kept))
     but = ""
     if each.kind is Kind.WITHOUT_NOTICE:  # another exporter may have seen the announcement
         but = f'\nunless on (event_id) last_over_time({EVENT}{{kind="announced"}}[1h])'
-    return f"(\n  {shown}\n  or\n  max by ({by}) ({held})\n)\nunless on (event_id) {EVENT_ENDED}{but}"
+    return f"max by ({by}) (\n  {shown}\n  or\n  {held}\n)\nunless on (event_id) {EVENT_ENDED}{but}"
 
 
 def _held(each: EventAlert, *, kept: bool) -> str:

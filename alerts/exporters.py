@@ -10,6 +10,7 @@ from .series import (
     APPROVAL_DUE,
     APPROVAL_REQUESTS,
     APPROVED,
+    BLIND,
     EVENT,
     EVENT_ENDED,
     EVERY_POLL,
@@ -38,7 +39,7 @@ _OVERDUE, _TOO_LONG, _NOT_APPROVED = 600, 1800, 60
 _EXPORTER = {"component": "exporter"}
 _CLOCK = 30
 """Seconds: after a pause, a guest's clock may lag as much until it is corrected."""
-_SEEING = f"unless on (job, instance) {UP} == 0"
+_SEEING = f"unless on (job, instance) {BLIND}"
 _PLAIN = f'and on (event_id) {EVENT}{{kind!="harmless"}}'
 
 
@@ -72,10 +73,9 @@ def late_alerts() -> Iterator[Alert]:
 
 def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     """Yield the alerts of exporters. Those that are expected to be away during an event are left out."""
-    targets = f'up{{job=~"{settings.text("job")}"}}'
     yield _alert(
         "ImdsUnreachable",
-        f"{UP} == 0",
+        f"{BLIND} == 1",
         "{{ $labels.instance }} gets no answer from IMDS.",
         "It sees no new events, and shows the last known ones.",
         "The last poll failed, for 3 minutes. The first answer after Scheduled Events were enabled may take 2.",
@@ -83,7 +83,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "DocumentInvalid",
-        f'{UP} == 0\nand on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0',
+        f'{BLIND} == 1\nand on (job, instance) increase({POLLS}{{outcome="invalid_document"}}[2m]) > 0',
         "{{ $labels.instance }} cannot read the answer of IMDS.",
         "It sees no new events, and shows the last known ones.",
         "IMDS answers, but not with a document that can be read, for 2 minutes.",
@@ -100,7 +100,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "ExporterDown",
-        f"{targets} == 0\nunless on (job, instance) {VM_AWAY}\n"
+        f"{BLIND} == 0\nunless on (job, instance) {VM_AWAY}\n"
         f'unless on (job, instance) ALERTS{{alertname="{NOT_BACK}"}}',
         "The exporter {{ $labels.instance }} does not answer.",
         "Events of its VM are not seen, unless other VMs of its set show them.",
@@ -109,7 +109,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "NoExporters",
-        f"absent({targets})\nunless on () {VM_AWAY}",
+        f'absent(up{{job=~"{settings.text("job")}"}})\nunless on () {VM_AWAY}',
         "Prometheus scrapes no exporter.",
         "No event is seen. Check the scrape job and the setting job of these rules.",
         "No target of the scrape job exists for 10 minutes, and no VM is away with an event.",
@@ -147,15 +147,15 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "SpansNotDelivered",
-        f'{SPANS_QUEUED} > 100\nor\nsum by (job, instance) (increase({SPANS}{{outcome="failed"}}[1h])) > 0',
+        f'{SPANS_QUEUED} > 100\nor\nsum by (job, instance) (increase({SPANS}{{outcome="failed"}}[20m])) > 0',
         "Trace spans of {{ $labels.instance }} do not reach the collector.",
         "Spans that wait are delivered later. Those that the collector refused are lost.",
-        "More than 100 spans wait, or the collector refused some within an hour, for 15 minutes.",
+        "More than 100 spans wait, or the collector refused some within 20 minutes, for 15 minutes.",
         "15m",
     )
     yield _alert(
         "ClockOff",
-        f"abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {_CLOCK}\nand on (job, instance) {UP} == 1",
+        f"abs({LAST_SUCCESS} - timestamp({LAST_SUCCESS})) > {_CLOCK}\n{_SEEING}",
         "The clock of {{ $labels.instance }} is off by {{ $value | humanizeDuration }}.",
         "Countdowns and times of events are wrong by as much.",
         f"The clock of a VM differs from Prometheus' by more than {_CLOCK} s, for 5 minutes.",

@@ -20,6 +20,7 @@ SPANS_QUEUED = "azure_scheduled_events_spans_queued"
 SPANS = "azure_scheduled_events_spans_total"
 HOOK_RUNS = "azure_scheduled_events_hook_runs_total"
 
+BLIND = "azure_scheduled_events:blind"
 EVENT = "azure_scheduled_events:event"
 EVENT_SEEN = "azure_scheduled_events:event_seen"
 EVENT_ENDED = "azure_scheduled_events:event_ended"

@@ -3,7 +3,7 @@
 from azure_scheduled_events_exporter.core.event_types import EventType
 
 from .rule import PREFIX, Alert, Dashboard, Recording, promql
-from .series import ENDED, EVENT, IMPACT, INSTANCE, UP, VM_AWAY, VM_BACK
+from .series import BLIND, ENDED, EVENT, IMPACT, INSTANCE, UP, VM_AWAY, VM_BACK
 from .settings import EQUAL_SOURCE, Settings
 
 MAINTENANCE = f"{PREFIX}Maintenance"
@@ -23,7 +23,7 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
         max by (event_id, job, instance) (
           last_over_time({IMPACT}[2h]) and on (job, instance) {UP} == 1 unless on (event_id, job, instance) {IMPACT}
           or
-          last_over_time({IMPACT}[2h]) and on (event_id, job, instance) {ENDED}
+          last_over_time({IMPACT}[2h]) and on (event_id, job, instance) {ENDED}{{scope="self"}}
         )
     """)
     away = promql(f"""
@@ -35,7 +35,9 @@ def vm_recordings(settings: Settings) -> tuple[Recording, ...]:
         unless on (event_id, job, instance) last_over_time({VM_BACK}[30m])
         unless on (event_id, job, instance) {IMPACT} < time() - 120
     """)
+    blind = f'up{{job=~"{settings.text("job")}"}} == 0\nor\n({UP} == 0) + 1'
     return (
+        Recording(BLIND, blind, "exporters without current data: 0 if they do not answer, 1 if IMDS does not"),
         Recording(VM_BACK, back, "VMs whose exporter answers again and shows the event no longer"),
         Recording(VM_AWAY, away, "VMs that do not answer during the impact of an event, or are about to be away"),
     )
@@ -77,9 +79,9 @@ def _not_back(settings: Settings) -> Alert:
             max by (event_id, event_type, vm_name, job, instance{kept}) (
               last_over_time({IMPACT}{{{_RETURNS}}}[2h]) < time()
             )
-            unless on (event_id, job, instance) (last_over_time({VM_BACK}[2h]) or last_over_time({ENDED}[2h]))
+            unless on (event_id, job, instance) last_over_time({VM_BACK}[2h])
             unless on (event_id) last_over_time({ENDED}{{outcome="cancelled"}}[2h])
-            and on (job, instance) up{{job=~"{settings.text("job")}"}} == 0
+            and on (job, instance) {BLIND} == 0
         """),
         "critical",
         "{{ $labels.vm_name }} has not come back from its {{ $labels.event_type }}.",
