@@ -10,7 +10,7 @@ from support.programs import Scrape, eventually
 from trials.trial import POLL_SECONDS, Crew, Order, Row, Watch, lives, passes
 from trials.truth import MARGIN, RETURNED, Polls, Truth, check_event, check_file, check_rows, told
 
-SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure", "double-impact", "degraded-host")
+SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure", "degraded-host")
 SPEED = 240.0
 HASTE = ("--poll.interval", "100ms")  # twice as often as IMDS bears; its own budget makes it POLL_SECONDS
 TIMEOUT_SECONDS = 3.0

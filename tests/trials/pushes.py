@@ -36,7 +36,6 @@ EXPECTED: Mapping[str, str] = MappingProxyType(
         "host-failure": "WithoutNotice",
         "degraded-host": "DegradedHost",
         "rollout": "",
-        "double-impact": "Freeze",
         "waiting-neighbors": "Requested",
         "single-fault-domain": "Reboot",
     }
@@ -121,7 +120,7 @@ def scenario_of(name: str) -> Scenario:
 
 def _event(event: PlannedEvent, named: Mapping[str, str]) -> PlannedEvent:
     notice = event.notice * _SPEED if event.notice > _DAY else event.notice
-    return replace(event, resources=tuple(named[vm] for vm in event.resources), notice=notice, rebooted_at=None)
+    return replace(event, resources=tuple(named[vm] for vm in event.resources), notice=notice)
 
 
 def _vm(vm: VirtualMachine, scenario: str) -> VirtualMachine:

@@ -42,16 +42,11 @@ class EventFacts(NamedTuple):
         loss: what is lost and what is kept.
         reboots: whether the VM's memory is gone afterwards, so that a boot of the VM can prove the event.
         deletes: whether the VM is not expected back.
-        documented_notice: the notice that Microsoft documents for the type, the shortest if its owner sets it. See
-            :data:`URGENT_NOTICE_SECONDS`.
         usual_notice: the notice that Azure usually gives, for the simulator and the drill.
         usual_started: how long the event usually stays Started, for the simulator and the drill.
-        longest_outage: how long the VM may be away before the default rules say that it did not come back.
         severity: the default severity of its alert.
-        severity_reason: why.
         since: the first api-version that shows it.
         usual_source: the EventSource whose counters exist from the start.
-        has_requested_alert: whether events that a user requested have an alert of their own, of lower severity.
     """
 
     meaning: str
@@ -59,15 +54,11 @@ class EventFacts(NamedTuple):
     loss: str
     reboots: bool
     deletes: bool
-    documented_notice: float
     usual_notice: float
     usual_started: float
-    longest_outage: float
     severity: str
-    severity_reason: str
     since: str = "2017-03-01"
     usual_source: str = "Platform"
-    has_requested_alert: bool = False
 
     @property
     def restarts(self) -> bool:
@@ -96,12 +87,9 @@ class EventType(StrEnum):
             loss=f"Memory and open files are kept. CPU and network stop during the pause. {LONG_DISCONNECTION}",
             reboots=False,
             deletes=False,
-            documented_notice=900.0,
             usual_notice=900.0,
             usual_started=600.0,
-            longest_outage=600.0,
             severity="warning",
-            severity_reason="Nothing is lost, but a long pause can cost leases, sessions and leaders.",
         ),
     )
     REBOOT = (
@@ -112,13 +100,9 @@ class EventType(StrEnum):
             loss="Memory is lost. Disks are kept.",
             reboots=True,
             deletes=False,
-            documented_notice=900.0,
             usual_notice=900.0,
             usual_started=600.0,
-            longest_outage=900.0,
             severity="critical",
-            severity_reason="The VM is down while it restarts, and nobody here asked for it.",
-            has_requested_alert=True,
         ),
     )
     REDEPLOY = (
@@ -129,13 +113,9 @@ class EventType(StrEnum):
             loss="Memory and ephemeral disks (temporary and local) are lost. Other disks are kept.",
             reboots=True,
             deletes=False,
-            documented_notice=600.0,
             usual_notice=600.0,
             usual_started=600.0,
-            longest_outage=1_800.0,
             severity="critical",
-            severity_reason="The VM is down while it moves, and ephemeral disks are lost.",
-            has_requested_alert=True,
         ),
     )
     PREEMPT = (
@@ -147,12 +127,9 @@ class EventType(StrEnum):
             loss="The VM is deleted or deallocated. Memory and ephemeral disks are lost.",
             reboots=True,
             deletes=True,
-            documented_notice=URGENT_NOTICE_SECONDS,
-            usual_notice=30.0,
+            usual_notice=URGENT_NOTICE_SECONDS,
             usual_started=300.0,
-            longest_outage=86_400.0,
             severity="warning",
-            severity_reason="Routine for Spot VMs, and nothing can stop it. A wave pages: ScaleSetHit.",
             since="2017-11-01",
         ),
     )
@@ -164,15 +141,11 @@ class EventType(StrEnum):
             loss="The VM is deleted. Memory, ephemeral disks and the disks set to be deleted with the VM are lost.",
             reboots=True,
             deletes=True,
-            documented_notice=300.0,
             usual_notice=600.0,
             usual_started=300.0,
-            longest_outage=86_400.0,
             severity="critical",
-            severity_reason="The VM is gone for good.",
             since="2019-01-01",
             usual_source="User",
-            has_requested_alert=True,
         ),
     )
 

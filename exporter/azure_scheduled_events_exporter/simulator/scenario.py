@@ -31,7 +31,6 @@ SHIPPED: Final = (
     "host-failure",
     "degraded-host",
     "rollout",
-    "double-impact",
     "waiting-neighbors",
     "single-fault-domain",
     "automatic-approval",
@@ -43,10 +42,7 @@ LONGEST: Final = 365 * 86_400.0
 """Seconds; the longest duration and the latest moment that a scenario file may have."""
 
 _FOLDER: Final = Path(__file__).parent / "scenarios"
-_OF_SCHEDULED_EVENTS: Final = (
-    *("notice", "starts", "started_for", "approval_delay", "rescheduled_at", "new_notice"),
-    *("second_impact_after", "rebooted_at", "duration"),
-)
+_OF_NOTICE: Final = ("notice", "approval_delay", "rescheduled_at", "new_notice")
 _SHORTEST: Final = 60.0  # seconds; minimum length of a scenario, so that a loop of empty scenarios does not spin
 
 
@@ -81,8 +77,6 @@ class PlannedEvent:
 
     ``duration`` is DurationInSeconds as announced (-1 unknown); ``started_for`` is how long it stays Started.
     An event of type :data:`ADVICE` schedules nothing: it is shown from ``announced_at`` to ``cancelled_at``.
-    ``second_impact_after`` is the time from the start to another, shorter impact of the same event. At ``rebooted_at``
-    the VM's owner reboots it for reasons of their own.
     """
 
     event_type: str
@@ -98,8 +92,6 @@ class PlannedEvent:
     cancelled_at: float | None = None
     rescheduled_at: float | None = None
     new_notice: float = 0.0
-    second_impact_after: float | None = None
-    rebooted_at: float | None = None
 
     @property
     def is_advice(self) -> bool:
@@ -233,8 +225,6 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
         cancelled_at=_moment(section, "cancelled_at"),
         rescheduled_at=_moment(section, "rescheduled_at"),
         new_notice=_seconds(section, "new_notice", 0),
-        second_impact_after=_moment(section, "second_impact_after"),
-        rebooted_at=_moment(section, "rebooted_at"),
     )
     section.finish()
     _check(section, event)
@@ -243,43 +233,32 @@ def _event(section: Section, vms: tuple[str, ...]) -> PlannedEvent:
 
 def _check(section: Section, event: PlannedEvent) -> None:
     """Refuse an event whose times contradict each other."""
+    left = event.cancelled_at
     if event.is_advice:
-        _check_advice(section, event)
+        _refuse(section, "advice schedules nothing", *_OF_NOTICE, "starts", "started_for", "duration")
+        if left is None or left <= event.announced_at:
+            raise section.error("advice needs cancelled_at, the moment after announced_at at which it leaves", "type")
         return
-    if event.second_impact_after is not None and event.second_impact_after >= event.started_for:
-        raise section.error("must come before the event leaves: less than started_for", "second_impact_after")
     if event.starts is Starts.AT_ONCE:
-        for key in ("notice", "approval_delay", "cancelled_at", "rescheduled_at", "new_notice"):
-            if key in section:
-                raise section.error("cannot be, since the event starts at once: remove one of the two", key)
+        _refuse(section, "the event starts at once", *_OF_NOTICE, "cancelled_at")
         return
-    _check_rescheduling(section, event)
-    if event.starts is Starts.NEVER and event.cancelled_at is None:
-        raise section.error("an event that never starts needs cancelled_at, or it would stay for good", "starts")
-    if event.cancelled_at is not None:
-        if event.cancelled_at <= max(event.announced_at, event.rescheduled_at or 0):
-            raise section.error("must come after announced_at and rescheduled_at", "cancelled_at")
-        if event.starts is Starts.NOT_BEFORE and event.cancelled_at >= event.not_before:
-            raise section.error("comes after the start: make it earlier, or write 'starts: never'", "cancelled_at")
-
-
-def _check_advice(section: Section, event: PlannedEvent) -> None:
-    for key in _OF_SCHEDULED_EVENTS:
-        if key in section:
-            raise section.error("cannot be, since advice schedules nothing", key)
-    if event.cancelled_at is None or event.cancelled_at <= event.announced_at:
-        raise section.error("advice needs cancelled_at, the moment after announced_at at which it leaves", "type")
-
-
-def _check_rescheduling(section: Section, event: PlannedEvent) -> None:
-    if event.rescheduled_at is None:
-        if "new_notice" in section:
-            raise section.error("needs rescheduled_at, the moment at which NotBefore changes", "new_notice")
-        return
-    if not event.announced_at < event.rescheduled_at < event.announced_at + event.notice:
+    if ("new_notice" in section) != ("rescheduled_at" in section):
+        raise section.error("rescheduled_at and new_notice, the time from then to NotBefore, belong together", "type")
+    moved = event.rescheduled_at
+    if moved is not None and not event.announced_at < moved < event.announced_at + event.notice:
         raise section.error("must lie after announced_at and before NotBefore", "rescheduled_at")
-    if "new_notice" not in section:
-        raise section.error("needs new_notice, the time from then until the new NotBefore", "rescheduled_at")
+    if event.starts is Starts.NEVER and left is None:
+        raise section.error("an event that never starts needs cancelled_at, or it would stay for good", "starts")
+    if left is not None and left <= max(event.announced_at, moved or 0):
+        raise section.error("must come after announced_at and rescheduled_at", "cancelled_at")
+    if left is not None and event.starts is Starts.NOT_BEFORE and left >= event.not_before:
+        raise section.error("comes after the start: make it earlier, or write 'starts: never'", "cancelled_at")
+
+
+def _refuse(section: Section, reason: str, *keys: str) -> None:
+    for key in keys:
+        if key in section:
+            raise section.error(f"cannot be, since {reason}", key)
 
 
 def _impact(section: Section) -> int:

@@ -1,10 +1,10 @@
 """One run of a scenario. Pure and immutable; times are arguments, in seconds of the simulator's clock.
 
-Each event has an agenda of future changes. An approval and the start replace the agenda, except for reboots by the
-VM's owner. Must not depend on requests, api-versions or the network.
+Each event has an agenda of future changes, which an approval and the start replace. Must not depend on
+requests, api-versions or the network.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
 
@@ -22,8 +22,6 @@ class What(StrEnum):
     COMPLETED = "completed"
     CANCELLED = "cancelled"
     WITHDRAWN = "withdrawn"  # of advice
-    IMPACT = "impact"  # another one of the same event; no document shows it
-    REBOOTED = "rebooted"  # by the VM's owner; no document shows it
 
 
 class Phase(Enum):
@@ -70,11 +68,6 @@ class Life:
         """Whether the event is in the document."""
         return self.phase in {Phase.SCHEDULED, Phase.STARTED}
 
-    @property
-    def owners_reboots(self) -> tuple[tuple[float, What], ...]:
-        """The part of the agenda that is independent of the event."""
-        return tuple(entry for entry in self.agenda if entry[1] is What.REBOOTED)
-
     def next_step(self, speed: float) -> "Life":
         """Return the life after the first entry of its agenda."""
         (at, what), *rest = self.agenda
@@ -88,12 +81,7 @@ class Life:
                 return replace(left, not_before=at + self.plan.new_notice / speed)
             case What.STARTED:
                 end = (at + self.plan.started_for / speed, What.COMPLETED)
-                again = self.plan.second_impact_after
-                impacts = () if again is None else ((at + again / speed, What.IMPACT),)
-                agenda = _in_order((*impacts, end, *left.owners_reboots))
-                return replace(left, phase=Phase.STARTED, not_before=None, agenda=agenda)
-            case What.IMPACT | What.REBOOTED:
-                return left
+                return replace(left, phase=Phase.STARTED, not_before=None, agenda=(end,))
             case _:
                 return replace(left, phase=Phase.GONE, not_before=None)
 
@@ -102,7 +90,7 @@ class Life:
         if self.plan.starts is Starts.NEVER or self.not_before is None:
             return replace(self, approved=True)
         start = min(at + self.plan.approval_delay / speed, max(self.not_before, at))
-        return replace(self, approved=True, agenda=_in_order(((start, What.STARTED), *self.owners_reboots)))
+        return replace(self, approved=True, agenda=((start, What.STARTED),))
 
     def on_wire(self) -> WireEvent:
         """Return the event as the newest api-version shows it."""
@@ -200,22 +188,13 @@ def begin(scenario: Scenario, *, at: float, speed: float, event_id: Callable[[in
 
 
 def _agenda(plan: PlannedEvent, began: float, speed: float) -> tuple[tuple[float, What], ...]:
+    """Return the changes in their order: ``scenario`` has checked that their moments are in it too."""
     agenda = [(plan.announced_at, What.ANNOUNCED)]
-    if plan.is_advice and plan.cancelled_at is not None:
-        agenda.append((plan.cancelled_at, What.WITHDRAWN))
-        return _in_order((began + seconds / speed, what) for seconds, what in agenda)
-    if plan.starts is Starts.AT_ONCE:
-        agenda.append((plan.announced_at, What.STARTED))
-    if plan.rebooted_at is not None:
-        agenda.append((plan.rebooted_at, What.REBOOTED))
     if plan.rescheduled_at is not None:
         agenda.append((plan.rescheduled_at, What.RESCHEDULED))
     if plan.cancelled_at is not None:
-        agenda.append((plan.cancelled_at, What.CANCELLED))
-    elif plan.starts is Starts.NOT_BEFORE:
-        agenda.append((plan.not_before, What.STARTED))
-    return _in_order((began + seconds / speed, what) for seconds, what in agenda)
-
-
-def _in_order(agenda: Iterable[tuple[float, What]]) -> tuple[tuple[float, What], ...]:
-    return tuple(sorted(agenda, key=lambda entry: entry[0]))
+        agenda.append((plan.cancelled_at, What.WITHDRAWN if plan.is_advice else What.CANCELLED))
+    elif plan.starts is not Starts.NEVER:
+        at_once = plan.starts is Starts.AT_ONCE
+        agenda.append((plan.announced_at if at_once else plan.not_before, What.STARTED))
+    return tuple((began + seconds / speed, what) for seconds, what in agenda)

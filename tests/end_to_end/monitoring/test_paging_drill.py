@@ -297,7 +297,6 @@ def test_alert_is_the_rules_own() -> None:
             "cancelled": "Freeze page",
             "host-failure": "WithoutNotice critical",
             "degraded-host": "DegradedHost warning",
-            "double-impact": "Freeze page",
             "waiting-neighbors": "Requested warning",
             "single-fault-domain": "Reboot critical",
         }.items()

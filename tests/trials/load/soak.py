@@ -27,7 +27,7 @@ from support.programs import Program, Scrape
 POLLS_PER_SECOND = 50
 RETENTION = 1 / 12  # of the run
 SPEED = 3000.0
-SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure", "double-impact")
+SCENARIOS = ("rollout", "live-migration", "user-reboot", "cancelled", "host-failure")
 SAMPLE_SECONDS = 5.0
 MEBIBYTE = 1 << 20
 GROWTH_MEBIBYTES = 1.0

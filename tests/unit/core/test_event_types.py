@@ -22,7 +22,7 @@ def test_types_that_an_api_version_hides(api_version: str, hidden: tuple[str, ..
 
 def test_notice_of_an_eviction() -> None:
     """The documented notice of an eviction is said together with the shorter one that people report."""
-    assert EventType.PREEMPT.facts.documented_notice == 30.0
+    assert EventType.PREEMPT.facts.usual_notice == 30.0
     assert "at least 30 seconds, best effort; people report less than 10" in EventType.PREEMPT.facts.meaning
 
 

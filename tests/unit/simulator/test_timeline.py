@@ -100,15 +100,6 @@ def test_event_that_starts_at_once_is_never_scheduled() -> None:
     assert [each.not_before for each in played.record] == [None, None]
 
 
-@pytest.mark.parametrize("starts", [Starts.NOT_BEFORE, Starts.AT_ONCE])
-def test_owner_reboots_after_the_start(starts: Starts) -> None:
-    """A reboot by the owner that is planned for after the start happens."""
-    played = stage(replace(FREEZE, starts=starts, rebooted_at=1000, notice=0 if starts is Starts.AT_ONCE else 900))
-    played.advance(START + 86400)
-    assert (1000, "rebooted") in story(played)
-    assert [at for at, _ in story(played)] == sorted(at for at, _ in story(played))
-
-
 def test_cancelled_event_leaves_while_scheduled() -> None:
     """A cancelled event disappears before NotBefore and never starts."""
     played = stage(replace(FREEZE, cancelled_at=500))
