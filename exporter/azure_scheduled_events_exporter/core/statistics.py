@@ -5,15 +5,15 @@ metric library or on polls.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Generic, TypeVar
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from .document import Scope
 from .event_types import EventType
-from .lifecycle import Approver, Change, Lifecycle, Transition
+from .lifecycle import Approver, Change, Transition
 
-_Key = TypeVar("_Key")
 TransitionKey = tuple[str, str, str, str]
 """event_type, event_source, scope, transition"""
 
@@ -45,25 +45,17 @@ class Histogram:
         """Return a histogram over ``bounds`` (ascending) without values."""
         return cls(bounds, (0,) * (len(bounds) + 1))
 
-    def observe(self, value: float) -> "Histogram":
-        """Return the histogram with ``value`` counted too."""
-        index = bisect_left(self.bounds, value)
-        counts = (*self.counts[:index], self.counts[index] + 1, *self.counts[index + 1 :])
-        return replace(self, counts=counts, total=self.total + value)
+    def observe(self, *values: float) -> "Histogram":
+        """Return the histogram with ``values`` counted too."""
+        counts = list(self.counts)
+        for value in values:
+            counts[bisect_left(self.bounds, value)] += 1
+        return Histogram(self.bounds, tuple(counts), self.total + sum(values))
 
-    def together(self, other: "Histogram") -> "Histogram":
+    def __add__(self, other: "Histogram") -> "Histogram":
         """Return the histogram with the values of another one, over the same bounds, counted too."""
         counts = tuple(map(sum, zip(self.counts, other.counts, strict=True)))
         return Histogram(self.bounds, counts, self.total + other.total)
-
-    def over(self, bounds: tuple[float, ...]) -> "Histogram":
-        """Return the histogram with other ``bounds``: values of a removed bucket count in the next larger one."""
-        if bounds == self.bounds:
-            return self
-        counts = [0] * (len(bounds) + 1)
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            counts[bisect_left(bounds, bound)] += count
-        return Histogram(bounds, tuple(counts), self.total)
 
 
 _FORESEEN = tuple(transition for transition in Transition if transition is not Transition.WITHDRAWN)
@@ -106,30 +98,69 @@ class Measurement:
     pause: float | None = None
     pauses: int | None = None
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the event is one of this VM."""
+        return self.scope == Scope.SELF
+
+    def observations(self) -> Iterator[tuple[str, tuple[str, ...], float]]:
+        """Yield the values for the histograms of :class:`Statistics`: field, key and value.
+
+        They count events of this VM, and approvals from this VM, so that a sum over a fleet counts each event once for
+        each VM that it affects.
+        """
+        for name, word, value, is_counted in (
+            ("notice", (), self.notice, self.is_own),
+            ("approval_latency", (self.approved_by,), self.latency, self.is_own or self.approved_by in _HERE),
+            ("phases", ("scheduled",), self.scheduled, self.is_own),
+            ("phases", ("started",), self.started, self.is_own),
+            ("pauses", (), self.pause, self.is_own),
+        ):
+            if value is not None and is_counted:
+                yield name, (self.event_type, *word), value
+
 
 def measure(change: Change) -> Measurement:
-    """Return what ``change`` adds to the statistics."""
-    life = change.lifecycle
-    latency = None
-    if _settles_approval(change) and life.approved_at is not None:
+    """Return what ``change`` adds to the statistics.
+
+    Each phase of an event is measured once, not again when it ends after a wrong end. A lost event ends no phase,
+    because its end was not observed.
+    """
+    life, transition, at = change.lifecycle, change.transition, change.at
+    began = Transition.COMPLETED if life.proven_by_boot else Transition.STARTED
+    decided = began if life.approved_by is Approver.DEADLINE else Transition.APPROVED
+    latency = scheduled = started = pause = None
+    if transition is decided and life.approved_at is not None and life.wrong_end is not Transition.COMPLETED:
         latency = life.approved_at.since(life.first_seen)
-    phases = dict(phase_durations(change))
-    is_measured = change.transition is Transition.COMPLETED and life.wrong_end is not Transition.COMPLETED
-    pause = life.observed_pause if is_measured else None
+    was_waiting = life.announced and life.wrong_end not in {Transition.CANCELLED, Transition.COMPLETED}
+    if was_waiting and transition in {began, Transition.CANCELLED}:
+        scheduled = (life.started_at or at).since(life.first_seen)
+    if transition is Transition.COMPLETED and life.wrong_end is not Transition.COMPLETED:
+        started = None if life.started_at is None else at.since(life.started_at)
+        pause = life.observed_pause
     return Measurement(
         event_type=life.event.event_type,
         source=life.event.source,
         # Resources may leave this VM out while its event goes on: the event's end belongs to its beginning.
         scope=str(Scope.SELF if life.is_mine else life.scope),
-        transition=str(change.transition),
-        notice=life.notice_seconds if change.transition is Transition.DETECTED else None,
+        transition=str(transition),
+        notice=life.notice_seconds if transition is Transition.DETECTED else None,
         latency=latency,
         approved_by="" if latency is None else str(life.approved_by),
-        scheduled=phases.get("scheduled"),
-        started=phases.get("started"),
+        scheduled=scheduled,
+        started=started,
         pause=pause,
         pauses=None if pause is None else life.pauses,
     )
+
+
+_HERE = frozenset({Approver.EXPORTER, Approver.OPERATOR})
+_BOUNDS: Mapping[str, tuple[float, ...]] = {
+    "notice": NOTICE_BOUNDS,
+    "approval_latency": LATENCY_BOUNDS,
+    "phases": PHASE_BOUNDS,
+    "pauses": PAUSE_BOUNDS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,119 +184,34 @@ class Statistics:
     pause_counts: Mapping[tuple[str], int] = field(default_factory=dict)
 
     def plus(self, measured: Iterable[Measurement]) -> "Statistics":
-        """Return the statistics with ``measured`` counted too.
-
-        Histograms count events of this VM, and approvals from this VM, so that a sum over a fleet counts each event
-        once for each VM that it affects.
-        """
+        """Return the statistics with ``measured`` counted too."""
         transitions, pause_counts = dict(self.transitions), dict(self.pause_counts)
-        notice, latency = _Sums(self.notice, NOTICE_BOUNDS), _Sums(self.approval_latency, LATENCY_BOUNDS)
-        phases, pauses = _Sums(self.phases, PHASE_BOUNDS), _Sums(self.pauses, PAUSE_BOUNDS)
+        # Collected, so that a journal of hundreds of thousands of transitions is read in seconds.
+        values: dict[str, dict[Any, list[float]]] = {name: defaultdict(list) for name in _BOUNDS}
         own: set[tuple[str, str, str]] = set()
         for one in measured:
             key = (one.event_type, one.source, one.scope, one.transition)
             transitions[key] = transitions.get(key, 0) + 1
-            is_own = one.scope == Scope.SELF
-            if is_own and key[:3] not in own:  # series of possible next transitions exist as 0 before they happen
+            if one.is_own and key[:3] not in own:  # series of possible next transitions exist as 0 before they happen
                 own.add(key[:3])
                 for transition in _FORESEEN:
                     transitions.setdefault((*key[:3], str(transition)), 0)
-            if is_own or one.approved_by in {Approver.EXPORTER, Approver.OPERATOR}:
-                latency.observe((one.event_type, one.approved_by), one.latency)
-            if not is_own:
-                continue
-            notice.observe((one.event_type,), one.notice)
-            phases.observe((one.event_type, "scheduled"), one.scheduled)
-            phases.observe((one.event_type, "started"), one.started)
-            pauses.observe((one.event_type,), one.pause)
-            if one.pauses:
+            for name, labels, value in one.observations():
+                values[name][labels].append(value)
+            if one.is_own and one.pauses:
                 pause_counts[one.event_type,] = pause_counts.get((one.event_type,), 0) + one.pauses
-        return Statistics(
-            transitions, notice.histograms, latency.histograms, phases.histograms, pauses.histograms, pause_counts
-        )
+        histograms: dict[str, Any] = {name: dict(getattr(self, name)) for name in _BOUNDS}
+        for name, by_key in values.items():
+            for key, several in by_key.items():
+                before = histograms[name].get(key, Histogram.empty(_BOUNDS[name]))
+                histograms[name][key] = before.observe(*several)
+        return Statistics(transitions, pause_counts=pause_counts, **histograms)
 
     def together(self, *others: "Statistics") -> "Statistics":
         """Return the statistics with what ``others`` have counted."""
-        result = self
+        whole: dict[str, Any] = {each.name: dict(getattr(self, each.name)) for each in fields(self)}
         for other in others:
-            result = Statistics(
-                _added(result.transitions, other.transitions),
-                _joined(result.notice, other.notice),
-                _joined(result.approval_latency, other.approval_latency),
-                _joined(result.phases, other.phases),
-                _joined(result.pauses, other.pauses),
-                _added(result.pause_counts, other.pause_counts),
-            )
-        return result
-
-
-def _added(one: Mapping[_Key, int], other: Mapping[_Key, int]) -> dict[_Key, int]:
-    return {**one, **{key: one.get(key, 0) + count for key, count in other.items()}}
-
-
-def _joined(one: Mapping[_Key, Histogram], other: Mapping[_Key, Histogram]) -> dict[_Key, Histogram]:
-    return {**one, **{key: one[key].together(each) if key in one else each for key, each in other.items()}}
-
-
-class _Sums(Generic[_Key]):
-    """Histograms that grow in place, so that a journal of hundreds of thousands of transitions is read in seconds."""
-
-    def __init__(self, before: Mapping[_Key, Histogram], bounds: tuple[float, ...]) -> None:
-        self._before = before
-        self._bounds = bounds
-        self._counts: dict[_Key, list[int]] = {}
-        self._totals: dict[_Key, float] = {}
-
-    def observe(self, key: _Key, value: float | None) -> None:
-        """Count ``value``, unless it is None."""
-        if value is None:
-            return
-        counts = self._counts.get(key)
-        if counts is None:
-            before = self._before.get(key, Histogram.empty(self._bounds))
-            counts = self._counts[key] = list(before.counts)
-            self._totals[key] = before.total
-        counts[bisect_left(self._bounds, value)] += 1
-        self._totals[key] += value
-
-    @property
-    def histograms(self) -> dict[_Key, Histogram]:
-        """The histograms now."""
-        grown = {key: Histogram(self._bounds, tuple(counts), self._totals[key]) for key, counts in self._counts.items()}
-        return {**self._before, **grown}
-
-
-def phase_durations(change: Change) -> list[tuple[str, float]]:
-    """Return the phases that ended with ``change``, with the seconds they lasted; each phase of an event once.
-
-    A lost event ends no phase, because its end was not observed. A phase that ended with a wrong end, before the
-    event returned, is not measured again.
-    """
-    life = change.lifecycle
-    waited = [] if life.wrong_end in {Transition.CANCELLED, Transition.COMPLETED} else ["scheduled"]
-    match change.transition:
-        case Transition.STARTED if not _began_started(life):
-            return [(phase, change.at.since(life.first_seen)) for phase in waited]
-        case Transition.CANCELLED:
-            return [(phase, change.at.since(life.first_seen)) for phase in waited]
-        case Transition.COMPLETED if life.started_at is not None and life.wrong_end is not Transition.COMPLETED:
-            started = ("started", change.at.since(life.started_at))
-            if life.proven_by_boot:
-                return [*((phase, life.started_at.since(life.first_seen)) for phase in waited), started]
-            return [started]
-        case _:
-            return []
-
-
-def _settles_approval(change: Change) -> bool:
-    """Return whether ``change`` decides who approved the event: the approval itself, or a start at NotBefore."""
-    life = change.lifecycle
-    if life.wrong_end is Transition.COMPLETED:  # decided before the event returned
-        return False
-    if life.approved_by is not Approver.DEADLINE:
-        return change.transition is Transition.APPROVED
-    return change.transition is (Transition.COMPLETED if life.proven_by_boot else Transition.STARTED)
-
-
-def _began_started(life: Lifecycle) -> bool:
-    return life.started_at == life.first_seen
+            for name, sums in whole.items():
+                for key, value in getattr(other, name).items():
+                    sums[key] = sums[key] + value if key in sums else value
+        return Statistics(**whole)

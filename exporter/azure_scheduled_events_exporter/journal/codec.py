@@ -18,24 +18,10 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from azure_scheduled_events_exporter.core.statistics import (
-    LATENCY_BOUNDS,
-    NOTICE_BOUNDS,
-    PAUSE_BOUNDS,
-    PHASE_BOUNDS,
-    Statistics,
-)
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 _Value = TypeVar("_Value")
-
-HISTOGRAMS: Mapping[str, tuple[float, ...]] = {
-    "notice": NOTICE_BOUNDS,
-    "approval_latency": LATENCY_BOUNDS,
-    "phases": PHASE_BOUNDS,
-    "pauses": PAUSE_BOUNDS,
-}
-"""The histograms of :class:`Statistics` by their field, with the bounds that they have in this version."""
 
 
 def encode(value: object) -> str:
@@ -75,17 +61,14 @@ def encode_statistics(statistics: Statistics) -> str:
         CodecError: they hold something that has no JSON form.
     """
     try:
-        values: dict[str, Any] = {"transitions": [[*key, count] for key, count in statistics.transitions.items()]}
-        values["pause_counts"] = [[*key, count] for key, count in statistics.pause_counts.items()]
-        for name in HISTOGRAMS:
-            values[name] = [[*key, asdict(histogram)] for key, histogram in getattr(statistics, name).items()]
-        return _text(values)
+        sums = asdict(statistics).items()
+        return _text({name: [[*key, value] for key, value in entries.items()] for name, entries in sums})
     except (TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"bug: statistics cannot be written to the journal: {error}") from error
 
 
 def decode_statistics(text: str) -> Statistics:
-    """Return what :func:`encode_statistics` wrote; an older version may lack a histogram or have other bounds.
+    """Return what :func:`encode_statistics` wrote.
 
     Raises:
         DamagedTextError: the text is not JSON.
@@ -93,13 +76,9 @@ def decode_statistics(text: str) -> Statistics:
     """
     values = _parsed(text)
     try:
-        decoded: dict[str, Any] = {
-            name: dict(_entries(values["transitions"] if name == "transitions" else values.get(name, []), hint))
-            for name, hint in get_type_hints(Statistics).items()
-        }
-        for name, bounds in HISTOGRAMS.items():
-            decoded[name] = {key: histogram.over(bounds) for key, histogram in decoded[name].items()}
-        return Statistics(**decoded)
+        hints = get_type_hints(Statistics).items()
+        sums: dict[str, Any] = {name: dict(_entries(values[name], hint)) for name, hint in hints}
+        return Statistics(**sums)
     except Exception as error:
         raise CodecError(f"bug: statistics cannot be read from the journal: {type(error).__name__}: {error}") from error
 

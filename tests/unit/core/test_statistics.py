@@ -149,21 +149,6 @@ def test_what_transitions_add(told: Told, added: Added) -> None:
     assert {key[2] for key in counted(result)} == {"self"}
 
 
-def test_a_tally_never_changes() -> None:
-    """Statistics do not change for their readers when more is counted."""
-    first = statistics(Change(Transition.DETECTED, LIFE, at(0)))
-    text = repr(first)
-    first.plus([measure(Change(Transition.CANCELLED, LIFE, at(300)))])
-    assert repr(first) == text
-
-
-def test_histogram_over_other_bounds() -> None:
-    """Sums of another version are kept: what lay under a bound that is no more counts under the next higher one."""
-    old = Histogram((1.0, 5.0, 30.0, 60.0), (1, 2, 4, 8, 16), 100.0)
-    assert old.over((1.0, 30.0, 90.0)) == Histogram((1.0, 30.0, 90.0), (1, 6, 8, 16), 100.0)
-    assert old.over(old.bounds) is old
-
-
 @given(st.lists(st.floats(min_value=0, max_value=1e6)))
 @settings(deadline=None)
 def test_histogram_adds_up(values: list[float]) -> None:
