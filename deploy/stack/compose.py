@@ -36,7 +36,6 @@ class Service:
         command: the arguments of ``entrypoint``, or of the image's own where that is empty.
         ports: what it listens on, each with the port of 127.0.0.1 where that is published.
         needs: the services that it waits for, each with the condition.
-        health: the command that ends with 0 when it is well; None where the image brings one, or none.
         shown: whether people are to see what it prints.
     """
 
@@ -48,7 +47,6 @@ class Service:
     mounts: tuple[Mount, ...]
     ports: Mapping[int, int]
     needs: Mapping[str, str]
-    health: tuple[str, ...] | None
     shown: bool
 
 
@@ -90,7 +88,6 @@ def _service(folder: Path, name: str, body: Mapping[str, Any]) -> Service:
         mounts=tuple(_mount(folder, str(volume)) for volume in body.get("volumes", ())),
         ports=dict(_port(name, str(port)) for port in body.get("ports", ())),
         needs={needed: how["condition"] for needed, how in body.get("depends_on", {}).items()},
-        health=tuple(body.get("healthcheck", {}).get("test", ()))[1:] or None,
         shown=body.get("attach", True),
     )
 

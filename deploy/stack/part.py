@@ -3,9 +3,9 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -31,9 +31,7 @@ _PAGES = {
     "docker.io/prom/alertmanager": {"/#/alerts": "/api/v2/alerts"},
     "docker.io/victoriametrics/victoria-metrics": {"/alerts": "/api/v1/alerts"},
 }
-_HEALTHCHECK = ROOT / "deploy" / "container" / "healthcheck.py"
 _TOOLS = ROOT / ".tools" / "usr" / "bin"
-_HEALTH_SECONDS = 10.0
 
 
 def program_of(service: Service) -> list[str] | None:
@@ -99,18 +97,14 @@ class Part:
         """The last line of its log."""
         return (self.log.read_text(errors="replace").strip() or "it said nothing").splitlines()[-1]
 
-    def healthy(self) -> bool:
-        """Ask it, as its container would be asked."""
-        check = self._wiring.health(self.service) or [sys.executable, str(_HEALTHCHECK)]
-        if check[0] == "wget":
-            return _answers(check[-1])
+    def listens(self) -> bool:
+        """Whether it accepts connections on all of its ports."""
         try:
-            done = subprocess.run(  # noqa: S603 - the commands of this project's compose file
-                self._command(check), env=self._environment(), capture_output=True, timeout=_HEALTH_SECONDS, check=False
-            )
-        except subprocess.TimeoutExpired:
+            for port in self._wiring.ports(self.service):
+                socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
             return False
-        return done.returncode == 0
+        return True
 
     def tell_to_end(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal to the whole group."""
@@ -131,12 +125,3 @@ class Part:
         """Return our own variables without settings of an exporter or of tracing, which no container would see."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "OTEL_"))}
         return ours | self._wiring.environment(self.service)
-
-
-def _answers(url: str) -> bool:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=_HEALTH_SECONDS):
-            return True
-    except OSError:
-        return False

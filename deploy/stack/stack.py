@@ -34,10 +34,10 @@ class Stack:
         self.parts = {name: Part(services[name], wiring, program, folder) for name, program in programs.items()}
 
     def start(self, ended: threading.Event) -> None:
-        """Start everything, each part after what it needs, and wait until all of it is well or ``ended`` is set.
+        """Start everything, each part after what it needs, and wait until all of it listens or ``ended`` is set.
 
         Raises:
-            ExporterError: a part ends, or is not well in time.
+            ExporterError: a part ends, or does not listen in time.
         """
         deadline = time.monotonic() + _PATIENCE
         for part in self.parts.values():
@@ -68,10 +68,10 @@ class Stack:
     def _wait(self, part: Part, ended: threading.Event, deadline: float) -> None:
         while not ended.is_set():
             self.check()
-            if part.ended == 0 if part.service.name in self._once else part.healthy():
+            if part.ended == 0 if part.service.name in self._once else part.listens():
                 return
             if time.monotonic() > deadline:
-                raise ExporterError(f"{part.service.name} is not well: {part.last_words} [{part.log}]")
+                raise ExporterError(f"{part.service.name} does not listen: {part.last_words} [{part.log}]")
             ended.wait(_LOOK)
 
 

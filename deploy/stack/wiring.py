@@ -51,12 +51,6 @@ class Wiring:
         """Return entrypoint and arguments of ``service``."""
         return self._arguments(service, (*service.entrypoint, *service.command))
 
-    def health(self, service: Service) -> list[str] | None:
-        """Return its health check; what is 127.0.0.1 there is the container itself."""
-        own = {f"127.0.0.1:{inside}": self._local(port) for inside, port in service.ports.items()}
-        known = self._known(service) | own
-        return None if service.health is None else [_replace(each, known) for each in service.health]
-
     def environment(self, service: Service) -> dict[str, str]:
         """Return its variables, without those that are about an absent service."""
         found = {name: self._arguments(service, (value,)) for name, value in service.environment.items()}
@@ -91,6 +85,10 @@ class Wiring:
         if mount.volume is not None:
             return self._folder / "volumes" / mount.volume
         return self._folder / service.name / mount.target.lstrip("/")
+
+    def ports(self, service: Service) -> list[int]:
+        """Return where ``service`` listens on 127.0.0.1."""
+        return [self._ports[published] for published in service.ports.values()]
 
     def _local(self, published: int) -> str:
         return f"127.0.0.1:{self._ports[published]}"
