@@ -21,7 +21,7 @@ _EXPLANATIONS = {
     403: "the client certificate has none of the allowed names",
     404: "nothing is served at this path",
     405: "only GET and HEAD are served here",
-    429: "too many requests or password checks at the moment; try again",
+    429: "too many password checks at the moment; try again",
     500: "answering failed; see the log",
 }
 
@@ -52,6 +52,14 @@ class Response:
 Handler = Callable[[Request], Response]
 
 
+@dataclass(slots=True)
+class ConnectionStatus:
+    """What a connection tells about itself: whether its next response is the last, and whether the client may read."""
+
+    is_last: bool = False
+    is_forbidden: bool = False
+
+
 class Access(Protocol):
     """Decides who may read. Its values may change at any time."""
 
@@ -75,31 +83,25 @@ class App:
         self._routes = routes
         self._access = access
         self._log = log
-        self._failing: dict[str, str] = {}  # path -> error of its handler, until it answers again
         self._packed: dict[tuple[str, str], tuple[bytes, bytes]] = {}  # last body of a path and type, and compressed
 
     async def __call__(
-        self,
-        scope: Mapping[str, Any],
-        _receive: object,
-        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+        self, scope: Mapping[str, Any], _: object, send: Callable[[MutableMapping[str, Any]], Awaitable[None]]
     ) -> None:
-        """Answer one request; ``scope["state"]`` is that of its connection (``protocol``)."""
-        request = _request(scope)
-        if scope["state"].get("forbidden"):
-            refusal: Response | None = plain(403)
-        else:
-            refusal = await self._access.refuse(request) if self._access else None
+        """Answer one request on the connection that ``scope["state"]`` tells of."""
+        request, connection = _request(scope), scope["state"]["connection"]
+        refusal = plain(403) if connection.is_forbidden else None
+        if self._access and not refusal:
+            refusal = await self._access.refuse(request)
         response = refusal or self._respond(request)
-        packed, headers = self._body(request, response)
-        body = memoryview(b"" if request.method == "HEAD" else packed)
-        headers |= {name.lower(): value for name, value in self._access.headers} if self._access else {}
+        headers, packed = self._encoded(request, response)
         # The body of a request is never read, so no other request can follow on its connection.
         framed = request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers
-        if framed or scope["state"].get("retired"):
+        if framed or connection.is_last:
             headers["connection"] = "close"
         encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": response.status, "headers": encoded})
+        body = memoryview(b"" if request.method == "HEAD" else packed)
         while len(body) > _PIECE:
             await send({"type": "http.response.body", "body": body[:_PIECE], "more_body": True})
             await asyncio.sleep(0)  # others get their turn, and a lost connection can be noticed
@@ -113,25 +115,21 @@ class App:
         if request.method not in {"GET", "HEAD"}:
             return plain(405, ("Allow", "GET, HEAD"))
         try:
-            response = handler(request)
-        except Exception as error:  # noqa: BLE001 - the server outlives any handler
-            if self._failing.get(request.path) != repr(error):
-                self._log.error("answering %s failed: %r", request.path, error, exc_info=error)
-            self._failing[request.path] = repr(error)
+            return handler(request)
+        except Exception:  # noqa: BLE001 - the server outlives any handler
+            self._log.exception("answering %s failed", request.path)
             return plain(500)
-        if self._failing.pop(request.path, None):
-            self._log.info("%s answers again", request.path)
-        return response
 
-    def _body(self, request: Request, response: Response) -> tuple[bytes, dict[str, str]]:
-        """Return the body as it is sent, compressed if the client accepts that, and the headers for it."""
+    def _encoded(self, request: Request, response: Response) -> tuple[dict[str, str], bytes]:
+        """Return all headers, and the body as it is sent: compressed if the client accepts that."""
         body = response.body
         headers = {
             "date": formatdate(usegmt=True),
             "content-type": response.content_type,
             "x-content-type-options": "nosniff",
-            **{name.lower(): value for name, value in response.headers},
         }
+        for name, value in (*response.headers, *(self._access.headers if self._access else ())):
+            headers[name.lower()] = value
         if len(body) >= _WORTH_PACKING:
             headers["vary"] = ", ".join(filter(None, (headers.get("vary"), "Accept-Encoding")))
             if gzip_accepted(request.headers.get("accept-encoding", "")):
@@ -141,7 +139,7 @@ class App:
                     kept = self._packed[key] = body, gzip.compress(body, 1, mtime=0)
                 body, headers["content-encoding"] = kept[1], "gzip"
         headers["content-length"] = str(len(body))
-        return body, headers
+        return headers, body
 
 
 def _request(scope: Mapping[str, Any]) -> Request:

@@ -4,12 +4,13 @@ import errno
 import re
 import socket
 from dataclasses import dataclass
+from ipaddress import IPv6Address
 
 _HIGHEST_PORT = 65535
-_PORT = re.compile(r"\d{1,5}", re.ASCII)
-_ZONE = re.compile(r"[0-9A-Za-z_.~@:-]+", re.ASCII)  # of a link-local address: an interface's name or number
 _LABEL = "[0-9A-Za-z_-]{1,63}"
-_HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*\.?)?", re.ASCII)
+_ADDRESS = re.compile(
+    rf"(?:\[(?P<ipv6>[0-9A-Za-z_.~@:%-]+)\]|(?P<host>(?:{_LABEL}(?:\.{_LABEL})*\.?)?)):(?P<port>\d{{1,5}})", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,45 +31,28 @@ def parse_listen_address(text: str) -> ListenAddress:
     Raises:
         ValueError: ``text`` is no such address; the message says what one looks like.
     """
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if bracketed:
-        host = host[1:-1]
-    if (
-        not colon
-        or not (_is_ipv6(host) if bracketed else _HOST.fullmatch(host))
-        or not _PORT.fullmatch(port)
-        or int(port) > _HIGHEST_PORT
-    ):
+    found = _ADDRESS.fullmatch(text)
+    if not found or not _is_possible(found["ipv6"], int(found["port"])):
         raise ValueError(
             f"{text[:100]!r} is no listen address: write host:port with a port from 0 to 65535, such as"
             " :10169 (all interfaces), 127.0.0.1:10169 or [::1]:10169"
         )
-    return ListenAddress(host, int(port))
+    return ListenAddress(found["ipv6"] or found["host"], int(found["port"]))
 
 
-def _is_ipv6(host: str) -> bool:
-    address, percent, zone = host.partition("%")
+def _is_possible(ipv6: str | None, port: int) -> bool:
     try:
-        socket.inet_pton(socket.AF_INET6, address)
-    except (OSError, ValueError):
+        return port <= _HIGHEST_PORT and (ipv6 is None or bool(IPv6Address(ipv6)))
+    except ValueError:
         return False
-    return not percent or _ZONE.fullmatch(zone) is not None
 
 
 def listen(address: ListenAddress, backlog: int) -> socket.socket:
     """Return one listening socket, as Go does: dual-stack for all interfaces, else IPv4 before IPv6."""
-    if not address.host and socket.has_dualstack_ipv6():
-        try:
-            return listen(ListenAddress("::", address.port), backlog)
-        except OSError as error:
-            if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
-                raise
-    if not address.host:
-        return socket.create_server(("", address.port), backlog=backlog)
-    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    host = address.host or ("::" if socket.has_dualstack_ipv6() else None)
+    found = socket.getaddrinfo(host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, where = min(found, key=lambda info: info[0] != socket.AF_INET)
-    both = address.host == "::" and socket.has_dualstack_ipv6()
+    both = host == "::" and socket.has_dualstack_ipv6()
     return socket.create_server(where, family=family, backlog=backlog, dualstack_ipv6=both)
 
 

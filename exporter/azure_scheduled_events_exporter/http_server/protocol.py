@@ -4,7 +4,8 @@ Must not know what is served, users or files.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,10 +13,15 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from .app import ConnectionStatus
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .tls import Tls
 
 _UNSENT = 64 * 1024  # bytes that asyncio keeps for a client that does not read; under TLS it would keep 512 KiB
+_REPEAT_SECONDS = 60.0  # in which the log says once that there are too many connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +38,26 @@ class State(ServerState):
     """What all connections share: uvicorn's state, the limits, and the TLS settings of new connections.
 
     Attributes:
-        idle: connections that wait for a handshake or a request, the longest first.
-        busy: connections of which a request is being answered, the longest first.
+        open: all connections; those first that have been idle, or busy, for longest.
     """
 
-    def __init__(self, limits: Limits, tls: "Callable[[], Tls | None]", full: Callable[[], None]) -> None:
+    def __init__(self, limits: Limits, tls: "Callable[[], Tls | None]", log: logging.Logger) -> None:
         super().__init__()
         self.limits = limits
         self.tls = tls
-        self.full = full
-        self.idle: dict[Connection, None] = {}
-        self.busy: dict[Connection, None] = {}
+        self.open: dict[Connection, None] = {}
+        self._log = log
+        self._warned = float("-inf")
 
-    @property
-    def open(self) -> tuple["Connection", ...]:
-        """All connections."""
-        return (*self.idle, *self.busy)
-
-    def leave(self, connection: "Connection") -> None:
-        """Forget a connection."""
-        self.idle.pop(connection, None)
-        self.busy.pop(connection, None)
+    def make_room(self) -> None:
+        """Close a connection if there are too many: the one that is idle for longest, else busy for longest."""
+        most = self.limits.connections
+        if len(self.open) < most:
+            return
+        next((each for each in self.open if not each.is_busy), next(iter(self.open))).shutdown()
+        if time.monotonic() - self._warned >= _REPEAT_SECONDS:
+            self._warned = time.monotonic()
+            self._log.warning("connection limit reached (%d): closing the connections that are idle for longest", most)
 
 
 class Connection(H11Protocol):
@@ -65,7 +70,8 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        super().__init__(config, server_state, dict(app_state), _loop)
+        self.status = ConnectionStatus()
+        super().__init__(config, server_state, {**app_state, "connection": self.status}, _loop)
         self.state = cast("State", server_state)
         self._deadline: asyncio.TimerHandle | None = None
         self._has_begun = False
@@ -80,11 +86,8 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         """Make room for this connection, and begin the TLS handshake if TLS is on."""
         self.transport = transport
-        if len(self.state.idle) + len(self.state.busy) >= self.state.limits.connections:
-            self.state.full()
-            next(iter(self.state.idle or self.state.busy)).abort()
-        self.state.idle[self] = None
-        self._limit(self.state.limits.header_seconds)
+        self.state.make_room()
+        self._enter(self.state.limits.header_seconds)
         tls = self.state.tls()
         if tls is None:
             self._begin(transport)
@@ -93,44 +96,35 @@ class Connection(H11Protocol):
             self._handshake = self.loop.create_task(self._start_tls(transport, tls))
 
     async def _start_tls(self, transport: asyncio.Transport, tls: "Tls") -> None:
-        seconds = self.state.limits.header_seconds
         try:
             encrypted = await self.loop.start_tls(
-                transport,
-                self,
-                tls.context,
-                server_side=True,
-                ssl_handshake_timeout=seconds,
-                ssl_shutdown_timeout=seconds,
+                transport, self, tls.context, server_side=True, ssl_shutdown_timeout=self.state.limits.header_seconds
             )
         except OSError:  # also what OpenSSL raises; such a client is of no interest
-            self.abort()
+            self.shutdown()
             return
-        if encrypted is None or self not in self.state.idle:
-            return
-        if not tls.knows(encrypted.get_extra_info("ssl_object")):
-            self.app_state["forbidden"] = True
-        self._begin(encrypted)
+        if encrypted is not None and self in self.state.open:
+            self.status.is_forbidden = not tls.knows(encrypted.get_extra_info("ssl_object"))
+            self._begin(encrypted)
 
     def _begin(self, transport: asyncio.Transport) -> None:
         transport.set_write_buffer_limits(high=_UNSENT)
         super().connection_made(transport)
         self._has_begun = True
-        early, self._early = self._early, b""
-        if early:
-            self.data_received(early)
+        if self._early:
+            self.data_received(self._early)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self.state.leave(self)
-        self._unlimit()
+        self.state.open.pop(self, None)
+        self._limit(None)
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's meaning of the result
         """Still answer a client that closes its side after its request; TLS has no half-closed connections."""
         if not self.is_busy or self.scheme == "https":
             return False
-        self.cycle.keep_alive = False
+        self.status.is_last = True
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -147,58 +141,39 @@ class Connection(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
-            self.state.leave(self)
-            self.state.busy[self] = None
-            self._limit(self.state.limits.response_seconds)
+            self._enter(self.state.limits.response_seconds)
             if self.conn.trailing_data[0]:  # more requests, sent at once: one is answered, and the connection closes
-                self.scope["state"]["retired"] = True
+                self.status.is_last = True
 
     def on_response_complete(self) -> None:
         """Wait for the next request; a response that ends the connection keeps its deadline."""
-        if self in self.state.busy:
-            self.state.leave(self)
-            self.state.idle[self] = None
         if not self.transport.is_closing():
-            self._unlimit()
+            self._enter(None)
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP; the malformed body of a request ends the connection."""
         if self.is_busy:
-            self.abort()
+            self.shutdown()
         else:
             super().send_400_response(msg)
 
     def timeout_keep_alive_handler(self) -> None:
         """Close without waiting for a client that has not read its last response."""
-        self.abort()
+        self.shutdown()
 
     def shutdown(self) -> None:
-        """Close at once: the server stops."""
-        self.abort()
-
-    def retire(self, *, distrust: bool) -> None:
-        """Close with the next response that says so, so that the client connects with the new TLS settings.
-
-        With ``distrust``, the client may no longer read: complete only a response in progress.
-        """
-        self.app_state["retired"] = True
-        if self.is_busy:
-            self.scope["state"]["retired"] = True
-            self.cycle.keep_alive = not distrust
-        elif distrust:
-            self.abort()
-
-    def abort(self) -> None:
         """Close at once, without the rest of a response."""
-        self.state.leave(self)
+        self.state.open.pop(self, None)
         self.transport.abort()
 
-    def _limit(self, seconds: float) -> None:
-        self._unlimit()
-        self._deadline = self.loop.call_later(seconds, self.abort)
+    def _enter(self, seconds: float | None) -> None:
+        """Begin to wait, or to answer: for at most ``seconds``."""
+        self.state.open.pop(self, None)
+        self.state.open[self] = None
+        self._limit(seconds)
 
-    def _unlimit(self) -> None:
+    def _limit(self, seconds: float | None) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
-            self._deadline = None
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self.shutdown)

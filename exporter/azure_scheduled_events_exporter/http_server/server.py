@@ -8,9 +8,7 @@ import contextlib
 import logging
 import socket
 import sys
-import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
@@ -23,12 +21,13 @@ from .protocol import Connection, Limits, State
 
 if TYPE_CHECKING:
     from .access import WebAccess
+if sys.platform != "win32":
+    import resource
 
 _BACKLOG = 4096  # connections that the kernel keeps
 _ACCEPTED = 16  # at most so many are accepted before open connections get their turn
 _SEND_BUFFER = 64 * 1024  # bytes that the kernel keeps of a response; it would take megabytes
 _LARGEST_HEADER = 16 * 1024  # bytes; more than any scraper, proxy or browser sends
-_REPEAT_SECONDS = 60.0  # in which the log says once that there are too many connections
 _LIMITS = Limits()
 
 
@@ -38,10 +37,11 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, state: State) -> None:
         super().__init__(config)
         self.server_state = state
+        self.force_exit = True  # stop waits for no connection
         self.stopping = asyncio.Event()
 
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        return nullcontext()
+    def capture_signals(self) -> contextlib.AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
 
     async def main_loop(self) -> None:
         await self.stopping.wait()
@@ -65,9 +65,7 @@ class Server:
     ) -> None:
         self._address = address
         self._access = access
-        self._log = log
-        self._warned = float("-inf")
-        self._state = State(limits, lambda: access.tls if access else None, self._warn)
+        self._state = State(limits, lambda: access.tls if access else None, log)
         self._app = App(routes, access, log)
         self._tasks: list[asyncio.Task[None]] = []
         self.port = address.port
@@ -78,7 +76,9 @@ class Server:
         Raises:
             ExporterError: the address is in use, not of this machine, or not permitted.
         """
-        _raise_descriptor_limit()
+        if sys.platform != "win32":  # the usual limit of descriptors, 1024, is for programs that use select
+            with contextlib.suppress(OSError, ValueError):  # macOS does not take "unlimited"
+                resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
         try:
             listener = listen(self._address, _BACKLOG)
         except OSError as error:
@@ -100,7 +100,6 @@ class Server:
             date_header=False,
             backlog=_ACCEPTED,
             timeout_keep_alive=self._state.limits.idle_seconds,
-            timeout_graceful_shutdown=1,
             h11_max_incomplete_event_size=_LARGEST_HEADER,
         )
         self._uvicorn = _Uvicorn(config, self._state)
@@ -118,30 +117,14 @@ class Server:
         serving, *watching = self._tasks
         for task in watching:
             task.cancel()
-        for connection in self._state.open:
-            connection.abort()
+        for connection in list(self._state.open):
+            connection.shutdown()
         self._uvicorn.stopping.set()
         await asyncio.gather(serving, *watching, return_exceptions=True)
         if self._access:
             self._access.close()
 
-    def _retire(self, *, distrust: bool) -> None:
-        """Make every client reconnect, so that the current TLS settings apply to it."""
+    def _retire(self) -> None:
+        """Close each connection with its next response, so that clients connect with the new TLS settings."""
         for connection in self._state.open:
-            connection.retire(distrust=distrust)
-
-    def _warn(self) -> None:
-        if time.monotonic() - self._warned >= _REPEAT_SECONDS:
-            self._warned = time.monotonic()
-            most = self._state.limits.connections
-            self._log.warning("connection limit reached (%d): closing the connections that are idle for longest", most)
-
-
-def _raise_descriptor_limit() -> None:
-    """Allow as many descriptors as this process may have; the usual limit of 1024 is for programs that use select."""
-    if sys.platform != "win32":
-        import resource  # noqa: PLC0415 - not on Windows
-
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(OSError, ValueError):  # macOS does not take "unlimited"
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            connection.status.is_last = True

@@ -6,11 +6,9 @@ not depend on files or TLS.
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import bcrypt
@@ -20,42 +18,31 @@ _WAITING = 16  # checks that may run or wait
 _WAITING_OF_ONE = 4  # the same of one address
 
 
-def credentials(authorization: str) -> tuple[bytes, bytes] | None:
-    """Return user and password of the header; None if it has none in the form of RFC 7617."""
-    scheme, _, text = authorization.strip().partition(" ")
-    if scheme.lower() != "basic":
-        return None
-    try:
-        user, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
-    except (binascii.Error, ValueError):
-        return None
-    return (user, password[:_LONGEST]) if colon and b"\0" not in user + password else None
-
-
 class Users:
-    """Checks requests on one event loop; ``hashes`` are user names and their bcrypt hashes.
+    """Checks requests on one event loop.
 
-    ``before`` are the users until now: pairs that it found right, and that are still right, need no new check.
+    Attributes:
+        hashes: the bcrypt hash of each user name; may be replaced at any time.
     """
 
-    def __init__(self, hashes: Iterable[tuple[bytes, bytes]], before: "Users | None" = None) -> None:
-        self._hashes = dict(hashes)
-        self._slowest = max(self._hashes.values(), key=lambda hashed: hashed[4:6])
-        self._key: bytes = before._key if before else secrets.token_bytes(32)  # noqa: SLF001 - another one of this class
-        self._right: dict[bytes, bytes] = before._right if before else {}  # noqa: SLF001 - the same; user -> digest
-        self._pool: ThreadPoolExecutor = before._pool if before else ThreadPoolExecutor(1, "passwords")  # noqa: SLF001 - the same
+    def __init__(self) -> None:
+        self.hashes: dict[bytes, bytes] = {}
+        self._key = secrets.token_bytes(32)
+        self._right: dict[bytes, bytes] = {}  # user -> digest
+        self._pool = ThreadPoolExecutor(1, "passwords")
         self._checks: dict[bytes, asyncio.Future[bool]] = {}
         self._waiting: Counter[str] = Counter()
 
     async def refuse(self, authorization: str, client: str) -> int:
         """Return 0 to allow the request, 401 if user or password is wrong, 429 if too many checks are waiting."""
-        given = credentials(authorization)
+        given = _credentials(authorization)
         if given is None:
             return 401
         user, password = given
-        hashed = self._hashes.get(user, self._slowest)  # an unknown user takes as long as a known one
+        # An unknown user takes as long as the slowest known one.
+        hashed = self.hashes.get(user) or max(self.hashes.values(), key=lambda known: known[4:6])
         digest = self._digest(user, hashed, password)
-        if user in self._hashes and secrets.compare_digest(self._right.get(user, b""), digest):
+        if user in self.hashes and secrets.compare_digest(self._right.get(user, b""), digest):
             return 0
         check = self._checks.get(digest)
         if check is None:
@@ -65,7 +52,7 @@ class Users:
             self._checks[digest] = check
             self._waiting[client] += 1
             check.add_done_callback(lambda _: self._done(digest, client))
-        if not await asyncio.shield(check) or user not in self._hashes:
+        if not await asyncio.shield(check) or self.hashes.get(user) != hashed:
             return 401
         self._right[user] = digest
         return 0
@@ -83,3 +70,14 @@ class Users:
         """Return a hash under this process's key; each part with its length, so that no two triples are alike."""
         framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
         return hashlib.blake2b(framed, key=self._key, digest_size=32).digest()
+
+
+def _credentials(authorization: str) -> tuple[bytes, bytes] | None:
+    """Return user and password of the header; None if it has none in the form of RFC 7617."""
+    scheme, _, text = authorization.strip().partition(" ")
+    try:
+        user, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
+    except ValueError:
+        return None
+    is_basic = scheme.lower() == "basic" and colon and b"\0" not in user + password
+    return (user, password[:_LONGEST]) if is_basic else None

@@ -284,8 +284,8 @@ async def _serve(
     notifications.cancel()
     manager.notify("STOPPING=1", "STATUS=ending")
     # A disk that hangs, or a log that nobody reads, can block each of these steps. The journal survives a kill.
+    await server.stop()  # first, so that no client takes time from the others
     exporter.stop()
-    await server.stop()
     log.info("exporter stopped")
     return ending.status
 

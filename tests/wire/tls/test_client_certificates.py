@@ -48,7 +48,7 @@ class TestClientCertificates:
         [
             ("scraper.example", "DNS:other.example,DNS:scraper.example"),
             ("10.0.0.7", "IP:10.0.0.7"),
-            ("'2001:db8:0::1'", "IP:2001:DB8:0:0:0:0:0:1"),
+            ("'2001:DB8:0:0:0:0:0:1'", "IP:2001:db8::1"),
             ("team@scraper.example", "email:team@scraper.example"),
             ("'spiffe://example/ns/monitoring'", "URI:spiffe://example/ns/monitoring"),
             ("nobody.example, scraper.example", "DNS:scraper.example"),

@@ -6,7 +6,7 @@ import os
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import bcrypt
@@ -173,7 +173,7 @@ class TestChange:
             assert str(facts[0]["error"]).startswith(str(file))
             replace(file, good)
             eventually(lambda: said(running, logging.INFO)[1:], "the end of the error in the log")
-            assert said(running, logging.INFO)[1:] == ["web configuration is valid again"]
+            assert said(running, logging.INFO)[1:] == ["web configuration reloaded"]
             assert len(said(running, logging.ERROR)) == 1
 
     def test_on_and_off(self, file: Path, authority: Authority) -> None:
@@ -237,18 +237,3 @@ class TestChange:
             eventually(lambda: let_in(running, new), "the new CA")
             assert not let_in(running, old)
             assert not resumes(running, old, session)
-
-    @pytest.mark.parametrize("begun", [b"", request()[:20]])
-    def test_revoked_client(self, file: Path, authority: Authority, tmp_path: Path, begun: bytes) -> None:
-        """A client whose CA is no longer trusted gets no page over a connection that it opened before."""
-        file.write_text(REQUIRED)
-        old = trusting(authority, Pair(tmp_path / "client.pem", tmp_path / "client.key"))
-        new = trusting(authority, Authority(tmp_path, "next").client("next client"))
-        with encrypted(file) as running, wrapped(running, old) as client:
-            client.sendall(begun)
-            assert ask(running, old) == 200
-            replace(tmp_path / "ca.pem", (tmp_path / "next.pem").read_text())
-            eventually(lambda: let_in(running, new), "the new CA")
-            with suppress(OSError):
-                client.sendall(request()[len(begun) :])
-            assert read_all(client) == b""

@@ -251,7 +251,7 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
         if settings is None:
             return
         ends = server_tls(settings).ends
-        text = settings.certificate.text or (settings.certificate.path or Path()).read_text("ascii", "replace")
+        text = settings.certificate.read_text("ascii", "replace")
     except (ExporterError, OSError):
         return  # reported with the web configuration
     with suppress(OSError):
