@@ -11,7 +11,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -78,7 +77,7 @@ class ScheduledEvent:
         description: a hint for people, never a key; often ``""``; up to 4096 characters of it.
         duration_seconds: announced impact, 0 for none; None when unknown (-1, absent or unreadable).
         resource_type: as sent; ``VirtualMachine`` so far.
-        is_contradictory: whether one document has several entries with this EventId that differ in what policies go by.
+        is_contradictory: whether one document has several entries with this EventId that differ in more than Resources.
     """
 
     event_id: str
@@ -176,8 +175,7 @@ _MOST_EVENTS = 10_000
 """The largest body has room for a third as many real events. Without a limit, an entry ``{}`` of 3 bytes would take
 some 500 bytes of memory."""
 _MOST_LINES = 100
-_TEXTS = ("event_type", "source", "resource_type", "description")
-"""Of entries with one EventId, the first that has such a text decides."""
+_HUGE = 1e18
 
 
 def comparable_name(name: str) -> str:
@@ -240,15 +238,10 @@ def parse_not_before(text: str) -> float | None:
                 return None
             if moment.tzinfo is None:
                 moment = moment.replace(tzinfo=UTC)
-            return _since_epoch(moment)
+            return moment.timestamp() if moment.timestamp() >= 0 else None  # a zone may put it before the epoch
         except (ValueError, TypeError, OverflowError, IndexError):
             continue
     return None
-
-
-def _since_epoch(moment: datetime) -> float | None:
-    seconds = moment.timestamp()
-    return seconds if seconds >= 0 else None  # a zone may put it before the epoch
 
 
 def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
@@ -267,10 +260,10 @@ def _document(content: Mapping[str, Any], entries: list[Any]) -> Document:
         events.setdefault(event.event_id, []).append(event)
     for event_id, same in events.items():
         if len(same) > 1:
-            found = " and ".join(_differences(same))
-            consequence = f", with different {found}: no policy approves it" if found else ""
-            remarks.append(f"event {event_id} appears more than once in one document{consequence}")
-    incarnation = _integer(content.get("DocumentIncarnation"))
+            remarks.append(
+                f"event {event_id} appears more than once in one document: if it differs, no policy approves it"
+            )
+    incarnation = _whole(content.get("DocumentIncarnation"))
     if incarnation is None:
         remarks.append(f"DocumentIncarnation is {_excerpt(json.dumps(content.get('DocumentIncarnation')))}")
     merged = tuple(_merged(same) for same in events.values())
@@ -315,36 +308,15 @@ def _event(entry: Mapping[str, Any]) -> tuple[ScheduledEvent, list[str]]:
 
 
 def _merged(same: Sequence[ScheduledEvent]) -> ScheduledEvent:
-    """Merge the entries with one EventId: Started takes precedence, and the VMs of all are kept.
+    """Return the entries with one EventId as one event: the first, a Started one before others, with the VMs of all.
 
-    The worst that any entry says is kept, because a policy may approve the event: the earliest NotBefore, and an
-    unknown duration or else the longest one.
+    If they differ in anything else, no policy approves it, and its impact is unknown.
     """
-    if len(same) == 1:
-        return same[0]
-    first, *others = sorted(same, key=lambda event: event.status != EventStatus.STARTED)
-    for other in others:
-        texts = {name: getattr(first, name) or getattr(other, name) for name in _TEXTS}
-        first = replace(first, **texts)
-    durations = [event.duration_seconds for event in same if event.duration_seconds is not None]
-    return replace(
-        first,
-        resources=_each_once([name for event in same for name in event.resources]),
-        not_before=min((event.not_before for event in same if event.not_before is not None), default=None),
-        duration_seconds=max(durations) if len(durations) == len(same) else None,
-        is_contradictory=bool(_differences(same)),
-    )
-
-
-def _differences(same: Sequence[ScheduledEvent]) -> list[str]:
-    """Return in which fields that policies go by entries with one EventId differ."""
-    several: Mapping[str, AbstractSet[object]] = {
-        "EventType": {event.event_type for event in same} - {""},
-        "EventSource": {event.source for event in same} - {""},
-        "DurationInSeconds": {event.duration_seconds for event in same},
-        "NotBefore": {event.not_before for event in same} - {None},
-    }
-    return [name for name, values in several.items() if len(values) > 1]
+    first = min(same, key=lambda event: event.status != EventStatus.STARTED)
+    merged = replace(first, resources=_each_once([name for event in same for name in event.resources]))
+    if all(replace(event, resources=first.resources) == first for event in same):
+        return merged
+    return replace(merged, duration_seconds=None, is_contradictory=True)
 
 
 def _word(entry: Mapping[str, Any], key: str, oddities: list[str]) -> str:
@@ -399,29 +371,21 @@ def _canonical(text: str, known: type[StrEnum]) -> str:
     return next((str(member) for member in known if member.value.casefold() == text.casefold()), text)
 
 
-_INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
-
-
-def _integer(value: object) -> int | None:
-    """A whole number of up to 18 digits, also when it comes as text or as 2.0; None for anything else."""
-    if isinstance(value, str):
-        value = int(value) if _INTEGER.fullmatch(value.strip()) else None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return int(value) if abs(value) < 1e18 and value == int(value) else None  # noqa: PLR2004 - the digits above
+def _whole(value: object) -> int | None:
+    """Return a whole number of up to 18 digits; None for anything else."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _HUGE
+    return value if is_whole else None  # type: ignore[return-value]
 
 
 def _duration(value: object) -> float | None:
     """Return DurationInSeconds: 0 means no interruption; None for -1 or non-numbers."""
-    if isinstance(value, float) and 0 <= value < 1e18:  # noqa: PLR2004 - as for whole numbers
-        return value
-    seconds = _integer(value)
-    return float(seconds) if seconds is not None and seconds >= 0 else None
+    is_known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _HUGE
+    return float(value) if is_known else None  # type: ignore[arg-type]
 
 
 def _number(digits: str) -> int | str:
     """A whole number; as text if it is so long that Python refuses to convert it: it must not cost the document."""
-    return int(digits) if len(digits) < 100 else digits  # noqa: PLR2004 - any length far over _INTEGER's
+    return int(digits) if len(digits) < 100 else digits  # noqa: PLR2004 - any length far over _HUGE's
 
 
 def _refuse_constant(name: str) -> None:

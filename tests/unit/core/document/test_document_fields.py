@@ -94,10 +94,10 @@ def test_resources_of_a_strange_kind() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0, 0), (279, 279), ("279", 279), (" 4 ", 4), (2.0, 2), (-1, -1), ("x", None), (2.5, None), (True, None)],
+    [(0, 0), (279, 279), (-1, -1), ("279", None), (2.5, None), (True, None), (10**18, None)],
 )
 def test_incarnation(value: object, expected: int | None) -> None:
-    """DocumentIncarnation is read as a number or as digits; anything else is unknown, with one remark."""
+    """DocumentIncarnation is read as a whole number; anything else is unknown, with one remark."""
     document = parse_document(body(entry(), DocumentIncarnation=value))
     assert document.incarnation == expected
     assert [event.event_id for event in document.events] == [SOME_ID]
@@ -137,7 +137,7 @@ def test_missing_values() -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(-1, None), (0, 0.0), (5, 5.0), ("30", 30.0), (0.5, 0.5), (..., None), (None, None), ("x", None), (True, None)],
+    [(-1, None), (0, 0.0), (5, 5.0), ("30", None), (0.5, 0.5), (..., None), (None, None), ("x", None), (True, None)],
 )
 def test_duration(value: object, expected: float | None) -> None:
     """DurationInSeconds is unknown when -1, absent or unreadable; 0 is a duration."""
