@@ -8,9 +8,9 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 from azure_scheduled_events_exporter import standard_streams
 from azure_scheduled_events_exporter.errors import OutputError, UsageError
@@ -20,11 +20,11 @@ from .document import is_version
 from .faults import FAULTS
 from .scenario import find, shipped
 from .server import Simulator
-from .stage import FASTEST, SLOWEST
 from .timeline import Happening, What
 
 _LISTEN: Final = "127.0.0.1:10170"
 _EXPORTER: Final = "azure-scheduled-events-exporter run --journal.path memory --imds.endpoint"
+_USUAL: Final = ("live-migration",)
 _ANY_PORT: Final = "--web.listen-address 127.0.0.1:0"  # of several exporters on one machine
 _HIGHEST_PORT: Final = 65535
 _PORT: Final = re.compile("[0-9]{1,5}")
@@ -37,60 +37,58 @@ DESCRIPTION: Final = (
 )
 
 
+_FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "--scenario": {
+        "action": "append",
+        "metavar": "NAME|FILE|all",
+        "help": "Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record', "
+        "or all. May be repeated; scenarios follow one another. (default live-migration)",
+    },
+    "--speed": {
+        "default": "1",
+        "metavar": "FACTOR",
+        "help": "Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds. (default 1)",
+    },
+    "--loop": {"action": "store_true", "help": "Start again after the last scenario, with new EventIds."},
+    "--web.listen-address": {
+        "dest": "listen_address",
+        "default": _LISTEN,
+        "metavar": "HOST:PORT",
+        "help": f"Address to listen on. Everyone who can connect can control the simulator. (default {_LISTEN})",
+    },
+    "--fault": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME[@START[+DURATION]]",
+        "help": "Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable. One of: "
+        + ", ".join(FAULTS),
+    },
+    "--first-answer-delay": {
+        "default": "0s",
+        "metavar": "DURATION",
+        "help": "Delay the first answer, while the service is enabled, as IMDS does for up to 2m. (default 0s)",
+    },
+    "--first-event-delay": {
+        "default": "0s",
+        "metavar": "DURATION",
+        "help": "Show no events for so long after the first answer, as IMDS does for up to 5m. (default 0s)",
+    },
+    "--empty-body": {"action": "store_true", "help": "Answer 200 with an empty body while there are no events."},
+    "--newest-api-version": {
+        "default": "",
+        "metavar": "DATE",
+        "help": "Refuse api-versions after this one, as an older IMDS does. (default: any date is answered)",
+    },
+    "--seed": {"metavar": "TEXT", "help": "Use the same EventIds every time."},
+    "--list": {"action": "store_true", "help": "Print the scenarios and exit."},
+}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``simulate`` to ``parser``."""
     parser.description = textwrap.fill(DESCRIPTION, 80)
-    add = parser.add_argument
-    add(
-        "--scenario",
-        action="append",
-        metavar="NAME|FILE|all",
-        help="Scenario to play: a name of --list, a file of your own (.yaml), a recording of 'history --record', "
-        "or all. May be repeated; scenarios follow one another. (default live-migration)",
-    )
-    add(
-        "--speed",
-        default="1",
-        metavar="FACTOR",
-        help="Speed relative to Azure: at 60, a notice of 15 minutes lasts 15 seconds. (default 1)",
-    )
-    add("--loop", action="store_true", help="Start again after the last scenario, with new EventIds.")
-    add(
-        "--web.listen-address",
-        dest="listen_address",
-        default=_LISTEN,
-        metavar="HOST:PORT",
-        help=f"Address to listen on. Everyone who can connect can control the simulator. (default {_LISTEN})",
-    )
-    add(
-        "--fault",
-        action="append",
-        default=[],
-        metavar="NAME[@START[+DURATION]]",
-        help="Fail from START on (scenario time), for DURATION; by default at once and always. Repeatable. One of: "
-        + ", ".join(FAULTS),
-    )
-    add(
-        "--first-answer-delay",
-        default="0s",
-        metavar="DURATION",
-        help="Delay the first answer, while the service is enabled, as IMDS does for up to 2m. (default 0s)",
-    )
-    add(
-        "--first-event-delay",
-        default="0s",
-        metavar="DURATION",
-        help="Show no events for so long after the first answer, as IMDS does for up to 5m. (default 0s)",
-    )
-    add("--empty-body", action="store_true", help="Answer 200 with an empty body while there are no events.")
-    add(
-        "--newest-api-version",
-        default="",
-        metavar="DATE",
-        help="Refuse api-versions after this one, as an older IMDS does. (default: any date is answered)",
-    )
-    add("--seed", metavar="TEXT", help="Use the same EventIds every time.")
-    add("--list", action="store_true", help="Print the scenarios and exit.")
+    for flag, options in _FLAGS.items():
+        parser.add_argument(flag, **options)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -169,13 +167,8 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
     newest = arguments.newest_api_version
     if newest and not is_version(newest):
         raise UsageError(f"--newest-api-version: '{newest}' is no version: write a date, such as 2020-07-01")
-    names = arguments.scenario or ["live-migration"]
-    if not SLOWEST <= speed <= FASTEST:
-        raise UsageError(
-            f"--speed: {arguments.speed} cannot be used: it must be at least {SLOWEST:g} and at most {FASTEST:g}"
-        )
     return Simulator(
-        [scenario for name in names for scenario in find(name)],
+        [scenario for name in arguments.scenario or _USUAL for scenario in find(name)],
         speed=speed,
         loop=arguments.loop,
         address=parse_address(arguments.listen_address),
@@ -183,7 +176,7 @@ def _simulator(arguments: argparse.Namespace, on_happening: Callable[[Happening]
         first_answer_delay=delays["first_answer_delay"],
         first_event_delay=delays["first_event_delay"],
         empty_body=arguments.empty_body,
-        newest_api_version=arguments.newest_api_version,
+        newest_api_version=newest,
         seed=arguments.seed,
         on_happening=on_happening,
     )
@@ -201,7 +194,7 @@ def _setting(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
 
 def _greet(simulator: Simulator, arguments: argparse.Namespace) -> None:
     first, *others = simulator.vms
-    names = ", ".join(arguments.scenario or ["live-migration"])
+    names = ", ".join(arguments.scenario or _USUAL)
     say(f"Playing {names} at speed {simulator.speed:g}. SIGINT (Ctrl-C) ends it. Point an exporter at it, as")
     say(f"  {first}: {_EXPORTER} {simulator.url}")
     for name in others:

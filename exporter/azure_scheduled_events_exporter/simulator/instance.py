@@ -8,7 +8,6 @@ from typing import Final
 from .scenario import VirtualMachine
 
 _MEMBER: Final = re.compile(r"(?P<scale_set>.+)_(?P<number>\d+)")
-_ADDRESSES: Final = 250
 
 
 def vm_id(vm: VirtualMachine) -> str:
@@ -26,7 +25,7 @@ def computer_name(name: str) -> str:
 
 def instance(vm: VirtualMachine) -> dict[str, object]:
     """Return the answer to ``/metadata/instance`` for ``vm``."""
-    return {"compute": _compute(vm), "network": _network(vm)}
+    return {"compute": _compute(vm), "network": {"interface": []}}
 
 
 def partial_instance(vm: VirtualMachine) -> dict[str, object]:
@@ -38,13 +37,10 @@ def partial_instance(vm: VirtualMachine) -> dict[str, object]:
 def _compute(vm: VirtualMachine) -> dict[str, object]:
     return {
         "azEnvironment": "AzurePublicCloud",
-        "customData": "",
         "evictionPolicy": "Delete" if vm.priority == "Spot" else "",
         "isHostCompatibilityLayerVm": "false",
-        "licenseType": "",
         "location": vm.location,
         "name": vm.name,
-        "offer": "",
         "osProfile": {
             "adminUsername": "azureuser",
             "computerName": computer_name(vm.name),
@@ -52,55 +48,19 @@ def _compute(vm: VirtualMachine) -> dict[str, object]:
         },
         "osType": "Linux",
         "placementGroupId": str(uuid.UUID(bytes=_digest(vm.scale_set), version=4)) if vm.scale_set else "",
-        "plan": {"name": "", "product": "", "publisher": ""},
         "platformFaultDomain": vm.fault_domain,
         "platformUpdateDomain": vm.fault_domain,
         "priority": vm.priority,
         "provider": "Microsoft.Compute",
-        "publicKeys": [],
-        "publisher": "",
         "resourceGroupName": vm.resource_group,
         "resourceId": _resource_id(vm),
-        "securityProfile": {"secureBootEnabled": "false", "virtualTpmEnabled": "false"},
-        "sku": "",
-        "storageProfile": {
-            "dataDisks": [],
-            "imageReference": {"id": "", "offer": "", "publisher": "", "sku": "", "version": ""},
-            "osDisk": {
-                "caching": "ReadOnly",
-                "createOption": "FromImage",
-                "diskSizeGB": "128",
-                "osType": "Linux",
-                "writeAcceleratorEnabled": "false",
-            },
-            "resourceDisk": {"size": "50688"},
-        },
         "subscriptionId": vm.subscription_id,
         "tags": "simulated:true",
         "tagsList": [{"name": "simulated", "value": "true"}],
-        "userData": "",
-        "version": "",
         "vmId": vm_id(vm),
         "vmScaleSetName": vm.scale_set,
         "vmSize": vm.size,
         "zone": vm.zone,
-    }
-
-
-def _network(vm: VirtualMachine) -> dict[str, object]:
-    digest = _digest(vm.name)
-    address = f"10.224.0.{4 + digest[0] % _ADDRESSES}"
-    return {
-        "interface": [
-            {
-                "ipv4": {
-                    "ipAddress": [{"privateIpAddress": address, "publicIpAddress": ""}],
-                    "subnet": [{"address": "10.224.0.0", "prefix": "16"}],
-                },
-                "ipv6": {"ipAddress": []},
-                "macAddress": "6045BD" + digest[1:4].hex().upper(),
-            }
-        ]
     }
 
 

@@ -33,7 +33,6 @@ _HTML: Final = b"<!DOCTYPE html><html><body><h1>Sign in to continue</h1></body><
 _XML: Final = b'<?xml version="1.0" encoding="utf-8"?><Error><Code>ResourceNotFound</Code></Error>'
 _EVENTS: Final = "/metadata/scheduledevents"
 _INSTANCE: Final = "/metadata/instance"
-_REFUSAL: Final = b"Throttle Result: Too Many Requests"
 _KEPT: Final = 20_000  # requests
 
 DISABLED_AFTER_SECONDS: Final = 86_400.0
@@ -107,7 +106,7 @@ def _error(status: HTTPStatus, message: str) -> Answer:
 
 
 _FAULTY: Final = {
-    Fault.THROTTLE: Answer(HTTPStatus.TOO_MANY_REQUESTS, _REFUSAL, TEXT),
+    Fault.THROTTLE: Answer(HTTPStatus.TOO_MANY_REQUESTS, b"Throttle Result: Too Many Requests", TEXT),
     Fault.BAD_REQUEST: _error(HTTPStatus.BAD_REQUEST, "Bad request"),
     Fault.NOT_FOUND: Answer(HTTPStatus.NOT_FOUND, _XML, "application/xml"),
     Fault.METHOD_NOT_ALLOWED: _error(HTTPStatus.METHOD_NOT_ALLOWED, "Method not allowed"),
@@ -272,15 +271,7 @@ class Service:
 def _start_requests(body: bytes) -> list[str] | None:
     """Return the EventIds of ``{"StartRequests": [{"EventId": "…"}]}``; None for any other body."""
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        event_ids = [each["EventId"] for each in json.loads(body)["StartRequests"]]
+    except (ValueError, RecursionError, TypeError, KeyError):
         return None
-    requests = document.get("StartRequests") if isinstance(document, dict) else None
-    if not isinstance(requests, list) or not requests:
-        return None
-    event_ids = [each.get("EventId") if isinstance(each, dict) else None for each in requests]
-    return [each for each in event_ids if isinstance(each, str)] if all(map(_is_text, event_ids)) else None
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    return event_ids if event_ids and all(isinstance(each, str) for each in event_ids) else None
