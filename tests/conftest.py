@@ -61,13 +61,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files = [*dict.fromkeys(item.path.relative_to(TESTS) for item in items)]
     folders = {folder: [each for each in files if each.is_relative_to(folder)] for folder in chain(*LONGEST_FIRST)}
 
-    def turn(item: pytest.Item) -> tuple[int, bool, float]:
+    def turn(item: pytest.Item) -> tuple[int, float]:
         file = item.path.relative_to(TESTS)
         stage = next(number for number, some in enumerate(LONGEST_FIRST) if any(map(file.is_relative_to, some)))
         folder = next(filter(file.is_relative_to, LONGEST_FIRST[stage]))
         evenly = (folders[folder].index(file) + 0.5) / len(folders[folder])
-        # The image's test waits for its base, which is made during the other end-to-end tests.
-        return stage, file.name == "test_image.py", evenly
+        return stage, evenly
 
     items.sort(key=turn)
 

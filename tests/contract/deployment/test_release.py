@@ -1,9 +1,10 @@
-"""``make release``: everything that names the version agrees, or one line says what does not."""
+"""``make release``: everything that names the version agrees, or one line says what does not; what is built runs."""
 
 import hashlib
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import zipfile
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ import pytest
 from support.paths import ROOT
 from support.programs import debian, environment
 
+NAME = "azure-scheduled-events-exporter"
 PACKAGE = "exporter/azure_scheduled_events_exporter"
 VERSION = "7.8.9"
 TODAY = f"{datetime.now(UTC):%Y-%m-%d}"
@@ -150,15 +152,21 @@ class TestDisagreement:
         assert not (checkout.folder / "dist").exists()
 
 
+@pytest.fixture(scope="module")
+def released(pristine: Checkout) -> Checkout:
+    """The repository after a release with TAG=1; every test of what is built reads this one."""
+    done = pristine.release(TAG="1")
+    assert done.returncode == 0, done.stderr
+    assert f"git push origin v{VERSION}" in done.stdout
+    return pristine
+
+
 class TestAgreement:
     """Wheel, sdist, checksums and notes are made; nothing leaves the machine."""
 
-    def test_all(self, checkout: Checkout) -> None:
+    def test_all(self, released: Checkout) -> None:
         """One wheel and one sdist of the commit, the checksums of both, and the notes from the changelog."""
-        done = checkout.release()
-        assert done.returncode == 0, done.stderr
-        assert f"git push origin v{VERSION}" in done.stdout
-        assert checkout.git("tag") == ""
+        checkout = released
         name = f"azure_scheduled_events_exporter-{VERSION}"
         dist = checkout.folder / "dist"
         assert {path.name for path in dist.iterdir()} == {f"{name}-py3-none-any.whl", f"{name}.tar.gz"}
@@ -189,11 +197,101 @@ class TestAgreement:
             assert f"{name}/scripts/release" in sdist.getnames()
         assert checkout.git("status", "--porcelain") == "", "what is built is ignored by git"
 
-    def test_tag_if_requested(self, checkout: Checkout) -> None:
-        """With TAG=1 the tag is made; it names this commit and agrees from then on."""
-        done = checkout.release(TAG="1")
-        assert done.returncode == 0, done.stderr
-        assert checkout.git("rev-parse", f"v{VERSION}^{{commit}}") == checkout.git("rev-parse", "HEAD")
+    def test_tag_if_requested(self, released: Checkout) -> None:
+        """With TAG=1 the tag is made, and names this commit."""
+        assert released.git("rev-parse", f"v{VERSION}^{{commit}}") == released.git("rev-parse", "HEAD")
+
+
+class TestSingleFile:
+    """One file that any Python from 3.11 on runs."""
+
+    @pytest.fixture
+    def run(self, released: Checkout, tmp_path: Path) -> "Run":
+        """The archive, with an empty cache."""
+        (archive,) = (released.folder / "build" / "release").glob("*.pyz")
+        return Run(archive, tmp_path / "cache")
+
+    def test_runs(self, run: "Run", tmp_path: Path) -> None:
+        """It says its version, reads settings and bcrypt's passwords, and plays the demo's events."""
+        assert run("--version").stdout == f"{NAME} {VERSION}\n"
+        config = tmp_path / "web.yaml"
+        config.write_text("basic_auth_users: {me: $2b$04$cVQJFl.SaJTxBr.SPDVEX.fPWGhvlmTnTn4xiIPCRcYmHhAvpCzoK}\n")
+        checked = run("check-config", f"--web.config.file={config}", "--imds.endpoint=http://127.0.0.1:9")
+        assert checked.returncode == 0, checked.stderr
+        assert "imds.endpoint: http://127.0.0.1:9" in checked.stdout
+
+    def test_exported_scripts(self, run: "Run", tmp_path: Path) -> None:
+        """Exported scripts can be executed, as those of the wheel."""
+        assert run("assets", "export", str(tmp_path / "assets")).returncode == 0
+        examples = ROOT / "deploy" / "examples"
+        for name in ("kubectl-drain", "kubectl-drain.service"):
+            exported = (tmp_path / "assets" / "examples" / name).stat().st_mode
+            assert exported & 0o100 == (examples / name).stat().st_mode & 0o100
+
+    def test_demo(self, run: "Run") -> None:
+        """The demo serves metrics until it is stopped."""
+        command = [sys.executable, str(run.archive), "demo", "--web.listen-address=127.0.0.1:0"]
+        with subprocess.Popen(
+            command, env=run.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as program:
+            assert program.stdout is not None
+            try:
+                assert any(re.search(r"http://127\.0\.0\.1:\d+", line) for line in program.stdout)
+            finally:
+                program.terminate()
+
+    def test_cache_is_private(self, run: "Run") -> None:
+        """Only its user can read the cache; one that others can write is refused before anything in it is run."""
+        run("--version")
+        ours = run.cache / NAME
+        assert {ours.stat().st_mode & 0o777, *(each.stat().st_mode & 0o777 for each in ours.iterdir())} == {0o700}
+        ours.chmod(0o777)
+        refused = run("--version")
+        assert refused.returncode == 1
+        assert "XDG_CACHE_HOME" in refused.stderr
+
+
+class Run:
+    """Runs the archive with a cache of its own."""
+
+    def __init__(self, archive: Path, cache: Path) -> None:
+        self.archive, self.cache = archive, cache
+        self.env = environment(XDG_CACHE_HOME=str(cache))
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run it to its end."""
+        command = [sys.executable, str(self.archive), *arguments]
+        return subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
+class TestDeb:
+    """What dpkg is given."""
+
+    @pytest.fixture
+    def tree(self, released: Checkout, tmp_path: Path) -> Path:
+        """The package, unpacked, with its control files in DEBIAN."""
+        (package,) = (released.folder / "build" / "release").glob("*.deb")
+        subprocess.run(["dpkg-deb", "--raw-extract", package, tmp_path / "tree"], check=True)
+        return tmp_path / "tree"
+
+    def test_contents(self, tree: Path) -> None:
+        """Units that start the program in /usr/bin, settings that an upgrade keeps, and no fixed version of Python."""
+        assert (tree / "DEBIAN" / "conffiles").read_text() == f"/etc/{NAME}/environment\n"
+        settings = (ROOT / "deploy" / "systemd" / "environment").read_bytes()
+        assert (tree / "etc" / NAME / "environment").read_bytes() == settings
+        for unit in (ROOT / "deploy" / "systemd").glob("*.service"):
+            installed = (tree / "usr/lib/systemd/system" / unit.name).read_text()
+            assert installed == unit.read_text().replace(f"/opt/{NAME}/bin/", "/usr/bin/")
+            assert f"ExecStart=/usr/bin/{NAME} " in installed
+        libraries = sorted(path.name for path in tree.rglob("*.so"))
+        assert libraries == ["_bcrypt.abi3.so", "_message.abi3.so"], "others would bind it to one version of Python"
+        assert "Depends: python3 (>= 3.11)" in (tree / "DEBIAN" / "control").read_text()
+
+    def test_paths(self, tree: Path, released: Checkout) -> None:
+        """No file names the folder that it was built in."""
+        here = str(released.folder).encode()
+        assert not [path for path in tree.rglob("*") if path.is_file() and here in path.read_bytes()]
 
 
 def test_make_hands_the_version_on() -> None:
