@@ -29,9 +29,7 @@ HOLDS: Mapping[str, int] = MappingProxyType(
 )
 """How long an alert is held after its event was last shown, by type: the VMs that show it may be away with it."""
 OTHER_HOLD = 30 * MINUTE
-"""The hold of other types."""
-_TYPES_OF_REQUESTS = tuple(str(each) for each in reversed(EventType) if each.facts.reboots)
-"""The types with holds of their own when a user requests them. Nobody requests a Freeze."""
+"""The hold of what a user requests, and of types that are in no table."""
 NO_IMPACT_HOLD = 5 * MINUTE
 """The hold of kinds during which no VM goes away: as long as an exporter takes to restart."""
 
@@ -50,7 +48,7 @@ class EventAlert:
         severity: the default.
         summary, description: texts with :data:`VMS` and :data:`TIME`, and ``{event_type}``.
         meaning: when it fires, for people.
-        has_impact: whether VMs may go away while the event has this kind.
+        hold: for how many seconds it lasts after the event was last shown.
     """
 
     name: str
@@ -60,23 +58,7 @@ class EventAlert:
     summary: str
     description: str
     meaning: str
-    has_impact: bool = True
-
-    def hold_seconds(self, event_type: str) -> int:
-        """Return how long the alert of an event is held after the event was last shown."""
-        if not self.has_impact:
-            return NO_IMPACT_HOLD
-        return HOLDS.get(event_type, OTHER_HOLD) if event_type in (self.types or _TYPES_OF_REQUESTS) else OTHER_HOLD
-
-    def holds(self) -> tuple[tuple[tuple[str, ...], int], ...]:
-        """Return event types with the hold that they share; () stands for all others."""
-        types = self.types or (_TYPES_OF_REQUESTS if self.kind is Kind.REQUESTED else ())
-        found = {each: self.hold_seconds(each) for each in types}
-        of_others = () if self.types and self.has_impact else (((), self.hold_seconds("")),)
-        lengths = (length for length in dict.fromkeys(found.values()) if self.types or length != OTHER_HOLD)
-        if not self.has_impact:
-            return of_others
-        return (*((tuple(each for each in types if found[each] == length), length) for length in lengths), *of_others)
+    hold: int = OTHER_HOLD
 
 
 _SUMMARIES: Mapping[str, str] = MappingProxyType(
@@ -100,6 +82,7 @@ def _announced(event_type: EventType) -> EventAlert:
         _SUMMARIES.get(event_type, f"{VMS} will be {facts.participle}."),
         f"{TIME} {facts.loss}",
         f"A VM will be {facts.participle}, announced by Azure.",
+        HOLDS[event_type],
     )
 
 
@@ -116,6 +99,7 @@ EVENT_ALERTS: tuple[EventAlert, ...] = (
         "A {event_type} had already started when it was first seen, as when a host fails. Memory is lost; "
         "after a Redeploy, ephemeral disks too.",
         "A Reboot or Redeploy had already started when it was first seen.",
+        HOLDS[EventType.REDEPLOY],
     ),
     EventAlert(
         "Requested",
@@ -144,7 +128,7 @@ EVENT_ALERTS: tuple[EventAlert, ...] = (
         f"{TIME} The host may fail sooner: drain the VM and acknowledge the event (command approve) as soon as "
         "possible; the VM then moves at once.",
         "A Reboot or Redeploy is more than 24 h ahead, as for a degraded host.",
-        has_impact=False,
+        NO_IMPACT_HOLD,
     ),
     EventAlert(
         "EvictionRisk",
@@ -154,7 +138,7 @@ EVENT_ALERTS: tuple[EventAlert, ...] = (
         f"{VMS} may be evicted soon.",
         "Azure advises to move the work elsewhere. Nothing is scheduled, and an approval has no effect.",
         "Azure advises that a Spot VM may be evicted.",
-        has_impact=False,
+        NO_IMPACT_HOLD,
     ),
 )
 """Every alert of an event. The first row with the kind and type of an event is its alert."""
@@ -200,16 +184,8 @@ def event_alerts(settings: Settings) -> Iterator[Alert]:
             for_rules(each.summary),
             for_rules(each.description),
             Dashboard.VM,
-            f"{each.meaning} {_lasts(each)}",
+            f"{each.meaning} Held for {format_duration(each.hold)}.",
         )
-
-
-def _lasts(each: EventAlert) -> str:
-    lengths = [
-        format_duration(seconds) + (f" ({', '.join(types)})" if types and len(each.holds()) > 1 else "")
-        for types, seconds in each.holds()
-    ]
-    return f"Held for {', '.join(lengths)}."
 
 
 def _expression(each: EventAlert, settings: Settings) -> str:
@@ -220,45 +196,35 @@ def _expression(each: EventAlert, settings: Settings) -> str:
     """
     kept = settings.items("labels.keep")
     by = ", ".join(("event_id", "event_type", *kept))
-    shown = f"{INFO}{_matcher(each, each.types, _OWN)}"
-    held = _held(each, kept=bool(kept))
     but = ""
     if each.kind is Kind.WITHOUT_NOTICE:  # another exporter may have seen the announcement
         but = f'\nunless on (event_id) last_over_time({EVENT}{{kind="announced"}}[1h])'
-    return f"max by ({by}) (\n  {shown}\n  or\n  {held}\n)\nunless on (event_id) {EVENT_ENDED}{but}"
+    rows = f"{INFO}{_matcher(each, _OWN)}\n  or\n  {_held(each, kept=bool(kept))}"
+    return f"max by ({by}) (\n  {rows}\n)\nunless on (event_id) {EVENT_ENDED}{but}"
 
 
 def _held(each: EventAlert, *, kept: bool) -> str:
-    if not kept:
-        rows = " or ".join(_recorded(each))
-    else:
+    rows = _recorded(each)
+    if kept:
         own = f"last_over_time({EVENT}{{{_OWN}}}[{format_duration(max(HOLDS.values()))}])"
-        peers = " or ".join(_recorded(each, _PEERS, f" offset {_SCOPE_DELAY}"))
-        rows = f"{' or '.join(_recorded(each, _OWN))} or ({peers}) unless on (event_id) {own}"
-    held = f"({rows})" if " or " in rows else rows
-    return f"{held} unless on (event_id) {_taken_over(each)}"
+        peers = _recorded(each, _PEERS, f" offset {_SCOPE_DELAY}")
+        rows = f"({_recorded(each, _OWN)} or {peers} unless on (event_id) {own})"
+    return f"{rows} unless on (event_id) {_taken_over(each)}"
 
 
 def _taken_over(each: EventAlert) -> str:
     """Return the kinds to which the event has changed, so that this alert is not held."""
-    if each.has_impact:
+    if each.hold > NO_IMPACT_HOLD:
         return f'{EVENT}{{kind=~"far_ahead|harmless"}}'
     return f'last_over_time({EVENT}{{kind!="{each.kind}"}}[{format_duration(NO_IMPACT_HOLD)}])'
 
 
-def _recorded(each: EventAlert, scope: str = "", offset: str = "") -> Iterator[str]:
-    """Yield what was recorded of the event while it is held, by types that are held equally long."""
-    named = [name for types, _ in each.holds() for name in types]
-    for types, seconds in each.holds():
-        if types or each.types:
-            matcher = _matcher(each, types or each.types, scope)
-        else:
-            matcher = _matcher(each, tuple(named), scope, "!~")
-        yield f"last_over_time({EVENT}{matcher}[{format_duration(seconds)}]{offset})"
+def _recorded(each: EventAlert, scope: str = "", offset: str = "") -> str:
+    """Return what was recorded of the event while it is held."""
+    return f"last_over_time({EVENT}{_matcher(each, scope)}[{format_duration(each.hold)}]{offset})"
 
 
-def _matcher(each: EventAlert, types: tuple[str, ...], scope: str = "", sign: str = "") -> str:
-    sign = sign or ("=" if len(types) == 1 else "=~")
-    of_types = [f'event_type{sign}"{"|".join(types)}"'] if types else []
-    matchers = (*of_types, f'kind="{each.kind}"', *([scope] if scope else []))
-    return f"{{{','.join(matchers)}}}"
+def _matcher(each: EventAlert, scope: str) -> str:
+    sign = "=" if len(each.types) == 1 else "=~"
+    of_types = f'event_type{sign}"{"|".join(each.types)}"' if each.types else ""
+    return "{" + ",".join(filter(None, (of_types, f'kind="{each.kind}"', scope))) + "}"

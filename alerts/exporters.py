@@ -91,8 +91,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "Throttled",
-        f'sum by (job, instance) (increase({POLLS}{{outcome="throttled"}}[5m]))\n'
-        f"/ sum by (job, instance) (increase({EVERY_POLL}[5m])) > 0.2",
+        f'(increase({POLLS}{{outcome="throttled"}}[5m]) > 0)\n/ ignoring (outcome) increase({EVERY_POLL}[5m]) > 0.2',
         "IMDS throttles {{ $value | humanizePercentage }} of the polls of {{ $labels.instance }}.",
         "All clients of IMDS on this VM together send more than 5 requests a second.",
         "More than 20 % of the polls of 5 minutes are throttled, for 5 minutes.",
@@ -126,12 +125,12 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     yield _alert(
         "ApprovalRefused",
         promql(f"""
-            sum by (job, instance) (increase({APPROVAL_REQUESTS}{{outcome=~"rejected|error"}}[5m])) > 0
-            and on (job, instance) (
+            max by (job, instance) (
               {APPROVAL_DUE} < time()
               unless on (event_id) {APPROVED} == 1
               unless on (event_id) {STARTED}
             )
+            and on (job, instance) increase({APPROVAL_REQUESTS}{{outcome=~"rejected|error"}}[5m]) > 0
         """),
         "IMDS refused an approval of {{ $labels.instance }}.",
         "The policy asks again. Without an approval the event starts at its NotBefore or later.",
@@ -147,7 +146,7 @@ def exporter_alerts(settings: Settings) -> Iterator[Alert]:
     )
     yield _alert(
         "SpansNotDelivered",
-        f'{SPANS_QUEUED} > 100\nor\nsum by (job, instance) (increase({SPANS}{{outcome="failed"}}[20m])) > 0',
+        f'{SPANS_QUEUED} > 100\nor\nmax without (outcome) (increase({SPANS}{{outcome="failed"}}[20m]) > 0)',
         "Trace spans of {{ $labels.instance }} do not reach the collector.",
         "Spans that wait are delivered later. Those that the collector refused are lost.",
         "More than 100 spans wait, or the collector refused some within 20 minutes, for 15 minutes.",

@@ -17,10 +17,7 @@ from .texts import for_push
 
 
 def pushed_alerts(settings: Settings) -> str:
-    """Return them as JSON: for each kind and its types the alert, and for how many seconds it is held.
-
-    Where ``event_types`` is empty, the alert is that of all types of the kind that have no entry of their own.
-    """
+    """Return them as JSON: for each kind and its types (all, if there are none) the alert, and how long it is held."""
     return json.dumps({"alerts": list(_rows(settings))}, indent=2, sort_keys=True) + "\n"
 
 
@@ -31,12 +28,11 @@ def _rows(settings: Settings) -> Iterator[dict[str, Any]]:
             continue
         links = annotations(rule, settings)
         texts = {"summary": for_push(each.summary), "description": for_push(each.description)}
-        for types, seconds in each.holds():
-            yield {
-                "name": rule.name,
-                "kind": each.kind,
-                "event_types": types or each.types,
-                "hold_seconds": seconds,
-                "labels": {"severity": rule.severity, **rule.labels},
-                "annotations": {**links, **texts, "dashboard_url": f"{links['dashboard_url']}?var-vm={{vm}}"},
-            }
+        yield {
+            "name": rule.name,
+            "kind": each.kind,
+            "event_types": each.types,
+            "hold_seconds": each.hold,
+            "labels": {"severity": rule.severity, **rule.labels},
+            "annotations": {**links, **texts, "dashboard_url": f"{links['dashboard_url']}?var-vm={{vm}}"},
+        }

@@ -10,9 +10,9 @@ VMS = "@VMS@"
 TIME = "@TIME@"
 """In a text: a sentence with the time at which the event starts."""
 
-_VMS = (
-    f"{{{{ with printf \"last_over_time({INFO}{{event_id='%s'}}[1h])\" $labels.event_id | query }}}}"
-    '{{ . | first | label "resources" }}{{ end }}'
+_VMS = (  # a longer window would take most of an evaluation: each VM of a placement group shows the event
+    f"{{{{ with printf \"last_over_time({INFO}{{event_id='%s'}}[15m])\" $labels.event_id | query }}}}"
+    '{{ . | first | label "resources" }}{{ else }}a VM{{ end }}'
     f"{{{{ with printf \"{IMPACT}{{event_id='%s'}}\" $labels.event_id | query }}}}"
     ' (resource group {{ . | first | label "resource_group" }}){{ end }}'
 )
