@@ -218,7 +218,7 @@ def _timed(rule: Rule, life: Lifecycle, vm_name: str | None, now: Timestamp, imd
 def _obstacle(event: ScheduledEvent) -> str:
     """Return why no rule may decide about ``event``, for people; ``""`` if rules may."""
     if not event.event_type:
-        return "IMDS has shown no EventType for it, so no rule decides"
+        return "IMDS shows no EventType for it, so no rule decides"
     if event.is_contradictory:
         return "one document has several entries for it that differ, so no rule decides"
     return ""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
-from .document import Document, EventSource, EventStatus, ScheduledEvent, Scope, comparable_name
+from .document import Document, EventSource, EventStatus, ScheduledEvent, Scope
 from .event_types import is_reboot
 from .lifecycle import (
     REMEMBERED_ENDS,
@@ -188,7 +188,7 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
     life = life.moved(Transition.RETURNED, context.now, life.not_before)
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
-    shown = replace(life, event=_with_known(event, life.event), scope=event.scope(vm_name), vm_name=vm_name)
+    shown = replace(life, event=event, scope=event.scope(vm_name), vm_name=vm_name)
     return life, Change(Transition.RETURNED, shown, context.now)
 
 
@@ -204,7 +204,6 @@ def _seen(
         notice = _notice(event, context.now)
         life = Lifecycle(event, state, scope, context.now, notice_seconds=notice, vm_name=vm_name)
     else:
-        event = _with_known(_spelled_as_before(event, before.event), before.event)
         life = replace(before, event=event, state=state, scope=scope, vm_name=vm_name)
     most = max(life.most_resources, event.resource_count)
     life = replace(life, own_name=life.own_name or event.spelling(vm_name), most_resources=most)
@@ -230,25 +229,6 @@ def _named(life: Lifecycle, context: ObservationContext) -> Lifecycle:
         return life
     own_name = life.own_name or life.event.spelling(vm_name)
     return replace(life, vm_name=vm_name, scope=life.event.scope(vm_name), own_name=own_name)
-
-
-def _spelled_as_before(event: ScheduledEvent, before: ScheduledEvent) -> ScheduledEvent:
-    """Return ``event`` with each known name in its first spelling, because span ids are derived from it."""
-    known = {comparable_name(name): name for name in before.resources}
-    return replace(event, resources=tuple(known.get(comparable_name(name), name) for name in event.resources))
-
-
-def _with_known(event: ScheduledEvent, before: ScheduledEvent) -> ScheduledEvent:
-    """Return ``event`` with the known type and source if this document lacks them: neither ever changes to none.
-
-    Otherwise one incomplete document would hide from a policy what its rules hold.
-    """
-    return replace(
-        event,
-        event_type=event.event_type or before.event_type,
-        source=event.source or before.source,
-        resource_type=event.resource_type or before.resource_type,
-    )
 
 
 def _apply(

@@ -95,15 +95,6 @@ def detected(life: Lifecycle) -> SpanFacts:
     return _span(life, "detected", life.first_seen, life.first_seen)
 
 
-def so_far(before: Lifecycle, life: Lifecycle) -> tuple[SpanFacts, ...]:
-    """Return the spans of ``life`` that were completed ``before`` this VM's name was known and could not be sent."""
-    named = replace(before, vm_name=life.vm_name)
-    spans = [detected(named), *_until_started(named)]
-    if before.approved_at is not None and before.approved_by is not Approver.DEADLINE:
-        spans.append(_span(named, "approval", before.first_seen, before.approved_at))
-    return tuple(spans)
-
-
 def unfinished(lives: Iterable[Lifecycle], now: Timestamp) -> tuple[SpanFacts, ...]:
     """Return the open spans of ``lives``, ended at ``now``, for an exporter that is stopped during an event."""
     return tuple(span for life in lives for span in _open(life, now))

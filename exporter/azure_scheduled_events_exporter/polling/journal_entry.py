@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run, so_far
+from azure_scheduled_events_exporter.core.spans import SpanFacts, finished, hook_run
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.journal.hook_runs import HookRun
 from azure_scheduled_events_exporter.journal.store import Entry
@@ -38,11 +38,4 @@ def journal_entry(
     different = [life for life in after.current.values() if life != before.current.get(life.event_id)]
     ended = [change.lifecycle for change in changes if change.lifecycle.outcome]
     spans = [span for change in changes if is_traced(change.lifecycle) for span in finished(change)]
-    # Spans that could not be sent while this VM's name was unknown.
-    late = [
-        span
-        for event_id, life in (*after.ended.items(), *after.current.items())
-        if event_id in before.current and is_traced(life) and not is_traced(before.current[event_id])
-        for span in so_far(before.current[event_id], life)
-    ]
-    return Entry(changes, [*different, *ended], [*spans, *late])
+    return Entry(changes, [*different, *ended], spans)

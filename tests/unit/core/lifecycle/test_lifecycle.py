@@ -295,16 +295,3 @@ def test_known_state_is_left_alone() -> None:
     mark_approved(before, ["A"], Approver.OPERATOR, at(10))
     mark_requested(before, ["A"], Approver.OPERATOR, at(10))
     assert (dict(before.current), dict(before.ended)) == frozen
-
-
-def test_a_document_without_a_type() -> None:
-    """A document that lacks type and source changes neither, also if the event returns with it after a wrong end."""
-    watch = Watch()
-    bare = replace(SCHEDULED, event_type="", source="", resource_type="")
-    watch.sees(at(0), SCHEDULED)
-    for documents in ((bare,), (SCHEDULED,)):
-        watch.sees(at(1), *documents)
-        assert watch.known.current["A"].event == SCHEDULED
-    watch.sees(at(2))
-    assert watch.sees(at(3), bare) == ["returned"]
-    assert watch.life.event == watch.known.current["A"].event == SCHEDULED

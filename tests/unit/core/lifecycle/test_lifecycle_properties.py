@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from azure_scheduled_events_exporter.core.approvals import mark_approved, mark_refused, mark_requested
-from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent, comparable_name
+from azure_scheduled_events_exporter.core.document import Document, ScheduledEvent
 from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycles, State, Transition
 from azure_scheduled_events_exporter.core.observation import ObservationContext, observe, record_pause
 from azure_scheduled_events_exporter.core.pause import Evidence, Pause
@@ -85,11 +85,8 @@ class Lives(RuleBasedStateMachine):
         self.seen.append(document)
         self.watched = True
         assert observe(self.known, document, replace(context, watched=True, pause=None)) == (self.known, ())
-        earlier = {**before.ended, **before.current}  # a document without a source does not change the known one
-        sources = {event_id: life.event.source for event_id, life in earlier.items()}
-        whole = [replace(each, source=each.source or sources.get(each.event_id, "")) for each in document.events]
-        shown = {event.event_id: spelled_alike(event) for event in whole}
-        current = {event_id: spelled_alike(life.event) for event_id, life in self.known.current.items()}
+        shown = {event.event_id: event for event in document.events}
+        current = {event_id: life.event for event_id, life in self.known.current.items()}
         assert {event_id: event for event_id, event in current.items() if event_id in shown} == shown
         hidden = set(self.known.current) - set(shown)
         assert hidden == (set(before.current) - set(shown) if document.unreadable else set())
@@ -250,11 +247,6 @@ class Lives(RuleBasedStateMachine):
             assert len(histogram.counts) == len(histogram.bounds) + 1
             assert sum(histogram.counts) > 0
             assert histogram.total >= 0.0
-
-
-def spelled_alike(event: ScheduledEvent) -> ScheduledEvent:
-    """Return ``event`` with its VMs' names as they are compared: a life keeps the spelling that it began with."""
-    return replace(event, resources=tuple(map(comparable_name, event.resources)))
 
 
 def observed(histograms: object) -> int:
