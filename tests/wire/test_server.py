@@ -47,9 +47,9 @@ class TestListening:
     @pytest.mark.parametrize(
         ("host", "reason"),
         [
-            ("127.0.0.1", "another process listens there"),
-            ("192.0.2.1", "no address of this machine"),
-            ("name.invalid", "does not resolve"),
+            ("127.0.0.1", "Address already in use"),
+            ("192.0.2.1", "Cannot assign requested address"),
+            ("name.invalid", "Name or service not known|No address|Temporary failure"),
         ],
     )
     def test_cannot(self, host: str, reason: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from azure_scheduled_events_exporter.config import resolve, unknown_variables, warnings, written
 from azure_scheduled_events_exporter.errors import named_by, without_password
-from azure_scheduled_events_exporter.http_server.access import check as check_web_config
+from azure_scheduled_events_exporter.http_server.web_config import load as load_web_config
 from azure_scheduled_events_exporter.service.alert_push import check as check_alerts
 from azure_scheduled_events_exporter.service.privileges import account
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
@@ -24,7 +24,7 @@ def run(flags: Mapping[str, str], environment: Mapping[str, str], places: Mappin
         account(config.process_user)
     if config.web_config_file is not None:
         with named_by("--web.config.file"):
-            check_web_config(Path(config.web_config_file))
+            load_web_config(Path(config.web_config_file))
     if config.alertmanager_url or config.alertmanager_http_config_file or config.alerts_values:
         check_alerts(config)
     traced = is_on(config.otlp_endpoint, environment)

@@ -14,11 +14,10 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.times import iso_time
 
-from . import web_config
 from .app import Request, Response, plain
-from .tls import Tls, server_tls
+from .tls import Tls
 from .users import Users
-from .web_config import WebConfig
+from .web_config import WebConfig, load
 
 EXPIRES_SOON_SECONDS = 7 * 86400.0
 """How long before its expiry a certificate causes a warning."""
@@ -29,9 +28,6 @@ _Stamps = Mapping[Path, tuple[int, ...] | None]
 
 class WebAccess:
     """Applies the file at ``path``; ``open_paths`` need no password.
-
-    Attributes:
-        tls: for new connections; None without TLS.
 
     Raises:
         UsageError: the file, or a certificate that it names, cannot be used.
@@ -44,12 +40,17 @@ class WebAccess:
         self._open_paths = frozenset(open_paths)
         self._pause = pause
         self._log = log
+        self._files: tuple[Path, ...] = (path,)
         self._seen: _Stamps = {}
         self._settling: _Stamps = {}
         self._config = WebConfig()
         self._users = Users()
-        self.tls: Tls | None = None
-        self._apply(*self._read(), "web configuration loaded")
+        self._apply(self._read(), "web configuration loaded")
+
+    @property
+    def tls(self) -> Tls | None:
+        """For new connections; None without TLS."""
+        return self._config.tls
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
@@ -76,13 +77,13 @@ class WebAccess:
             if not self._has_changed():
                 continue
             try:
-                self._apply(*await asyncio.to_thread(self._read), "web configuration reloaded")
+                self._apply(await asyncio.to_thread(self._read), "web configuration reloaded")
             except Exception as error:  # noqa: BLE001 - whatever it is, access stays as it was
                 reason = str(error) if isinstance(error, UsageError) else repr(error)
                 if reason != shown:
                     message = "invalid web configuration, the last valid one stays in effect"
                     self._log.error(message, extra=facts(error=reason))
-                shown = reason
+                shown, self._seen = reason, {}  # read again soon: it may be another file that is repaired
             else:
                 shown = ""
                 changed()
@@ -93,45 +94,29 @@ class WebAccess:
 
     def _has_changed(self) -> bool:
         """Return whether the files have changed and are stable: a key may be written after its certificate."""
-        now = _stamps(self._seen)
+        now = _stamps(self._files)
         is_stable, self._settling = now == self._settling, now
         return is_stable and now != self._seen
 
-    def _read(self) -> tuple[WebConfig, Tls | None]:
-        """Read file and certificates; if that fails, they are not read again until one of them changes."""
-        self._seen = _stamps([self._path])
-        config = web_config.load(self._path)
-        if config.tls is None:
-            return config, None
-        self._seen = {**self._seen, **_stamps(config.tls.files)}
-        return config, server_tls(config.tls)
+    def _read(self) -> WebConfig:
+        """Read file and certificates."""
+        self._seen = _stamps(self._files)
+        config = load(self._path)
+        files = (self._path, *(config.tls.files if config.tls else ()))
+        if files != self._files:  # read again, so that no change since then is missed
+            self._files = files
+            return self._read()
+        return config
 
-    def _apply(self, config: WebConfig, tls: Tls | None, message: str) -> None:
-        before, warned = self._config, self.tls and self.tls.ends
-        self._config, self.tls = config, tls
-        self._users.hashes = dict(config.users)
-        parts = (("TLS", before.tls, config.tls), ("authentication", before.users, config.users))
-        if off := [what for what, was, now in parts if was and not now]:
-            warning = "TLS or authentication was disabled by the reloaded web configuration"
-            self._log.warning(warning, extra=facts(disabled=" and ".join(off)))
-        settings = facts(file=str(self._path), tls=config.tls is not None, users=len(config.users))
-        self._log.info(message, extra=settings)
-        ends = tls and tls.ends
+    def _apply(self, config: WebConfig, message: str) -> None:
+        warned = self.tls and self.tls.ends
+        self._config, self._users.hashes = config, config.users
+        self._log.info(message, extra=facts(file=str(self._path), tls=bool(config.tls), users=len(config.users)))
+        ends = config.tls and config.tls.ends
         if config.tls and ends and ends != warned and ends - time.time() < EXPIRES_SOON_SECONDS:
             state = "has expired: clients refuse it" if ends <= time.time() else "expires soon"
-            file = str(config.tls.certificate)
+            file = str(config.tls.files[0])
             self._log.warning("the TLS certificate %s", state, extra=facts(file=file, expires=iso_time(ends)))
-
-
-def check(path: Path) -> None:
-    """Check the file and its certificates in the same way as the start of the exporter by this user.
-
-    Raises:
-        UsageError: they cannot be used.
-    """
-    config = web_config.load(path)
-    if config.tls is not None:
-        server_tls(config.tls)
 
 
 def _stamps(files: Iterable[Path]) -> _Stamps:

@@ -1,7 +1,7 @@
 """The ASGI application: finds the handler of a path, and turns its response into ASGI messages.
 
-Handlers run on the event loop, so they must not block. Must not know sockets or files; who may read is decided by the
-:class:`Access` that it is given.
+Handlers run on the event loop, so they must not block. Must not know sockets or files; ``access`` decides who may
+read.
 """
 
 import asyncio
@@ -10,9 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from email.utils import formatdate
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.exposition import gzip_accepted
+
+if TYPE_CHECKING:
+    from .access import WebAccess
 
 _PIECE = 64 * 1024  # bytes of a body sent at once: what a client that never reads costs
 _WORTH_PACKING = 1024  # bytes; a smaller body fits into one packet as it is
@@ -60,17 +63,6 @@ class ConnectionStatus:
     is_forbidden: bool = False
 
 
-class Access(Protocol):
-    """Decides who may read. Its values may change at any time."""
-
-    @property
-    def headers(self) -> tuple[tuple[str, str], ...]:
-        """Headers of every response, which replace others of the same name."""
-
-    async def refuse(self, request: Request) -> Response | None:
-        """Return the response that refuses ``request``, or None to answer it."""
-
-
 def plain(status: int, *headers: tuple[str, str]) -> Response:
     """Return a response of one line that explains ``status``."""
     return Response(status, f"{_EXPLANATIONS[status]}\n".encode(), "text/plain; charset=utf-8", headers)
@@ -79,7 +71,7 @@ def plain(status: int, *headers: tuple[str, str]) -> Response:
 class App:
     """Serves ``routes``: a handler for each path."""
 
-    def __init__(self, routes: Mapping[str, Handler], access: Access | None, log: logging.Logger) -> None:
+    def __init__(self, routes: Mapping[str, Handler], access: "WebAccess | None", log: logging.Logger) -> None:
         self._routes = routes
         self._access = access
         self._log = log

@@ -16,7 +16,7 @@ import uvicorn
 from azure_scheduled_events_exporter.errors import ExporterError
 
 from .app import App, Handler
-from .listen_address import ListenAddress, listen, why_not
+from .listen_address import ListenAddress, listen
 from .protocol import Connection, Limits, State
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Server:
         try:
             listener = listen(self._address, _BACKLOG)
         except OSError as error:
-            raise ExporterError(f"cannot listen on {self._address}: {why_not(error)} (--web.listen-address)") from error
+            raise ExporterError(f"cannot listen on {self._address}: {error.strerror} (--web.listen-address)") from error
         self.port = int(listener.getsockname()[1])
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # inherited; without it an answer waits 40 ms
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)

@@ -1,4 +1,4 @@
-"""Makes the server's SSLContext from settings; every error names the section and the file.
+"""Makes the server's SSLContext from the section ``tls_server_config``; every error names the key in it.
 
 Reads certificates and calls OpenSSL. Must not depend on HTTP or decide when to reload (``access`` does).
 """
@@ -13,10 +13,21 @@ from typing import Any
 
 from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.text_file import read
-
-from .web_config import TlsSettings
+from azure_scheduled_events_exporter.yaml_file import Section
 
 _BUFFER = 16 * 1024  # bytes of one TLS record
+_CLIENT_AUTH = {  # the toolkit's modes; those that verify nothing are refused
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_UNSUPPORTED = {
+    **{key: f"write the PEM text to a file, and {key}_file" for key in ("cert", "key", "client_ca")},
+    "max_version": "the newest version that both sides have is used",
+    "cipher_suites": "OpenSSL's own choice holds; min_version: TLS13 leaves the newest suites only",
+    "curve_preferences": "OpenSSL's own choice holds",
+}
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
 _NO_PAIR = "does not belong to the certificate: they must be a pair"
 _REASONS: Mapping[str | None, str] = {
@@ -34,13 +45,15 @@ class Tls:
 
     Attributes:
         context: for each connection.
+        files: from which it was made; the certificate is first.
         client_names: certificate names that are accepted; if empty, every verified certificate is.
         ends: when the certificate expires, seconds since the epoch; None if unknown.
     """
 
     context: ssl.SSLContext
-    client_names: frozenset[str] = frozenset()
-    ends: float | None = None
+    files: tuple[Path, ...]
+    client_names: frozenset[str]
+    ends: float | None
 
     def knows(self, channel: ssl.SSLObject) -> bool:
         """Return whether the client's certificate contains one of the accepted names."""
@@ -51,40 +64,56 @@ class Tls:
         return not self.client_names or not names.isdisjoint(self.client_names)
 
 
-def server_tls(settings: TlsSettings) -> Tls:
-    """Return the TLS objects for ``settings``, after checking every certificate.
+def server_tls(section: Section, folder: Path) -> Tls:
+    """Return the TLS objects for ``section``, after checking every certificate; paths begin in ``folder``.
 
     Raises:
-        UsageError: a file cannot be read or used.
+        UsageError: a setting is unknown or conflicts with another, or a file cannot be read or used.
     """
+    for key, instead in _UNSUPPORTED.items():
+        if key in section:
+            raise section.error(f"is not supported: {instead}", key)
+    asked = _CLIENT_AUTH[section.choice("client_auth_type", tuple(_CLIENT_AUTH), "NoClientCert")]
+    names = section.texts("client_allowed_sans", ())
+    lowest = _VERSIONS[section.choice("min_version", tuple(_VERSIONS), "TLS12")]
+    section.flag("prefer_server_cipher_suites", default=True)  # without a meaning in Go, too
+    keys = [key for key in ("cert_file", "key_file", "client_ca_file") if section.text(key, "")]
+    section.finish()
+    if keys[:2] != ["cert_file", "key_file"]:
+        raise section.error("needs a certificate and its key: write cert_file and key_file")
+    if ("client_ca_file" in keys) is (asked is ssl.CERT_NONE):
+        raise section.error("verifying clients needs both: client_ca_file, and client_auth_type", "client_auth_type")
+    if "client_allowed_sans" in section and not (names and all(names) and asked is ssl.CERT_REQUIRED):
+        message = "must name somebody, and needs client_auth_type: RequireAndVerifyClientCert"
+        raise section.error(message, "client_allowed_sans")
     # asyncio gives every TLS connection a buffer of 256 KiB: 512 idle clients would cost 128 MiB. It has no parameter.
     sslproto.SSLProtocol.max_size = _BUFFER
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version, context.maximum_version = settings.min_version, settings.max_version
+    context.minimum_version = lowest
     context.options |= ssl.OP_NO_RENEGOTIATION  # costs the server more than the client
     context.set_alpn_protocols(["http/1.1"])
-    chain, key = _certificates(settings, settings.certificate), settings.key
-    if "ENCRYPTED" in _read(settings, key):
-        raise _error(settings, key, "is encrypted, and nobody can enter the passphrase: store the key without one")
-    try:
-        context.load_cert_chain(settings.certificate, key, password=lambda: "")
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = getattr(error, "reason", None)
-        raise _error(settings, key, _REASONS.get(reason, "holds no private key that can be decoded")) from None
-    ends = _end_of(context, chain)  # while it asks no client for a certificate
-    if settings.client_ca is not None:
-        context.load_verify_locations(cadata=_certificates(settings, settings.client_ca))
-        context.verify_mode = settings.client_auth
+    ends = _load_pair(context, section, folder)
+    if "client_ca_file" in keys:
+        context.load_verify_locations(cadata=_certificates(section, "client_ca_file", folder))
+        context.verify_mode = asked
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as in Go: each one in the file is trusted, root or not
-    return Tls(context, settings.client_names, ends)
+    return Tls(context, tuple(folder / section.text(key) for key in keys), frozenset(names), ends)
 
 
-def _end_of(context: ssl.SSLContext, chain: str) -> float | None:
-    """Return when the certificate of ``context`` expires (Unix seconds), or None.
+def _load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> float | None:
+    """Load certificate and key; return when the certificate expires (Unix seconds), or None.
 
     The ssl module shows a certificate's fields to a client only, so this makes a handshake in memory. The client
-    trusts each certificate of ``chain``, regardless of its issuer and dates.
+    trusts each certificate of the chain, regardless of its issuer and dates.
     """
+    chain = _certificates(section, "cert_file", folder)
+    if "ENCRYPTED" in _read(section, "key_file", folder):
+        raise section.error("is encrypted, and nobody can enter the passphrase: store the key without one", "key_file")
+    try:
+        context.load_cert_chain(folder / section.text("cert_file"), folder / section.text("key_file"), lambda: "")
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        reason = _REASONS.get(getattr(error, "reason", None), "holds no private key that can be decoded")
+        raise section.error(reason, "key_file") from None
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
@@ -100,22 +129,18 @@ def _end_of(context: ssl.SSLContext, chain: str) -> float | None:
         return None
 
 
-def _certificates(settings: TlsSettings, path: Path) -> str:
+def _certificates(section: Section, key: str, folder: Path) -> str:
     """Return the PEM text of certificates after checking that OpenSSL can decode each one."""
-    text = _read(settings, path)
+    text = _read(section, key, folder)
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=text)
     except (ssl.SSLError, ValueError):
-        raise _error(settings, path, "holds no certificate in PEM form, or one that cannot be decoded") from None
+        raise section.error("holds no certificate in PEM form, or one that cannot be decoded", key) from None
     return text
 
 
-def _read(settings: TlsSettings, path: Path) -> str:
+def _read(section: Section, key: str, folder: Path) -> str:
     try:
-        return read(path, what="PEM file").decode("ascii", "ignore")  # people write comments between certificates
+        return read(folder / section.text(key), what="PEM file").decode("ascii", "ignore")  # there may be comments
     except UsageError as error:
-        raise UsageError(f"{settings.place}: {error}") from None
-
-
-def _error(settings: TlsSettings, path: Path, message: str) -> UsageError:
-    return UsageError(f"{settings.place}: {path} {message}")
+        raise section.error(str(error), key) from None

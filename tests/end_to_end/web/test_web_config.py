@@ -193,4 +193,4 @@ def test_documented_hash(tmp_path: Path) -> None:
     assert bcrypt.checkpw("sécret".encode(), made.encode())
     file = tmp_path / "web.yml"
     file.write_text(f"basic_auth_users: {{prometheus: {made}}}\n")
-    assert load(file).users == ((b"prometheus", made.encode()),)
+    assert load(file).users == {b"prometheus": made.encode()}

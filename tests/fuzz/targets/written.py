@@ -203,7 +203,7 @@ def _web_configs() -> Iterator[bytes]:
     yield b"tls_server_config:\n  cert_file: a.pem\n  key_file: a.key\nhttp_server_config:\n  http2: false\n"
     yield (
         b"tls_server_config:\n  cert_file: a.pem\n  key_file: a.key\n  client_auth_type: RequireAndVerifyClientCert\n"
-        b"  client_ca_file: ca.pem\n  client_allowed_sans: [web]\n  min_version: TLS12\n  max_version: TLS13\n"
+        b"  client_ca_file: ca.pem\n  client_allowed_sans: [web]\n  min_version: TLS12\n"
     )
     yield b"http_server_config:\n  headers:\n    X-Frame-Options: deny\n    Strict-Transport-Security: max-age=1\n"
 

@@ -34,7 +34,6 @@ class TestListenAddress:
             "::1:10169",
             "[::1]",
             "[]:1",
-            "[nonsense]:1",
             ":65536",
             ":-1",
             ":http",

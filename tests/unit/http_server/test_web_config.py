@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 
 from azure_scheduled_events_exporter.errors import UsageError
-from azure_scheduled_events_exporter.http_server.access import check
-from azure_scheduled_events_exporter.http_server.tls import server_tls
-from azure_scheduled_events_exporter.http_server.web_config import (
-    TlsSettings,
-    WebConfig,
-    load,
-)
+from azure_scheduled_events_exporter.http_server.web_config import load
 from support.paths import DATA
 from support.servers.certificates import RSA, Authority, openssl
 
@@ -51,7 +45,7 @@ def test_error(text: str, error: str, folder: Path) -> None:
     """A mistake is refused with the file, the line, the key and what to write, and never a secret."""
     path = write(folder, text.replace("PAIR", PAIR))
     with pytest.raises(UsageError) as raised:
-        check(path)
+        load(path)
     shown = str(raised.value).removeprefix(str(path)).replace(f"{folder}/", "").replace(str(folder), "FOLDER")
     assert shown == error.strip()
     assert "$2" not in shown
@@ -60,7 +54,7 @@ def test_error(text: str, error: str, folder: Path) -> None:
 def test_no_file(tmp_path: Path) -> None:
     """A file that is not there is refused by name."""
     with pytest.raises(UsageError, match=r"web\.yml: cannot be read: No such file or directory"):
-        check(tmp_path / "web.yml")
+        load(tmp_path / "web.yml")
 
 
 def test_every_key(folder: Path) -> None:
@@ -76,8 +70,7 @@ tls_server_config:
   client_allowed_sans:
     - prometheus.example
     - 10.0.0.7
-  min_version: TLS12
-  max_version: TLS13
+  min_version: TLS13
   prefer_server_cipher_suites: false
 http_server_config:
   http2: true
@@ -90,31 +83,23 @@ basic_auth_users:
   Jürgen: {HASHED}
 """,
     )
-    check(path)
-    assert load(path) == WebConfig(
-        TlsSettings(
-            "anywhere",
-            folder / "server.pem",
-            folder / "server.key",
-            ssl.CERT_REQUIRED,
-            folder / "ca.pem",
-            frozenset({"prometheus.example", "10.0.0.7"}),
-            ssl.TLSVersion.TLSv1_2,
-            ssl.TLSVersion.TLSv1_3,
-        ),
-        ((b"prometheus", HASHED.encode()), ("Jürgen".encode(), HASHED.encode())),
-        (("Content-Security-Policy", "default-src 'none'"), ("X-Frame-Options", "sameorigin")),
-    )
+    config = load(path)
+    assert config.tls
+    assert config.tls.files == (folder / "server.pem", folder / "server.key", folder / "ca.pem")
+    assert config.tls.client_names == {"prometheus.example", "10.0.0.7"}
+    assert config.tls.context.verify_mode is ssl.CERT_REQUIRED
+    assert config.tls.context.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert config.users == {b"prometheus": HASHED.encode(), "Jürgen".encode(): HASHED.encode()}
+    assert config.headers == (("Content-Security-Policy", "default-src 'none'"), ("X-Frame-Options", "sameorigin"))
 
 
 def test_defaults(folder: Path) -> None:
-    """A certificate and its key are enough: TLS 1.2 and 1.3, without client certificates or passwords."""
-    path = write(folder, f"tls_server_config: {{{PAIR}}}")
-    tls = TlsSettings("", folder / "server.pem", folder / "server.key")
-    assert load(path) == WebConfig(tls)
-    context = server_tls(tls).context
-    assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
-    assert context.verify_mode is ssl.CERT_NONE
+    """A certificate and its key are enough: TLS 1.2 and newer, without client certificates or passwords."""
+    config = load(write(folder, f"tls_server_config: {{{PAIR}}}"))
+    assert config.tls
+    assert config.tls.context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert config.tls.context.verify_mode is ssl.CERT_NONE
+    assert (config.users, config.headers) == ({}, ())
 
 
 def test_secrets_do_not_show(folder: Path) -> None:

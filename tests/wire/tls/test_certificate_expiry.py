@@ -12,7 +12,6 @@ from support.servers.tls_serving import PLAIN, REQUIRED, encrypted, install, rep
 
 SOON = "the TLS certificate expires soon"
 EXPIRED = "the TLS certificate has expired: clients refuse it"
-TLS12 = "tls_server_config: {cert_file: server.pem, key_file: server.key, max_version: TLS12}\n"
 
 
 class TestEndOfCertificate:
@@ -21,7 +20,7 @@ class TestEndOfCertificate:
     @pytest.mark.parametrize(
         ("name", "warnings"), [("server", []), ("later", []), ("soon", [SOON]), ("expired", [EXPIRED])]
     )
-    @pytest.mark.parametrize("text", [PLAIN, REQUIRED, TLS12], ids=["plain", "asking", "old"])
+    @pytest.mark.parametrize("text", [PLAIN, REQUIRED], ids=["plain", "asking"])
     def test_at_start(self, file: Path, name: str, warnings: list[str], text: str) -> None:
         """One that has expired or does so within a week is warned of with its end, whatever is asked of clients."""
         file.write_text(text)

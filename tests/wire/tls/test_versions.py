@@ -4,17 +4,11 @@ import ssl
 from pathlib import Path
 
 from support.servers.certificates import Authority
-from support.servers.tls_serving import PLAIN, encrypted, let_in, trusting, wrapped
+from support.servers.tls_serving import PLAIN, encrypted, let_in, trusting
 
 
 class TestVersions:
     """Which TLS is spoken."""
-
-    def test_highest(self, file: Path, authority: Authority) -> None:
-        """max_version holds the server to TLS 1.2."""
-        file.write_text(PLAIN.replace("}", ", max_version: TLS12}"))
-        with encrypted(file) as running, wrapped(running, trusting(authority)) as client:
-            assert client.version() == "TLSv1.2"
 
     def test_least(self, file: Path, authority: Authority) -> None:
         """min_version refuses clients of TLS 1.2."""

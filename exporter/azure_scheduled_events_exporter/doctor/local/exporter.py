@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from azure_scheduled_events_exporter import __version__
+from azure_scheduled_events_exporter import __version__, yaml_file
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Document
@@ -21,7 +21,6 @@ from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
 from azure_scheduled_events_exporter.http_server.access import EXPIRES_SOON_SECONDS
 from azure_scheduled_events_exporter.http_server.app import plain
-from azure_scheduled_events_exporter.http_server.tls import server_tls
 from azure_scheduled_events_exporter.http_server.web_config import load
 from azure_scheduled_events_exporter.polling.liveness import HANGS
 from azure_scheduled_events_exporter.times import format_duration
@@ -38,7 +37,8 @@ def url_of(config: Config) -> str:
     scheme = "http"
     if config.web_config_file is not None:
         with suppress(ExporterError):
-            scheme = "https" if load(Path(config.web_config_file)).tls else "http"
+            # Who cannot read the key can still see whether there is TLS.
+            scheme = "https" if "tls_server_config" in yaml_file.load(Path(config.web_config_file)) else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{config.web_listen_address.port}"
 
 
@@ -247,11 +247,10 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
     if subject.config.web_config_file is None:
         return
     try:
-        settings = load(Path(subject.config.web_config_file)).tls
-        if settings is None:
+        tls = load(Path(subject.config.web_config_file)).tls
+        if tls is None:
             return
-        ends = server_tls(settings).ends
-        text = settings.certificate.read_text("ascii", "replace")
+        ends, text = tls.ends, tls.files[0].read_text("ascii", "replace")
     except (ExporterError, OSError):
         return  # reported with the web configuration
     with suppress(OSError):
