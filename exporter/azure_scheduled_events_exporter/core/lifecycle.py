@@ -84,7 +84,8 @@ class Lifecycle:
             if that was earlier and no approval had been sent from here.
         proven_by_boot: whether only a boot of this VM shows that it started.
         outcome: how it ended: completed, cancelled, lost or withdrawn; ended_at: when that was seen.
-        wrong_end: the end that was counted before the event returned; None if it never returned.
+        wrong_end: the end before the event returned, which the histograms have counted; None if it never returned. Of
+            several, the one that counts most: completed, then cancelled, then lost.
         moves: its reschedules and returns, oldest first.
         vm_name: this VM's name when the event was last observed, so that after a restart it is known immediately; None
             if unknown.
@@ -163,14 +164,7 @@ class Lifecycle:
         """Whether the event is waiting, so that an approval would start it."""
         return self.is_pending and (self.approved_by is None or self.is_postponed)
 
-    @property
-    def counted_end(self) -> Transition | None:
-        """The end that histograms have counted, if any: ``lost`` adds nothing; ``completed`` includes the others."""
-        if self.wrong_end is Transition.COMPLETED or (self.outcome is Transition.LOST and self.wrong_end):
-            return self.wrong_end
-        return self.outcome
-
-    def moved(self, transition: Transition, at: Timestamp, previous: float | None) -> "Lifecycle":
+    def with_move(self, transition: Transition, at: Timestamp, previous: float | None) -> "Lifecycle":
         """Return the life with one more entry in :attr:`moves`; ``previous`` is NotBefore before it."""
         move = Move(transition, at, self.not_before, previous)
         return replace(self, moves=(*self.moves, move)[-REMEMBERED_MOVES:])

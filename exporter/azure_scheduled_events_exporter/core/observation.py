@@ -41,6 +41,9 @@ WATCHED_WITHIN_SECONDS = 60.0
 OUTDATED_AFTER_BOOT_SECONDS = 600.0
 """For how long after a boot a document may still show the event that caused it as Scheduled."""
 
+_MOST_COUNTED = (Transition.COMPLETED, Transition.CANCELLED, Transition.LOST)
+"""Ends, by how much they add to histograms: ``completed`` both phases, ``cancelled`` one, ``lost`` none."""
+
 
 class Absence(StrEnum):
     """Why an event may be missing from the document. The first case that applies is used."""
@@ -103,7 +106,7 @@ class ObservationContext:
             False for the first document of a run.
         unshown: EventIds of the events of earlier runs that no document of this run has shown: nobody watched when they
             left.
-        ends_unshown: whether these end now. Not while it is unknown whether they are this VM's.
+        kept: EventIds of the events that do not end now, because they may be another VM's.
         booted_at: when this VM last booted; None if that cannot be known.
         pause: the longest pause of this VM since the last document; None if it was not measured.
         absent_since: when the first of the empty bodies came that are believed now; None if this is no empty body.
@@ -115,7 +118,7 @@ class ObservationContext:
     booted_at: Timestamp | None = None
     pause: Pause | None = None
     unshown: frozenset[str] = frozenset()
-    ends_unshown: bool = True
+    kept: frozenset[str] = frozenset()
     absent_since: Timestamp | None = None
 
     @property
@@ -146,7 +149,7 @@ def observe(
     for event_id, before in known.current.items():
         if event_id in current:
             continue
-        if document.unreadable or (event_id in context.unshown and not context.ends_unshown):
+        if document.unreadable or event_id in context.kept:
             current[event_id] = before
         else:
             gone = _gone(_named(before, context), context)
@@ -180,12 +183,14 @@ def _state(event: ScheduledEvent) -> State:
 
 def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationContext) -> tuple[Lifecycle, Change]:
     """Make an ended event current again. Remove the values that only the wrong end set."""
-    life = replace(ended, outcome=None, ended_at=None, wrong_end=ended.counted_end)
+    ends = {ended.wrong_end, ended.outcome}
+    wrong_end = next((end for end in _MOST_COUNTED if end in ends), ended.outcome)
+    life = replace(ended, outcome=None, ended_at=None, wrong_end=wrong_end)
     if ended.proven_by_boot:
         life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
         if ended.approved_by is Approver.DEADLINE:
             life = replace(life, approved_by=None, approved_at=None)
-    life = life.moved(Transition.RETURNED, context.now, life.not_before)
+    life = life.with_move(Transition.RETURNED, context.now, life.not_before)
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
     shown = replace(life, event=event, scope=event.scope(vm_name), vm_name=vm_name)
@@ -240,7 +245,7 @@ def _apply(
         case Transition.RESCHEDULED:
             if before is None or before.not_before in {None, life.not_before}:
                 return None
-            return life.moved(transition, now, before.not_before)
+            return life.with_move(transition, now, before.not_before)
         case Transition.APPROVED:
             early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
             # Nobody watched whether it started before NotBefore, and an approval had been sent: that started it.

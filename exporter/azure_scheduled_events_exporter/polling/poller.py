@@ -126,7 +126,7 @@ class Poller:
         self._unshown = frozenset(self._known.current)  # events of earlier runs that no document of this run has shown
         self._runs = journal.inbox.runs
         self._traced_runs = {run.run for run in self._runs if run.outcome is not None}  # by earlier exporters
-        self._ends_unshown = True  # whether these end when a document does not show them
+        self._owner_is_known = True  # whether these end when a document does not show them
         # Events from before the restart stay current until a document shows otherwise.
         self.snapshot = Snapshot(
             poll_interval=settings.interval,
@@ -255,12 +255,12 @@ class Poller:
         vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
         shown = {event.event_id for event in document.events}
         self._unshown -= shown
-        ends_unshown = self._knows_owner(now)
+        owner_is_known = self._knows_owner(now)
         # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
         is_whole = not document.unreadable or shown.issuperset(self._known.current)
         self._gaps.document_came(now, has_gap=not watched and not is_whole)
-        owner_is_new = bool(self._unshown) and ends_unshown != self._ends_unshown
-        self._ends_unshown = ends_unshown
+        owner_is_new = bool(self._unshown) and owner_is_known != self._owner_is_known
+        self._owner_is_known = owner_is_known
         # Compare identity: an unchanged body is not parsed again.
         is_same = document is self._document and not owner_is_new
         if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
@@ -275,7 +275,7 @@ class Poller:
             self._clock.booted_at(),
             pause,
             self._unshown,
-            ends_unshown=ends_unshown,
+            kept=frozenset() if owner_is_known else self._unshown,
             absent_since=self._reader.empty_since if document.is_empty_body else None,
         )
         known, changes = observe(self._known, document, context)
@@ -315,7 +315,7 @@ class Poller:
         """Send all due approvals in one request, which is written to the journal before it is sent."""
         vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
-        is_confirmed = vm_name is not None or self._ends_unshown
+        is_confirmed = vm_name is not None or self._owner_is_known
         server_time = self._client.server_time() if self._known.current else None
         due = self._approvals.due(self._known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time)
         if due:
