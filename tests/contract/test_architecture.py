@@ -39,6 +39,34 @@ def test_the_table_says_what_the_docstrings_say() -> None:
     assert [line for line in MAP.splitlines() if line.startswith("| `")] == wanted
 
 
+def walks() -> str:
+    """Return the section of CONTRIBUTING.md that follows a body, an alert and a flag through the code."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return page.partition("## Where the body of IMDS goes\n")[2].partition("\n## ")[0]
+
+
+def test_the_walks_name_what_exists() -> None:
+    """Every module of the walks exists, and has the functions, classes and tables that are named behind it."""
+    found = re.findall(r"`([\w/]+\.py)`(?:: `(\w+)`)?", walks())
+    assert len(found) > 20
+    for module, name in found:
+        path = ROOT / module if module.startswith("alerts/") else PACKAGE / module
+        assert not name or re.search(rf"(?m)^(\s*def |class |){name}\b", path.read_text(encoding="utf-8")), (
+            module,
+            name,
+        )
+        assert path.exists(), module
+    assert all(len(re.findall(r"(?m)^\d+\. ", walk)) <= 10 for walk in walks().split("\n**From"))
+
+
+def test_the_drawing_names_modules() -> None:
+    """Every module of the drawing exists."""
+    drawn = walks().partition("```text\n")[2].partition("```")[0]
+    modules = re.findall(r"\b([a-z_]+/[a-z_]+)\b", drawn)
+    assert len(modules) > 6
+    assert [each for each in modules if not (PACKAGE / f"{each}.py").exists()] == []
+
+
 def test_tests_and_benchmarks_do_not_depend_on_each_other() -> None:
     """Tests import nothing of benchmarks; benchmarks use what is in tests/support, as the tests do."""
     tests = sorted((ROOT / "tests").rglob("*.py"))
