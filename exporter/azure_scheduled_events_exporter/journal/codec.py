@@ -10,7 +10,7 @@ Only ``DamagedTextError`` is a reason to set a journal aside.
 
 import json
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
 from functools import cache
@@ -18,23 +18,31 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
 _Value = TypeVar("_Value")
 
 
 def encode(value: object) -> str:
-    """Return a dataclass or named tuple as JSON text.
+    """Return a dataclass, a named tuple or a mapping with texts as keys as JSON text.
 
     Raises:
         CodecError: it holds something that has no JSON form.
     """
     try:
+        if isinstance(value, Mapping):
+            return json.dumps(value)
         fields = value._asdict() if hasattr(value, "_asdict") else asdict(value)  # type: ignore[call-overload]
-        return _text(fields)
+        return json.dumps({name: _plain(each) for name, each in fields.items()}, separators=(",", ":"))
     except (TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"bug: {type(value).__name__} cannot be written to the journal: {error}") from error
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a field holds
+    """Return a mapping with tuples as keys as a list of ``[*key, value]``; any other value unchanged."""
+    if isinstance(value, dict) and value and isinstance(next(iter(value)), tuple):
+        return [[*key, each] for key, each in value.items()]
+    return value
 
 
 def decode(kind: type[_Value], text: str) -> _Value:
@@ -54,59 +62,8 @@ def decode(kind: type[_Value], text: str) -> _Value:
     return value
 
 
-def encode_statistics(statistics: Statistics) -> str:
-    """Return counters and histograms as JSON text. Their keys are tuples, so each entry is ``[*key, value]``.
-
-    Raises:
-        CodecError: they hold something that has no JSON form.
-    """
-    try:
-        sums = asdict(statistics).items()
-        return _text({name: [[*key, value] for key, value in entries.items()] for name, entries in sums})
-    except (TypeError, ValueError, AttributeError) as error:
-        raise CodecError(f"bug: statistics cannot be written to the journal: {error}") from error
-
-
-def decode_statistics(text: str) -> Statistics:
-    """Return what :func:`encode_statistics` wrote.
-
-    Raises:
-        DamagedTextError: the text is not JSON.
-        CodecError: the text is JSON, and does not fit.
-    """
-    values = _parsed(text)
-    try:
-        hints = get_type_hints(Statistics).items()
-        sums: dict[str, Any] = {name: dict(_entries(values[name], hint)) for name, hint in hints}
-        return Statistics(**sums)
-    except Exception as error:
-        raise CodecError(f"bug: statistics cannot be read from the journal: {type(error).__name__}: {error}") from error
-
-
-def _entries(rows: Iterable[list[Any]], hint: Any) -> Iterator[tuple[tuple[str, ...], Any]]:  # noqa: ANN401 - as above
-    """Yield the keys and values of counters or histograms, whose type is ``hint``: a mapping from tuples of texts."""
-    key_hint, value_hint = get_args(hint)
-    words, decoded = _decoder(tuple[str, ...]), _decoder(value_hint)
-    for *key, value in rows:
-        if len(key) != len(get_args(key_hint)):
-            raise ValueError(f"{reprlib.repr(key)} is no key of {len(get_args(key_hint))} texts")
-        yield words(key), decoded(value)
-
-
-def encode_record(record: Mapping[str, object]) -> str:
-    """Return a record of ``core.records`` as JSON text.
-
-    Raises:
-        CodecError: it holds something that has no JSON form.
-    """
-    try:
-        return json.dumps(record)
-    except (TypeError, ValueError) as error:
-        raise CodecError(f"bug: a transition cannot be written to the journal: {error}") from error
-
-
 def decode_record(text: str) -> dict[str, object]:
-    """Return what :func:`encode_record` wrote.
+    """Return the mapping that :func:`encode` wrote as ``text``.
 
     Raises:
         DamagedTextError: the text is not a JSON object.
@@ -115,10 +72,6 @@ def decode_record(text: str) -> dict[str, object]:
     if not isinstance(record, dict):
         raise DamagedTextError("a transition is not a JSON object")
     return record
-
-
-def _text(values: object) -> str:
-    return json.dumps(values, separators=(",", ":"))
 
 
 def _parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
@@ -141,10 +94,28 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type hint h
         return lambda values: tuple(map(item, values))
     if origin is not None and issubclass(origin, Mapping):
         value = _decoder(arguments[1])
-        return lambda values: {key: value(each) for key, each in values.items()}
+        length = len(get_args(arguments[0]))
+        return _entries_decoder(length, value) if length else _texts_decoder(value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
     return _plain_decoder([hint])
+
+
+def _texts_decoder(value: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda values: {key: value(each) for key, each in values.items()}
+
+
+def _entries_decoder(length: int, value: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A mapping from tuples of ``length`` texts, which is written as a list (or empty)."""
+    word = _plain_decoder([str])
+
+    def entry(row: list[Any]) -> tuple[Any, Any]:
+        *key, each = row
+        if len(key) != length:
+            raise ValueError(f"{reprlib.repr(key)} is no key of {length} texts")
+        return tuple(map(word, key)), value(each)
+
+    return lambda rows: dict(map(entry, rows))
 
 
 def _fields_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a dataclass or named tuple

@@ -37,12 +37,13 @@ _TABLE: Final = f"""
 _INSERT: Final = "INSERT INTO documents (time, body, headers, refused, vm_name) VALUES (?, ?, ?, ?, ?)"
 _PRUNE: Final = "DELETE FROM documents WHERE time < ? AND number < (SELECT max(number) FROM documents)"
 _ALL: Final = "SELECT number, time, body, headers, refused, vm_name FROM documents ORDER BY number"
-_ROW: Final = 100
-"""Bytes that a row takes besides its texts: the time, the number, and their place in the pages of the file."""
-_SIZES: Final = (
-    "SELECT number, 100 + length(body) + length(headers) + length(refused) + length(vm_name) "
-    "FROM documents ORDER BY number"
-)
+_BOUND: Final = f"""
+    DELETE FROM documents WHERE number <= (
+        SELECT max(number) FROM (
+            SELECT number, sum(100 + length(body) + length(headers)) OVER (ORDER BY number DESC) AS size FROM documents
+        ) WHERE size > {LARGEST}
+    )
+"""  # noqa: S608 - a number of this program
 
 
 class Documents:
@@ -51,7 +52,6 @@ class Documents:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._db: sqlite3.Connection | None = None
-        self._size = 0  # bytes of all rows
 
     def keep(self, document: RecordedDocument) -> None:
         """Add ``document``, unless its body is that of the newest one; remove old documents if necessary."""
@@ -60,17 +60,13 @@ class Documents:
             if newest is not None and newest[0] == document.body:
                 return
             headers = json.dumps(dict(document.headers))
-            texts = (document.body, headers, document.refused, document.vm_name)
-            db.execute(_INSERT, (document.time, *texts))
-            self._size += sum(map(len, texts)) + _ROW
-            if self._size > LARGEST:
-                self._remove_oldest(db, self._size - LARGEST * 9 // 10)  # a tenth more, so that few inserts remove
+            db.execute(_INSERT, (document.time, document.body, headers, document.refused, document.vm_name))
+            db.execute(_BOUND)
 
     def prune(self, before: float) -> None:
         """Remove the documents from before ``before`` (Unix seconds), but never the newest."""
         with self._forgiving() as db, db:
             db.execute(_PRUNE, (before,))
-            self._size = _bytes(db)
 
     def close(self) -> None:
         """Close the file."""
@@ -98,18 +94,7 @@ class Documents:
             if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
                 connection.executescript(_TABLE)
             _check_ours(connection)
-            self._size = _bytes(connection)
             return connection
-
-    def _remove_oldest(self, db: sqlite3.Connection, size: int) -> None:
-        """Remove the oldest rows, ``size`` bytes or a little more."""
-        removed = last = 0
-        with closing(db.execute(_SIZES)) as rows:
-            while removed < size:
-                last, texts = next(rows)
-                removed += texts
-        db.execute("DELETE FROM documents WHERE number <= ?", (last,))
-        self._size -= removed
 
 
 def read_documents(path: Path) -> list[tuple[int, RecordedDocument]]:
@@ -132,10 +117,6 @@ def _check_ours(connection: sqlite3.Connection) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise NotUsableError("it is another program's SQLite file")
     check_sound(connection)
-
-
-def _bytes(db: sqlite3.Connection) -> int:
-    return sum(size for _, size in db.execute(_SIZES))
 
 
 def _headers(text: str) -> dict[str, str]:

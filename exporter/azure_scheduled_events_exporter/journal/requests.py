@@ -6,19 +6,11 @@ connection; when to send is ``approval``'s. All methods raise sqlite3.Error.
 
 import sqlite3
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 
-_INSERT: Final = (
-    "INSERT INTO approval_requests (event_id, operator, created, not_before, expires, resources, event_type, duration) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_OPEN: Final = (
-    "SELECT number, event_id, operator, created, not_before, expires, resources, event_type, duration "
-    "FROM approval_requests WHERE result IS NULL ORDER BY number"
-)
 _MARK_SENT: Final = "UPDATE approval_requests SET sent = ? WHERE number = ? AND result IS NULL"
 _WITHDRAW: Final = "UPDATE approval_requests SET result = ? WHERE number = ? AND result IS NULL"
 _SET_RESULT: Final = "UPDATE approval_requests SET result = ? WHERE number = ?"
@@ -53,6 +45,11 @@ class ApprovalRequest:
     duration: float | None = None
 
 
+_COLUMNS: Final = ", ".join(column.name for column in fields(ApprovalRequest))
+_INSERT: Final = f"INSERT INTO approval_requests ({_COLUMNS}) VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - the names are this program's
+_OPEN: Final = f"SELECT {_COLUMNS} FROM approval_requests WHERE result IS NULL ORDER BY number"  # noqa: S608 - as above
+
+
 class ApprovalRequests:
     """The table ``approval_requests`` of the journal behind ``connection``."""
 
@@ -73,10 +70,8 @@ class ApprovalRequests:
 
     def open(self) -> list[ApprovalRequest]:
         """Return the requests without a result."""
-        return [
-            ApprovalRequest(number, name, operator, created, not_before, expires, _names(vms), kind, duration)
-            for number, name, operator, created, not_before, expires, vms, kind, duration in self._db.execute(_OPEN)
-        ]
+        found = [ApprovalRequest(*row) for row in self._db.execute(_OPEN)]
+        return [replace(each, resources=tuple(filter(None, str(each.resources).split("\n")))) for each in found]
 
     def mark_sent(self, numbers: Iterable[int], wall: float | None) -> set[int]:
         """Mark requests as sent (None: as not sent); return those that are not withdrawn."""
@@ -97,8 +92,3 @@ class ApprovalRequests:
         """Return the results of those requests that have one."""
         wanted = set(numbers)
         return {number: result for number, result in self._db.execute(_RESULTS) if number in wanted}
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Return the names in a text with one name a line."""
-    return tuple(name for name in text.split("\n") if name)

@@ -11,8 +11,8 @@ The tables and their content:
 ``spans``               :class:`SpanFacts` as JSON: those that wait for delivery, and refused ones (``set_aside``)
 ``approval_requests``   operators' requests and their results: ``journal.requests``
 ``hook_runs``           runs of ``hook``'s command: ``journal.hook_runs``
-``sums``                :class:`Statistics` of the transitions that have no row (any more), as JSON
-``properties``          epoch of the numbers, id of the VM, last heartbeat
+``properties``          epoch of the numbers, id of the VM, last heartbeat, and ``sums``: the :class:`Statistics` of
+                        the transitions that have no row (any more), as JSON
 ======================  ===================================================================================
 
 How another process hands facts over: it opens the journal with ``journal.file.writable`` while the exporter runs, and
@@ -36,7 +36,7 @@ from azure_scheduled_events_exporter.core.spans import SpanFacts
 from azure_scheduled_events_exporter.core.statistics import Measurement, Statistics, measure
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
 
-from .codec import decode, decode_record, decode_statistics, encode, encode_record, encode_statistics
+from .codec import decode, decode_record, encode
 from .hook_runs import HookRun, HookRuns, HookStatistics, counted
 from .requests import ApprovalRequest, ApprovalRequests
 
@@ -113,12 +113,12 @@ _SCHEMA: Final = f"""
         seconds_left REAL CHECK (typeof(seconds_left) IN ('real', 'null')),
         record TEXT NOT NULL CHECK (typeof(record) = 'text')
     ) WITHOUT ROWID;
-    CREATE TABLE sums (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     CREATE TABLE properties (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
     PRAGMA application_id = {APPLICATION_ID};
     PRAGMA user_version = {SCHEMA_VERSION};
     COMMIT;
 """
+_PUT_PROPERTY: Final = "REPLACE INTO properties VALUES (?, ?)"
 _INSERT_TRANSITION: Final = (
     f"REPLACE INTO transitions (seq, event_id, wall, record, {_MEASURED}) "
     f"VALUES (?, ?, ?, ?, {', '.join('?' for _ in fields(Measurement))})"
@@ -254,12 +254,12 @@ class Store:
                 times = () if refused is None else (refused,)
                 self._db.execute(f"{what} WHERE span_id = ? AND seq = ?", (*times, span_id, number))
             self.requests.set_results(batch.results)
-            self._db.executemany("REPLACE INTO properties VALUES (?, ?)", batch.properties.items())
+            self._db.executemany(_PUT_PROPERTY, batch.properties.items())
 
     def begin_with(self, whole: Restored, properties: Mapping[str, str], last_number: int) -> None:
         """Fill a new file with the state ``whole``; the next transition gets the number after ``last_number``."""
         with self._db:
-            self._db.executemany("REPLACE INTO properties VALUES (?, ?)", properties.items())
+            self._db.executemany(_PUT_PROPERTY, properties.items())
             self._db.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('transitions', ?)", (last_number,))
             self._write_sums(whole.statistics)
             lives = whole.lifecycles
@@ -393,14 +393,14 @@ class Store:
             yield Measurement(*row)
 
     def _sums(self) -> Statistics:
-        row = self._db.execute("SELECT value FROM sums WHERE name = 'statistics'").fetchone()
+        text = self.property("sums")
         try:
-            return decode_statistics(row[0]) if row else Statistics()
+            return decode(Statistics, text) if text else Statistics()
         except CodecError as error:
             raise DamagedTextError(str(error)) from error
 
     def _write_sums(self, statistics: Statistics) -> None:
-        self._db.execute("REPLACE INTO sums VALUES ('statistics', ?)", (encode_statistics(statistics),))
+        self._db.execute(_PUT_PROPERTY, ("sums", encode(statistics)))
 
 
 def transition_row(number: int, change: Change) -> tuple[Any, ...]:
@@ -409,7 +409,7 @@ def transition_row(number: int, change: Change) -> tuple[Any, ...]:
     Raises:
         CodecError: a bug, as for :func:`life_row`.
     """
-    record = encode_record(change_record(change))
+    record = encode(change_record(change))
     return (number, change.lifecycle.event_id, change.at.wall, record, *astuple(measure(change)))
 
 

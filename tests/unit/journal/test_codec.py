@@ -4,8 +4,9 @@ import pytest
 
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.pause import ClockSample
+from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError
-from azure_scheduled_events_exporter.journal.codec import decode, decode_statistics, encode
+from azure_scheduled_events_exporter.journal.codec import decode, encode
 
 
 @pytest.mark.parametrize("text", ['{"event":', "dear diary", ""])
@@ -34,8 +35,8 @@ def test_a_time_that_is_no_number(wall: str) -> None:
 )
 def test_an_entry_that_is_no_counter(entry: str) -> None:
     """A counter without its four labels, or whose value is no whole number, is refused."""
-    with pytest.raises(CodecError, match="statistics cannot be read"):
-        decode_statistics(f'{{"transitions": [{entry}]}}')
+    with pytest.raises(CodecError, match="Statistics cannot be read"):
+        decode(Statistics, f'{{"transitions": [{entry}]}}')
 
 
 def test_a_value_that_has_no_form() -> None:
