@@ -30,6 +30,7 @@ from azure_scheduled_events_exporter.errors import (
     closest,
     without_password,
 )
+from azure_scheduled_events_exporter.service.ending import Ending
 
 PROGRAM = "azure-scheduled-events-exporter"
 _DESCRIPTION = """\
@@ -346,8 +347,6 @@ def _config_without_policy(parsed: argparse.Namespace) -> Config:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    from azure_scheduled_events_exporter.service.ending import Ending  # noqa: PLC0415 - only what a command needs is loaded
-
     ending = Ending()
     with ending.on_signals():  # before anything that takes time
         from azure_scheduled_events_exporter.service import daemon  # noqa: PLC0415 - only what a command needs is loaded

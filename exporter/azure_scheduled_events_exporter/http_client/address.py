@@ -3,6 +3,8 @@
 import re
 from urllib.parse import SplitResult, urlsplit
 
+import requests
+
 from azure_scheduled_events_exporter.errors import without_password
 
 _PLAIN_HOST = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._-]*(:\d+)?", re.ASCII)  # with or without a port
@@ -30,8 +32,6 @@ def checked(text: str, what: str, write: str, *, secure: bool = True) -> SplitRe
         usable = usable and ".." not in host and text.isprintable() and not any(c in text for c in _NEVER)
         usable = usable and (secure or "@" not in parts.netloc)
         if usable and not _PLAIN_HOST.fullmatch(host):
-            import requests  # noqa: PLC0415 - few need it, and its memory
-
             requests.Request("GET", text).prepare()
     except ValueError:
         usable = False

@@ -55,14 +55,6 @@ class Response:
 Handler = Callable[[Request], Response]
 
 
-@dataclass(slots=True)
-class ConnectionStatus:
-    """What a connection tells about itself: whether its next response is the last, and whether the client may read."""
-
-    is_last: bool = False
-    is_forbidden: bool = False
-
-
 def plain(status: int, *headers: tuple[str, str]) -> Response:
     """Return a response of one line that explains ``status``."""
     return Response(status, f"{_EXPLANATIONS[status]}\n".encode(), "text/plain; charset=utf-8", headers)
@@ -80,7 +72,7 @@ class App:
     async def __call__(
         self, scope: Mapping[str, Any], _: object, send: Callable[[MutableMapping[str, Any]], Awaitable[None]]
     ) -> None:
-        """Answer one request on the connection that ``scope["state"]`` tells of."""
+        """Answer one request; ``scope["state"]`` has its connection."""
         request, connection = _request(scope), scope["state"]["connection"]
         refusal = plain(403) if connection.is_forbidden else None
         if self._access and not refusal:

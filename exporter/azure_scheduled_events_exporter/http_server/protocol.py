@@ -13,8 +13,6 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from .app import ConnectionStatus
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -61,7 +59,15 @@ class State(ServerState):
 
 
 class Connection(H11Protocol):
-    """A connection that is closed when it is too slow, or when it has been idle for longest and there are too many."""
+    """A connection that is closed when it is too slow, or when it has been idle for longest and there are too many.
+
+    Attributes:
+        is_last: whether the connection ends with its next response.
+        is_forbidden: whether the client's certificate has none of the allowed names.
+    """
+
+    is_last = False
+    is_forbidden = False
 
     def __init__(
         self,
@@ -70,8 +76,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        self.status = ConnectionStatus()
-        super().__init__(config, server_state, {**app_state, "connection": self.status}, _loop)
+        super().__init__(config, server_state, {**app_state, "connection": self}, _loop)
         self.state = cast("State", server_state)
         self._deadline: asyncio.TimerHandle | None = None
         self._has_begun = False
@@ -104,7 +109,7 @@ class Connection(H11Protocol):
             self.shutdown()
             return
         if encrypted is not None and self in self.state.open:
-            self.status.is_forbidden = not tls.knows(encrypted.get_extra_info("ssl_object"))
+            self.is_forbidden = not tls.knows(encrypted.get_extra_info("ssl_object"))
             self._begin(encrypted)
 
     def _begin(self, transport: asyncio.Transport) -> None:
@@ -124,7 +129,7 @@ class Connection(H11Protocol):
         """Still answer a client that closes its side after its request; TLS has no half-closed connections."""
         if not self.is_busy or self.scheme == "https":
             return False
-        self.status.is_last = True
+        self.is_last = True
         return True
 
     def data_received(self, data: bytes) -> None:
@@ -143,7 +148,7 @@ class Connection(H11Protocol):
         if self.cycle is not before:
             self._enter(self.state.limits.response_seconds)
             if self.conn.trailing_data[0]:  # more requests, sent at once: one is answered, and the connection closes
-                self.status.is_last = True
+                self.is_last = True
 
     def on_response_complete(self) -> None:
         """Wait for the next request; a response that ends the connection keeps its deadline."""
@@ -158,14 +163,12 @@ class Connection(H11Protocol):
         else:
             super().send_400_response(msg)
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Close without waiting for a client that has not read its last response."""
-        self.shutdown()
-
     def shutdown(self) -> None:
         """Close at once, without the rest of a response."""
         self.state.open.pop(self, None)
         self.transport.abort()
+
+    timeout_keep_alive_handler = shutdown  # uvicorn's would wait for a client that does not read its last response
 
     def _enter(self, seconds: float | None) -> None:
         """Begin to wait, or to answer: for at most ``seconds``."""

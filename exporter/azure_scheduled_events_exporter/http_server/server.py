@@ -127,4 +127,4 @@ class Server:
     def _retire(self) -> None:
         """Close each connection with its next response, so that clients connect with the new TLS settings."""
         for connection in self._state.open:
-            connection.status.is_last = True
+            connection.is_last = True

@@ -5,7 +5,6 @@ Reads certificates and calls OpenSSL. Must not depend on HTTP or decide when to 
 
 import ssl
 from asyncio import sslproto
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,14 +28,6 @@ _UNSUPPORTED = {
     "curve_preferences": "OpenSSL's own choice holds",
 }
 _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, for which Python has no name
-_NO_PAIR = "does not belong to the certificate: they must be a pair"
-_REASONS: Mapping[str | None, str] = {
-    "KEY_VALUES_MISMATCH": _NO_PAIR,
-    "KEY_TYPE_MISMATCH": _NO_PAIR,
-    "NO_CERTIFICATE_ASSIGNED": _NO_PAIR,
-    "EE_KEY_TOO_SMALL": "is of a certificate that is too weak for OpenSSL: make one with a longer key",
-    "CA_MD_TOO_WEAK": "is of a certificate that is too weak for OpenSSL: make one with a newer hash",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +103,8 @@ def _load_pair(context: ssl.SSLContext, section: Section, folder: Path) -> float
     try:
         context.load_cert_chain(folder / section.text("cert_file"), folder / section.text("key_file"), lambda: "")
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        reason = _REASONS.get(getattr(error, "reason", None), "holds no private key that can be decoded")
-        raise section.error(reason, "key_file") from None
+        reason = str(getattr(error, "reason", None) or "no private key").replace("_", " ").lower()
+        raise section.error(f"cannot be used with cert_file (OpenSSL: {reason})", "key_file") from None
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME

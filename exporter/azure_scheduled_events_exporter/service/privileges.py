@@ -22,6 +22,9 @@ import azure_scheduled_events_exporter as exporter
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError
 from azure_scheduled_events_exporter.journal.file import file_path
 
+if sys.platform != "win32":
+    import pwd
+
 _FOLDER = "azure-scheduled-events-exporter"
 _PRIVATE, _OPEN = 0o700, 0o755
 _FIRST_OPEN_PORT = 1024
@@ -44,8 +47,6 @@ def account(name: str) -> tuple[int, int]:
     """
     if sys.platform == "win32":
         raise UsageError("--process.user: Windows has no root to give up: leave it out")
-    import pwd  # noqa: PLC0415 - Windows has none
-
     with suppress(KeyError, OverflowError):
         entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
         return entry.pw_uid, entry.pw_gid
