@@ -74,6 +74,8 @@ def _card(life: Lifecycle, status: ApprovalStatus | None, vm_name: str | None, n
 def _when(life: Lifecycle, kind: Kind, now: float) -> Markup:
     """Return when the event begins, in the largest type of the page, with a remark."""
     not_before = life.event.not_before
+    when: Markup
+    remarks: tuple[Markup | str | None, ...]
     if life.state is State.STARTED:
         began = life.started_at or life.first_seen
         remark = None
@@ -81,36 +83,25 @@ def _when(life: Lifecycle, kind: Kind, now: float) -> Markup:
             remark = "It had already started when it was first seen: no notice."
             if kind is Kind.REQUESTED:
                 remark = "A user requested it, and Azure approved it at once: it was never Scheduled."
-        return tag(
-            "div",
-            tag("p", "started ", since(began.wall, now), class_="when"),
-            tag("p", "It is happening now, or has just happened. ", remark, class_="remark"),
-        )
-    if kind is Kind.ADVISORY:
-        return tag(
-            "div", tag("p", "nothing scheduled", class_="when"), tag("p", "It may be withdrawn.", class_="remark")
-        )
-    if not_before is None:
-        return tag(
-            "div",
-            tag("p", "time unknown", class_="when"),
-            tag("p", "The event has no readable NotBefore. It may begin at any moment.", class_="remark"),
-        )
-    remark = "Approved: it may begin earlier than NotBefore, at any moment." if life.approved_by else None
-    seconds = not_before - now
-    timer = tag(
-        "time",
-        left(seconds),
-        datetime=iso_time(not_before),
-        data_until=not_before,
-        data_overdue=seconds <= -1,
-        role="timer",
-    )
-    return tag(
-        "div",
-        tag("p", timer, class_="when"),
-        tag("p", "NotBefore ", moment(not_before), ". ", remark, class_="remark"),
-    )
+        when = joined("started ", since(began.wall, now))
+        remarks = ("It is happening now, or has just happened. ", remark)
+    elif kind is Kind.ADVISORY:
+        when, remarks = Markup("nothing scheduled"), ("It may be withdrawn.",)
+    elif not_before is None:
+        when = Markup("time unknown")
+        remarks = ("The event has no readable NotBefore. It may begin at any moment.",)
+    else:
+        ahead, until = not_before - now, iso_time(not_before)
+        timer: dict[str, str | float | bool] = {
+            "datetime": until,
+            "data_until": not_before,
+            "data_overdue": ahead <= -1,
+            "role": "timer",
+        }
+        when = tag("time", left(ahead), **timer)
+        remark = "Approved: it may begin earlier than NotBefore, at any moment." if life.approved_by else None
+        remarks = ("NotBefore ", moment(not_before), ". ", remark)
+    return tag("div", tag("p", when, class_="when"), tag("p", *remarks, class_="remark"))
 
 
 def _names(event: ScheduledEvent, vm_name: str | None) -> Markup:

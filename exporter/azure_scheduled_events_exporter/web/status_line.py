@@ -24,16 +24,12 @@ def status_line(snapshot: Snapshot) -> str:
     elif not any(polls.outcomes.values()) and not polls.hanging:
         line = "waiting for the first answer of IMDS, which may take two minutes"
     elif polls.partial:
-        return _with_journal(snapshot, f"IMDS answers, but not all of it can be read ({polls.failure}); {said}")
+        line = f"IMDS answers, but not all of it can be read ({polls.failure})"
     else:
         since = f"since {iso_time(polls.last_success)}" if polls.last_success is not None else "so far"
         line = f"no valid answer of IMDS {since} ({polls.failure})"
     if not polls.up and count:
         line = f"{line}; known from before: {said}"
-    return _with_journal(snapshot, line)
-
-
-def _with_journal(snapshot: Snapshot, line: str) -> str:
     return line if snapshot.journal.up else f"{line}; journal in memory only"
 
 

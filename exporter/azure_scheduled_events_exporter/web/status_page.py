@@ -6,7 +6,6 @@ whose hash it names. Style and script are files beside this module, read once.
 
 import base64
 import hashlib
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -26,42 +25,34 @@ LATE_SECONDS = 15.0
 """The last answer is outdated if it is older than two poll intervals plus this."""
 
 _REFRESH_SECONDS = 5  # without JavaScript
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    style: str
-    script: str
+_PLACE = {
+    "scale set": "scale_set",
+    "zone": "zone",
+    "fault domain": "fault_domain",
+    "size": "vm_size",
+    "region": "location",
+    "priority": "priority",
+    "resource group": "resource_group",
+}
 
 
 @cache
-def _files() -> _Files:
-    folder = Path(__file__).parent
-    return _Files(*((folder / name).read_text(encoding="utf-8") for name in ("status.css", "status.js")))
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def page_headers() -> tuple[tuple[str, str], ...]:
     """Return the headers of the page: only its own script and style may be loaded and run."""
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {_hash(_files().script)}",
-            f"style-src {_hash(_files().style)}",
-            "connect-src 'self'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "frame-ancestors 'none'",
-        )
+    policy = (
+        f"default-src 'none'; script-src {_hash('status.js')}; style-src {_hash('status.css')}; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return (
-        ("Content-Security-Policy", policy),
-        ("Referrer-Policy", "no-referrer"),
-        ("Cache-Control", "no-store"),
-    )
+    return ("Content-Security-Policy", policy), ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store")
 
 
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+@cache
+def _hash(name: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(_file(name).encode()).digest()).decode()}'"
 
 
 def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
@@ -75,7 +66,7 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
             Markup('<meta name="color-scheme" content="light dark">'),
             Markup(f'<noscript><meta http-equiv="refresh" content="{_REFRESH_SECONDS}"></noscript>'),
             tag("title", _title(snapshot, seen=seen)),
-            tag("style", Markup(_files().style)),
+            tag("style", Markup(_file("status.css"))),
         ),
         tag(
             "body",
@@ -91,7 +82,7 @@ def page(snapshot: Snapshot, now: float, telemetry_path: str) -> bytes:
             tag("p", id="announcement", role="status", class_="unseen"),
             _main(snapshot, now, seen=seen),
             _footer(telemetry_path),
-            tag("script", Markup(_files().script)),
+            tag("script", Markup(_file("status.js"))),
         ),
         lang="en",
         data_version=__version__,
@@ -115,7 +106,7 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         _vm(snapshot),
         tag(
             "section",
-            tag("h2", _heading(snapshot, seen=seen), id="current"),
+            tag("h2", "Current events" if seen or not current else "Current events, as last known", id="current"),
             cards(current, snapshot.approval_statuses, snapshot.vm_name, now)
             if current
             else _none(snapshot, seen=seen),
@@ -136,14 +127,6 @@ def _main(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
         data_now=now,
         data_announcement=_announcement(snapshot, seen=seen),
     )
-
-
-def _heading(snapshot: Snapshot, *, seen: bool) -> str:
-    if seen or not snapshot.current:
-        return "Current events"
-    if snapshot.polls.partial:
-        return "Current events, as far as they can be read"
-    return "Current events, as last known"
 
 
 def _doubt(polls: Polls) -> str:
@@ -189,23 +172,11 @@ def _sight(snapshot: Snapshot, now: float, *, seen: bool) -> Markup:
 
 def _vm(snapshot: Snapshot) -> Markup:
     who = snapshot.identity
-    place = (
-        [
-            ("scale set", who.scale_set),
-            ("zone", who.zone),
-            ("fault domain", who.fault_domain),
-            ("size", who.vm_size),
-            ("region", who.location),
-            ("priority", who.priority),
-            ("resource group", who.resource_group),
-        ]
-        if who
-        else []
-    )
     if not snapshot.vm_name:
         unknown = "The name of this VM is not known yet, so the exporter cannot tell which events affect it."
         return tag("section", tag("h1", "This VM"), tag("p", unknown, class_="warning"), id="vm", aria_label="This VM")
-    entries = [tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in place if value]
+    known = [(key, getattr(who, field)) for key, field in _PLACE.items()] if who else []
+    entries = [tag("div", tag("dt", key), tag("dd", tag("bdi", value))) for key, value in known if value]
     heading = tag("h1", tag("bdi", snapshot.vm_name))
     wrong = None
     if snapshot.is_misnamed and who:
@@ -227,14 +198,8 @@ def _none(snapshot: Snapshot, *, seen: bool) -> Markup:
 
 
 def _exporter(snapshot: Snapshot) -> Markup:
-    facts = [f"polls every {snapshot.poll_interval:g}s"]
-    if snapshot.incarnation is not None:
-        facts.append(f"document incarnation {snapshot.incarnation}")
-    facts.append(
-        "the journal is on disk"
-        if snapshot.journal.up
-        else "the journal is in memory only and is lost when the exporter stops"
-    )
+    journal = "on disk" if snapshot.journal.up else "in memory only and is lost when the exporter stops"
+    facts = [f"polls every {snapshot.poll_interval:g}s", f"the journal is {journal}"]
     if snapshot.deliveries.queued:
         facts.append(f"{snapshot.deliveries.queued} trace spans are waiting for the collector")
     return tag("p", f"This exporter: {', '.join(facts)}.", id="exporter", class_="remark")

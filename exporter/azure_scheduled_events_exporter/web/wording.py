@@ -4,7 +4,6 @@ Pure. The script of the page (``status.js``) writes durations in the same way.
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from azure_scheduled_events_exporter.core.document import EventSource, Scope
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS, NO_INTERRUPTION
@@ -22,45 +21,37 @@ _MINUTE = 60.0
 _NOISE = PAUSE_BOUNDS[0]
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
-SOURCES: Mapping[str, str] = MappingProxyType(
-    {
-        EventSource.PLATFORM: "Platform: initiated by Azure",
-        EventSource.USER: "User: initiated by somebody with access to the VM",
-        "": "unknown: this api-version does not say",
-    }
-)
+SOURCES: Mapping[str, str] = {
+    EventSource.PLATFORM: "Platform: initiated by Azure",
+    EventSource.USER: "User: initiated by somebody with access to the VM",
+    "": "unknown: this api-version does not say",
+}
 
-OUTCOMES: Mapping[Transition, tuple[str, str]] = MappingProxyType(
-    {
-        Transition.COMPLETED: ("completed", "The event started and ended."),
-        Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure cancelled it."),
-        Transition.LOST: ("lost", "The event disappeared, and it is unknown whether it happened."),
-        Transition.WITHDRAWN: ("withdrawn", "Azure no longer gives this advice."),
-    }
-)
+OUTCOMES: Mapping[Transition, tuple[str, str]] = {
+    Transition.COMPLETED: ("completed", "The event started and ended."),
+    Transition.CANCELLED: ("cancelled", "The event disappeared before NotBefore: Azure cancelled it."),
+    Transition.LOST: ("lost", "The event disappeared, and it is unknown whether it happened."),
+    Transition.WITHDRAWN: ("withdrawn", "Azure no longer gives this advice."),
+}
 
-APPROVERS: Mapping[Approver, str] = MappingProxyType(
-    {
-        Approver.EXPORTER: "approved by this exporter's policy",
-        Approver.OPERATOR: "approved by an operator on this VM",
-        Approver.EXTERNAL: "approved by another VM, a program here, Azure's API or Azure's own policy: "
-        "it started before NotBefore",
-        Approver.DEADLINE: "not approved: it started at NotBefore",
-    }
-)
+APPROVERS: Mapping[Approver, str] = {
+    Approver.EXPORTER: "approved by this exporter's policy",
+    Approver.OPERATOR: "approved by an operator on this VM",
+    Approver.EXTERNAL: "approved by another VM, a program here, Azure's API or Azure's own policy: "
+    "it started before NotBefore",
+    Approver.DEADLINE: "not approved: it started at NotBefore",
+}
 
 
-KINDS: Mapping[Kind, str] = MappingProxyType(
-    {
-        Kind.ANNOUNCED: "announced by Azure",
-        Kind.REQUESTED: "requested by a user",
-        Kind.WITHOUT_NOTICE: "without notice: the host has probably failed",
-        Kind.HARMLESS: "harmless: no interruption, or a short pause",
-        Kind.FAR_AHEAD: "more than a day ahead",
-        Kind.ADVISORY: "advice: nothing is scheduled",
-        Kind.UNKNOWN_TYPE: "of an unknown type",
-    }
-)
+KINDS: Mapping[Kind, str] = {
+    Kind.ANNOUNCED: "announced by Azure",
+    Kind.REQUESTED: "requested by a user",
+    Kind.WITHOUT_NOTICE: "without notice: the host has probably failed",
+    Kind.HARMLESS: "harmless: no interruption, or a short pause",
+    Kind.FAR_AHEAD: "more than a day ahead",
+    Kind.ADVISORY: "advice: nothing is scheduled",
+    Kind.UNKNOWN_TYPE: "of an unknown type",
+}
 
 
 def meaning(life: Lifecycle) -> str:

@@ -31,7 +31,7 @@ NEXT = "Freeze of this VM and 1 more VM at 2026-11-20T03:21:53Z"
         ),
         (
             replace(BLIND, polls=replace(BLIND.polls, partial=True), current={"A": freeze()}),
-            f"IMDS answers, but not all of it can be read ({WHY}); 1 event: {NEXT}",
+            f"IMDS answers, but not all of it can be read ({WHY}); known from before: 1 event: {NEXT}",
         ),
         (replace(QUIET, polls=Polls()), "waiting for the first answer of IMDS, which may take two minutes"),
         (

@@ -153,7 +153,7 @@ def test_a_document_that_is_partly_unreadable() -> None:
         "IMDS answers, but not all of it can be read",
         "Events[1] is no object: '7'",
         "Events may be missing, and none is taken for over.",
-        "Current events, as far as they can be read",
+        "Current events, as last known",
     ):
         assert text in shown.text
     assert "known then" not in shown.text
