@@ -82,7 +82,7 @@ def answered(
 
 def _has_no_answer(due: Due) -> bool:
     """Return whether an earlier request had no answer: it may have been accepted, even if IMDS refuses this one."""
-    return due.life.requested_by is not None
+    return due.life.request is not None
 
 
 def _by_approver(due: Sequence[Due]) -> dict[Approver, list[str]]:

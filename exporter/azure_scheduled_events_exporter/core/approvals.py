@@ -7,23 +7,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from .lifecycle import Approver, Change, Lifecycle, Lifecycles, Transition
+from .lifecycle import Approval, Approver, Change, Lifecycle, Lifecycles, Transition
 from .timestamp import Timestamp
 
 
 def mark_requested(known: Lifecycles, event_ids: Collection[str], approver: Approver, now: Timestamp) -> Lifecycles:
     """Return the known events with an approval by ``approver`` marked as requested. Call it before the request."""
     return known.updated(
-        replace(life, requested_by=approver, requested_at=life.requested_at or now)
+        replace(life, request=Approval(approver, life.request.at if life.request else now))
         for life in _open_to_approval(known, event_ids)
     )
 
 
 def mark_refused(known: Lifecycles, event_ids: Collection[str]) -> Lifecycles:
     """Return the known events after IMDS refused to approve these: no request is under way."""
-    return known.updated(
-        replace(life, requested_by=None, requested_at=None) for life in _open_to_approval(known, event_ids)
-    )
+    return known.updated(replace(life, request=None) for life in _open_to_approval(known, event_ids))
 
 
 def mark_approved(
@@ -41,9 +39,9 @@ def mark_approved(
     lives, changes = [], []
     for before in _open_to_approval(known, event_ids):
         not_before = sent_for.get(before.event_id, before.not_before)
-        life = replace(before, requested_by=None, requested_at=None, approved_not_before=not_before)
-        if before.approved_by is None:
-            life = replace(life, approved_by=approver, approved_at=now)
+        approval = replace(before.approval or Approval(approver, now), not_before=not_before)
+        life = replace(before, request=None, approval=approval)
+        if before.approval is None:
             changes.append(Change(Transition.APPROVED, life, now))
         lives.append(life)
     return known.updated(lives), tuple(changes)

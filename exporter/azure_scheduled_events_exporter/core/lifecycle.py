@@ -64,6 +64,21 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """An approval of an event, or the request for one.
+
+    Attributes:
+        by: who approves it.
+        at: when that was known; of a request, when it was first sent.
+        not_before: NotBefore when the approval was sent that IMDS accepted last; None if none was sent from here.
+    """
+
+    by: Approver
+    at: Timestamp
+    not_before: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lifecycle:
     """One event from its first appearance.
 
@@ -75,11 +90,9 @@ class Lifecycle:
         not_before: the last NotBefore that could be read, seconds since the epoch.
         notice_seconds: the notice given: from first seen to NotBefore, 0 if it had already started;
             None if no NotBefore was known.
-        requested_by: who requested an approval from here whose result is not known: set before the request, cleared by
-            a refusal. If the event then starts early, or while nobody watches, the request was accepted. requested_at:
-            when it was first sent.
-        approved_by: who approved it, once that is known; approved_at: when.
-        approved_not_before: NotBefore when the accepted approval from here was sent.
+        request: the request for an approval from here whose result is not known: set before it is sent, cleared by a
+            refusal. If the event then starts early, or while nobody watches, the request was accepted.
+        approval: who approved it and when, once that is known.
         started_at: when it was first seen Started. If only a boot of this VM proves the start: the boot, or NotBefore
             if that was earlier and no approval had been sent from here.
         proven_by_boot: whether only a boot of this VM shows that it started.
@@ -101,11 +114,8 @@ class Lifecycle:
     first_seen: Timestamp
     not_before: float | None = None
     notice_seconds: float | None = None
-    requested_by: Approver | None = None
-    requested_at: Timestamp | None = None
-    approved_by: Approver | None = None
-    approved_at: Timestamp | None = None
-    approved_not_before: float | None = None
+    request: Approval | None = None
+    approval: Approval | None = None
     started_at: Timestamp | None = None
     proven_by_boot: bool = False
     outcome: Transition | None = None
@@ -122,6 +132,16 @@ class Lifecycle:
     def event_id(self) -> str:
         """The EventId, upper case."""
         return self.event.event_id
+
+    @property
+    def approved_by(self) -> Approver | None:
+        """Who approved it, once that is known."""
+        return self.approval.by if self.approval else None
+
+    @property
+    def approved_at(self) -> Timestamp | None:
+        """When it was approved, once that is known."""
+        return self.approval.at if self.approval else None
 
     @property
     def is_mine(self) -> bool:
@@ -155,9 +175,10 @@ class Lifecycle:
     @property
     def is_postponed(self) -> bool:
         """Whether NotBefore is at least :data:`POSTPONED_SECONDS` later than when the approval from here was sent."""
-        if not self.approved_here or self.not_before is None or self.approved_not_before is None:
+        sent_for = self.approval.not_before if self.approval else None
+        if self.not_before is None or sent_for is None:
             return False
-        return self.not_before >= self.approved_not_before + POSTPONED_SECONDS
+        return self.not_before >= sent_for + POSTPONED_SECONDS
 
     @property
     def is_open_to_approval(self) -> bool:

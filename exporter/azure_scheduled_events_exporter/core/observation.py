@@ -21,6 +21,7 @@ from .document import Document, EventSource, EventStatus, ScheduledEvent, Scope
 from .event_types import is_reboot
 from .lifecycle import (
     REMEMBERED_ENDS,
+    Approval,
     Approver,
     Change,
     Lifecycle,
@@ -189,7 +190,7 @@ def _returned(ended: Lifecycle, event: ScheduledEvent, context: ObservationConte
     if ended.proven_by_boot:
         life = replace(life, started_at=None, proven_by_boot=False, observed_pause=None, pauses=0)
         if ended.approved_by is Approver.DEADLINE:
-            life = replace(life, approved_by=None, approved_at=None)
+            life = replace(life, approval=None)
     life = life.with_move(Transition.RETURNED, context.now, life.not_before)
     vm_name = context.vm_name or life.vm_name
     event = event.bounded(vm_name)
@@ -249,14 +250,14 @@ def _apply(
         case Transition.APPROVED:
             early = life.not_before is not None and now.wall < life.not_before - APPROVAL_MARGIN_SECONDS
             # Nobody watched whether it started before NotBefore, and an approval had been sent: that started it.
-            sent = life.requested_by is not None and not context.watched
-            if life.approved_by or not (early or sent):
+            sent = life.request is not None and not context.watched
+            if life.approval or not (early or sent):
                 return None
-            approver = life.requested_by or Approver.EXTERNAL
-            return replace(life, approved_by=approver, approved_at=now, requested_by=None, requested_at=None)
+            approver = life.request.by if life.request else Approver.EXTERNAL
+            return replace(life, approval=Approval(approver, now), request=None)
         case Transition.STARTED:
-            if before is not None and life.approved_by is None and life.not_before is not None:
-                life = replace(life, approved_by=Approver.DEADLINE, approved_at=now)
+            if before is not None and life.approval is None and life.not_before is not None:
+                life = replace(life, approval=Approval(Approver.DEADLINE, now))
             return replace(life, started_at=now)
         case _:
             return life
@@ -301,11 +302,8 @@ def _is_due(life: Lifecycle, at: Timestamp) -> bool:
 
 def _was_sent_before(life: Lifecycle, booted_at: Timestamp) -> bool:
     """Return whether an approval was sent from here before that boot, answered or not."""
-    sent = [
-        life.approved_at if life.approved_here else None,
-        (life.requested_at or life.first_seen) if life.requested_by else None,
-    ]
-    return any(moment is not None and booted_at.is_another_boot_after(moment) for moment in sent)
+    sent = (life.approval if life.approved_here else None, life.request)
+    return any(each is not None and booted_at.is_another_boot_after(each.at) for each in sent)
 
 
 def _gone(life: Lifecycle, context: ObservationContext) -> list[Change]:
@@ -324,17 +322,15 @@ def _begun_at(life: Lifecycle, booted_at: Timestamp, context: ObservationContext
     It began at the boot; without an approval, at NotBefore, because the VM may have been away for long.
     """
     life = _paused(replace(life, started_at=booted_at, proven_by_boot=True), context.pause, begins=False)
-    if life.approved_by is not None:
+    if life.approval is not None:
         return life, []
-    if life.requested_by is not None and _was_sent_before(life, booted_at):
-        life = replace(
-            life, approved_by=life.requested_by, approved_at=life.requested_at, requested_by=None, requested_at=None
-        )
+    if life.request is not None and _was_sent_before(life, booted_at):
+        life = replace(life, approval=life.request, request=None)
         return life, [Change(Transition.APPROVED, life, context.now)]
     if life.not_before is not None:
         is_between = life.first_seen.wall < life.not_before < booted_at.wall
         began = Timestamp(life.not_before) if is_between else booted_at
-        life = replace(life, started_at=began, approved_by=Approver.DEADLINE, approved_at=began)
+        life = replace(life, started_at=began, approval=Approval(Approver.DEADLINE, began))
     return life, []
 
 

@@ -122,10 +122,10 @@ def _approval(life: Lifecycle, status: ApprovalStatus | None) -> Markup:
         return Markup("not needed: it has started")
     if life.state is State.ADVISORY:
         return Markup("not possible: nothing is scheduled")
-    if life.requested_by is not None:
+    if life.request is not None:
         # Of an operator's request, the status is what the policy says.
-        said = f": {clipped(status.reason)}" if status and life.requested_by is Approver.EXPORTER else ""
-        return joined(f"requested by the {life.requested_by}; no answer of IMDS has said that it is accepted{said}")
+        said = f": {clipped(status.reason)}" if status and life.request.by is Approver.EXPORTER else ""
+        return joined(f"requested by the {life.request.by}; no answer of IMDS has said that it is accepted{said}")
     # After a restart, an event is known from the journal before IMDS has answered.
     said = clipped(status.reason) if status else "the policy decides at the next answer of the metadata service"
     if life.scope is not Scope.SELF or life.state is not State.SCHEDULED or not _GUID.fullmatch(event_id):

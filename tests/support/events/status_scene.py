@@ -7,7 +7,7 @@ from typing import Any
 from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.journal.journal import JournalState
@@ -84,8 +84,7 @@ def ended(
         at(began),
         not_before=NOW - began + notice if notice else None,
         notice_seconds=notice,
-        approved_by=approver,
-        approved_at=None if approved is None else at(began - approved),
+        approval=None if approver is None or approved is None else Approval(approver, at(began - approved)),
         started_at=None if started is None else at(began - started),
         outcome=outcome,
         ended_at=at(began - lasted),

@@ -31,7 +31,7 @@ def due(known: Lifecycles) -> list[Due]:
 
 def approvers(known: Lifecycles) -> list[Approver | None]:
     """Return by whom an approval of each event is under way."""
-    return [life.requested_by for life in known.current.values()]
+    return [life.request.by if life.request else None for life in known.current.values()]
 
 
 def test_accepted(known: Lifecycles) -> None:

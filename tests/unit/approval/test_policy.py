@@ -20,7 +20,7 @@ from azure_scheduled_events_exporter.approval.policy import (
 from azure_scheduled_events_exporter.approval.policy_file import covers
 from azure_scheduled_events_exporter.core.document import EventSource, ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State
+from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Lifecycle, State
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 
 VMS = ("vmss_0", "vmss_1", "vmss_2", "vmss_3", "vmss_4")
@@ -89,8 +89,8 @@ def test_documented_approves_what_the_sample_approves(event_type: str, source: s
     [
         life(state=State.STARTED),
         life(state=State.OTHER),
-        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approved_by=Approver.OPERATOR),
-        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approved_by=Approver.EXTERNAL),
+        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approval=Approval(Approver.OPERATOR, BEGAN)),
+        Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, approval=Approval(Approver.EXTERNAL, BEGAN)),
     ],
 )
 def test_nothing_left_to_approve(event: Lifecycle) -> None:
@@ -100,7 +100,7 @@ def test_nothing_left_to_approve(event: Lifecycle) -> None:
 
 def test_requested_but_not_answered() -> None:
     """An approval that was requested and never answered is requested again."""
-    event = Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, requested_by=Approver.EXPORTER)
+    event = Lifecycle(life().event, State.SCHEDULED, Scope.SELF, BEGAN, request=Approval(Approver.EXPORTER, BEGAN))
     assert DOCUMENTED.decide(event, "vmss_0", BEGAN).approve
 
 

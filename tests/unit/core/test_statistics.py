@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Change, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Change, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.statistics import (
     LATENCY_BOUNDS,
     NOTICE_BOUNDS,
@@ -76,7 +76,7 @@ def test_new_values_make_new_series() -> None:
 
 
 STARTED = replace(LIFE, state=State.STARTED, started_at=at(900))
-DEADLINE = replace(STARTED, approved_by=Approver.DEADLINE, approved_at=at(900))
+DEADLINE = replace(STARTED, approval=Approval(Approver.DEADLINE, at(900)))
 FAILED = replace(STARTED, started_at=at(0), notice_seconds=0.0)
 PAUSED = replace(STARTED, observed_pause=2.5)
 PROVEN = replace(LIFE, started_at=at(900, "boot-2"), proven_by_boot=True)
@@ -89,7 +89,7 @@ Added = dict[str, Any]  # by the field of the statistics: the total of each hist
 
 def by(approver: Approver) -> Told:
     """Return the approval by ``approver`` 20 s after the event was first seen, and its start."""
-    life = replace(LIFE, approved_by=approver, approved_at=at(20))
+    life = replace(LIFE, approval=Approval(approver, at(20)))
     started = replace(life, state=State.STARTED, started_at=at(30))
     return [(Transition.APPROVED, life, 20), (Transition.STARTED, replace(started, wrong_end=None), 30)]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.lifecycle import (
     REMEMBERED_ENDS,
+    Approval,
     Change,
     Lifecycle,
     Lifecycles,
@@ -48,7 +49,7 @@ def of(hint: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401 - a type hint is no
         return FINITE
     if get_origin(hint) is tuple:
         return st.lists(of(get_args(hint)[0]), max_size=3).map(tuple)
-    if hint in {Timestamp, ScheduledEvent, Move}:
+    if hint in {Approval, Timestamp, ScheduledEvent, Move}:
         return of_every_field(hint)
     return st.from_type(hint)
 

@@ -16,7 +16,7 @@ from azure_scheduled_events_exporter.approval.scheduler import ApprovalStatus
 from azure_scheduled_events_exporter.core.document import ScheduledEvent, Scope
 from azure_scheduled_events_exporter.core.event_types import EventType
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Approver, Lifecycle, State, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Approval, Approver, Lifecycle, State, Transition
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import Outcome
 from azure_scheduled_events_exporter.polling.snapshot import Polls, Snapshot
@@ -242,28 +242,28 @@ def test_when_it_begins(life: Lifecycle, words: str) -> None:
         (freeze(), "held by rule 'x'", "not yet: held by rule 'x'"),
         (freeze(), "", "not yet: the policy decides at the next answer of the metadata service"),
         (
-            freeze(requested_by=Approver.OPERATOR),
+            freeze(request=Approval(Approver.OPERATOR, Timestamp(NOW))),
             "the approval policy is off",
             "requested by the operator; no answer of IMDS has said that it is acceptedDescription",
         ),
         (
-            freeze(requested_by=Approver.EXPORTER),
+            freeze(request=Approval(Approver.EXPORTER, Timestamp(NOW))),
             "next try at 03:08:00",
             "requested by the exporter; no answer of IMDS has said that it is accepted: next try at 03:08:00",
         ),
         (
-            freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 3)),
+            freeze(approval=Approval(Approver.EXPORTER, Timestamp(NOW - 3))),
             "",
             "approved by this exporter's policy, 2026-11-20 03:07:18 UTC",
         ),
-        (freeze(approved_by=Approver.OPERATOR, approved_at=Timestamp(NOW)), "", "approved by an operator on this VM"),
+        (freeze(approval=Approval(Approver.OPERATOR, Timestamp(NOW))), "", "approved by an operator on this VM"),
         (
-            freeze(state=State.STARTED, approved_by=Approver.EXTERNAL, approved_at=Timestamp(NOW)),
+            freeze(state=State.STARTED, approval=Approval(Approver.EXTERNAL, Timestamp(NOW))),
             "",
             "approved by another VM, a program here, Azure's API or Azure's own policy: it started before NotBefore",
         ),
         (
-            freeze(state=State.STARTED, approved_by=Approver.DEADLINE, approved_at=Timestamp(NOW)),
+            freeze(state=State.STARTED, approval=Approval(Approver.DEADLINE, Timestamp(NOW))),
             "",
             "not approved: it started at NotBefore",
         ),
@@ -336,7 +336,7 @@ def test_history_tells_the_phases() -> None:
         (ended("Reboot", 5000, 0, 0, 60, Transition.COMPLETED), {"started": (0, 60)}),
         (freeze(), {"waiting": (0, 28)}),
         (
-            freeze(approved_by=Approver.EXPORTER, approved_at=Timestamp(NOW - 8)),
+            freeze(approval=Approval(Approver.EXPORTER, Timestamp(NOW - 8))),
             {"waiting": (0, 20), "approved": (20, 28)},
         ),
     ],

@@ -44,7 +44,7 @@ def test_who_approved_a_start(answer: str, seconds: float, told: list[str], appr
         assert not watch.known.current["A"].approved_here
     if answer == "accepted":
         assert watch.approves(at(1), Approver.OPERATOR) == ["approved"]
-        assert watch.life.requested_by is None
+        assert watch.life.request is None
     if answer == "refused":
         watch.known = mark_refused(watch.known, ["A"])
     assert watch.sees(at(abs(seconds)), STARTED, watched=seconds > 0) == told
