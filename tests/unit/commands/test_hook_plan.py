@@ -4,10 +4,9 @@ import pytest
 
 from azure_scheduled_events_exporter.commands.hook.plan import (
     Rules,
-    asked_to_end_at,
-    killed_at,
+    deadlines,
     may_approve,
-    prepare_outcome,
+    outcome_of,
     seconds_left,
     to_prepare,
     to_recover,
@@ -48,20 +47,20 @@ def ran(event_id: str, phase: Phase, at: float, outcome: str | None = "ok") -> H
 @pytest.mark.parametrize(
     ("event", "rules", "expected"),
     [
-        (life(), Rules(), [None]),
+        (life(), Rules(), [False]),
         (life(left=901), Rules(), []),
-        (life(left=None), Rules(), [None]),
-        (life(left=-1), Rules(), [RunOutcome.TOO_LATE]),
-        (life("Preempt", state=State.STARTED), Rules(), [RunOutcome.TOO_LATE]),
+        (life(left=None), Rules(), [False]),
+        (life(left=-1), Rules(), [True]),
+        (life("Preempt", state=State.STARTED), Rules(), [True]),
         (life(scope=Scope.PEER), Rules(), []),
         (life("Freeze", duration=5.0), Rules(), []),
-        (life("Freeze", duration=5.0), Rules(kinds=frozenset({Kind.HARMLESS})), [None]),
+        (life("Freeze", duration=5.0), Rules(kinds=frozenset({Kind.HARMLESS})), [False]),
         (life("Freeze"), Rules(types=frozenset({"reboot"})), []),
     ],
 )
-def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[RunOutcome | None]) -> None:
+def test_what_qualifies(event: Lifecycle, rules: Rules, expected: list[bool]) -> None:
     """Events of this VM, of the chosen types and kinds, from --lead before NotBefore on; too late once they began."""
-    assert [outcome for _, outcome in to_prepare({"A": event}, [], rules, NOW)] == expected
+    assert [too_late for _, too_late in to_prepare({"A": event}, [], rules, NOW)] == expected
     assert to_prepare({"A": event}, [ran("A", Phase.PREPARE, NOW - 5)], rules, NOW) == []
 
 
@@ -91,17 +90,16 @@ def test_recovery_comes_once_after_the_last_event() -> None:
 def test_deadline(left: float | None, asked: float, killed: float) -> None:
     """A run has until --grace before NotBefore, half of a shorter notice, and never longer than --timeout."""
     not_before = None if left is None else NOW + left
-    assert asked_to_end_at(NOW, not_before, Rules()) == NOW + asked
-    assert killed_at(NOW + asked, not_before, Rules()) == NOW + killed
+    assert deadlines(NOW, not_before, Rules()) == (NOW + asked, NOW + killed)
     assert seconds_left(life(left=left), NOW) == left
 
 
 def test_outcomes() -> None:
     """A run is ok, failed, stopped at its deadline, or done after NotBefore."""
-    assert prepare_outcome(0, stopped=False, left=1.0) is RunOutcome.OK
-    assert prepare_outcome(1, stopped=False, left=1.0) is RunOutcome.FAILED
-    assert prepare_outcome(0, stopped=True, left=1.0) is RunOutcome.TIMEOUT
-    assert prepare_outcome(0, stopped=False, left=-1.0) is RunOutcome.TOO_LATE
+    assert outcome_of(0, stopped=False, left=1.0) is RunOutcome.OK
+    assert outcome_of(1, stopped=False, left=1.0) is RunOutcome.FAILED
+    assert outcome_of(0, stopped=True, left=1.0) is RunOutcome.TIMEOUT
+    assert outcome_of(0, stopped=False, left=-1.0) is RunOutcome.TOO_LATE
 
 
 def test_what_is_approved() -> None:

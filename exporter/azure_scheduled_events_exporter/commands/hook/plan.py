@@ -5,6 +5,7 @@ Pure: the events, the runs so far and the time are arguments. Must not know how 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from azure_scheduled_events_exporter.core.event_types import EVENT_FACTS
 from azure_scheduled_events_exporter.core.kinds import Kind, kind_of
@@ -20,67 +21,19 @@ AGAIN_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the user wants. Times in seconds.
+    """What the user wants: the options of the command, by their names. Times in seconds.
 
     Attributes:
-        types: the event types that qualify, in lower case; empty means all.
-        kinds: the kinds that qualify.
-        lead: how long before NotBefore the preparation starts at the earliest.
-        timeout: how long a run may take.
-        grace: how long before NotBefore a run is asked to end (SIGTERM).
-        approve: never, own or all.
+        types: in lower case; empty means all.
     """
 
     types: frozenset[str] = frozenset()
-    kinds: frozenset[Kind] = frozenset(DEFAULT_KINDS)
+    kinds: frozenset[str] = frozenset(DEFAULT_KINDS)
     lead: float = 900.0
     timeout: float = 900.0
     grace: float = 5.0
     approve: str = "never"
-
-    def include(self, life: Lifecycle, now: float) -> bool:
-        """Return whether an event qualifies."""
-        named = not self.types or life.event.event_type.casefold() in self.types
-        return life.is_mine and named and kind_of(life, now) in self.kinds
-
-
-def to_prepare(
-    current: Mapping[str, Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float
-) -> list[tuple[Lifecycle, RunOutcome | None]]:
-    """Return the events to prepare for now; with ``too_late`` those that began before the command could run."""
-    chosen: list[tuple[Lifecycle, RunOutcome | None]] = []
-    for life in current.values():
-        before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
-        if not rules.include(life, now) or not _may_run_again(before, now):
-            continue
-        left = seconds_left(life, now)
-        if life.state is State.STARTED or (left is not None and left <= 0):
-            if not before:
-                chosen.append((life, RunOutcome.TOO_LATE))
-        elif left is None or left <= rules.lead:
-            chosen.append((life, None))
-    return chosen
-
-
-def _may_run_again(before: Sequence[HookRun], now: float) -> bool:
-    """Return whether a command that has only failed for an event so far runs for it (again)."""
-    if any(run.outcome != RunOutcome.FAILED for run in before):
-        return False
-    return not before or now >= before[-1].started + (before[-1].duration or 0.0) + AGAIN_SECONDS * len(before)
-
-
-def to_recover(current: Collection[str], runs: Sequence[HookRun]) -> HookRun | None:
-    """Return the last event that was prepared for and is over, if no other is current; None if nothing is to recover.
-
-    Args:
-        current: EventIds of the current events.
-        runs: of this hook, the oldest first.
-    """
-    recovered = max((run.started for run in runs if run.phase == Phase.RECOVER), default=0.0)
-    open_runs = [run for run in runs if run.phase == Phase.PREPARE and run.started > recovered]
-    if any(run.event_id in current or run.outcome is None for run in open_runs):
-        return None
-    return open_runs[-1] if open_runs else None
+    marks: Path | None = None
 
 
 def seconds_left(life: Lifecycle, now: float) -> float | None:
@@ -88,25 +41,55 @@ def seconds_left(life: Lifecycle, now: float) -> float | None:
     return None if life.not_before is None else life.not_before - now
 
 
-def asked_to_end_at(started: float, not_before: float | None, rules: Rules) -> float:
-    """Return when a preparation that began at ``started`` is asked to end (SIGTERM), wall-clock seconds.
+def to_prepare(
+    current: Mapping[str, Lifecycle], runs: Sequence[HookRun], rules: Rules, now: float
+) -> list[tuple[Lifecycle, bool]]:
+    """Return the events to prepare for now, each with whether it is too late: it began before the command could run."""
+    chosen: list[tuple[Lifecycle, bool]] = []
+    for life in current.values():
+        left = seconds_left(life, now)
+        is_named = not rules.types or life.event.event_type.casefold() in rules.types
+        is_near = left is None or left <= rules.lead
+        if life.is_mine and is_named and is_near and kind_of(life, now) in rules.kinds:
+            before = [run for run in runs if run.event_id == life.event_id and run.phase == Phase.PREPARE]
+            has_begun = life.state is State.STARTED or (left is not None and left <= 0)
+            if not before or (not has_begun and _is_to_be_repeated(before, now)):
+                chosen.append((life, has_begun))
+    return chosen
+
+
+def _is_to_be_repeated(before: Sequence[HookRun], now: float) -> bool:
+    ended = before[-1].started + (before[-1].duration or 0.0)
+    return all(run.outcome == RunOutcome.FAILED for run in before) and now >= ended + AGAIN_SECONDS * len(before)
+
+
+def to_recover(current: Collection[str], runs: Sequence[HookRun]) -> HookRun | None:
+    """Return the last preparation if all events that were prepared for are over; None if nothing is to recover.
+
+    Args:
+        current: EventIds of the current events.
+        runs: of this hook, the oldest first.
+    """
+    recovered = max((run.started for run in runs if run.phase == Phase.RECOVER), default=0.0)
+    prepared = [run for run in runs if run.phase == Phase.PREPARE and run.started > recovered]
+    is_over = not any(run.event_id in current or run.outcome is None for run in prepared)
+    return prepared[-1] if prepared and is_over else None
+
+
+def deadlines(started: float, not_before: float | None, rules: Rules) -> tuple[float, float]:
+    """Return when a run that began at ``started`` gets SIGTERM, and when SIGKILL, wall-clock seconds.
 
     With less notice than twice the grace, half of the time is left to the command.
     """
-    end = started + rules.timeout
-    if not_before is not None:
-        end = min(end, not_before - min(rules.grace, max(0.0, not_before - started) / 2))
-    return end
+    asked = started + rules.timeout
+    if not_before is None:
+        return asked, asked + rules.grace
+    asked = min(asked, not_before - min(rules.grace, max(0.0, not_before - started) / 2))
+    return asked, min(asked + rules.grace, max(asked, not_before))
 
 
-def killed_at(asked: float, not_before: float | None, rules: Rules) -> float:
-    """Return when a command that was asked to end at ``asked`` is killed (SIGKILL): at NotBefore at the latest."""
-    end = asked + rules.grace
-    return end if not_before is None else min(end, max(asked, not_before))
-
-
-def prepare_outcome(status: int, *, stopped: bool, left: float | None) -> RunOutcome:
-    """Return how a preparation ended: with this exit status, and so many seconds before NotBefore."""
+def outcome_of(status: int, *, stopped: bool, left: float | None) -> RunOutcome:
+    """Return how a run ended: with this exit status, and so many seconds before NotBefore."""
     if stopped:
         return RunOutcome.TIMEOUT
     if status != 0:

@@ -8,11 +8,10 @@ import sqlite3
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles
 from azure_scheduled_events_exporter.errors import DamagedTextError, ExporterError
@@ -24,11 +23,10 @@ from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _CHECK_SECONDS = 1.0
 """Interval of the checks whether an exporter runs, and whether the open file is still the journal."""
-_UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, OSError)
 
 
 class Source:
-    """The current events, from whoever polls the metadata service on this VM.
+    """The current events, from whoever polls the metadata service on this VM; ``config`` has no approval policy.
 
     ``lock`` is held while the journal is open: in one process, SQLite shares a log's index that was opened for reading
     only with connections that write.
@@ -38,23 +36,23 @@ class Source:
         self._config = config
         self._log = log
         self._lock = lock
-        self._path = Path(config.journal_path)
+        self._path = file_path(Path(config.journal_path))
         self._polling: daemon.Exporter | None = None
         self._follows = False
-        self._checked = 0.0
+        self._check_at = 0.0
         self._stamp: object = None
         self._known: Mapping[str, Lifecycle] | None = None
 
     def current(self) -> Mapping[str, Lifecycle] | None:
         """Return the current events by EventId; None while nobody knows them."""
-        if time.monotonic() - self._checked >= _CHECK_SECONDS:
-            self._checked = time.monotonic()
+        if time.monotonic() >= self._check_at:
+            self._check_at = time.monotonic() + _CHECK_SECONDS
             self._choose()
         if self._polling is None:
             self._read()
             return self._known
-        polled = self._polling.poller
-        return polled.snapshot.current if polled.snapshot.polls.ready else None
+        snapshot = self._polling.poller.snapshot
+        return snapshot.current if snapshot.polls.ready else None
 
     def close(self) -> None:
         """Stop polling."""
@@ -63,7 +61,7 @@ class Source:
             self._polling = None
 
     def _choose(self) -> None:
-        """Read the journal if an exporter writes it; poll otherwise."""
+        """Read the journal if an exporter writes it; poll otherwise, from what is known."""
         self._stamp = None
         if is_written(self._path):
             if not self._follows:
@@ -73,36 +71,24 @@ class Source:
         elif self._polling is None:
             self._follows = False
             self._log.info("no exporter runs: the hook polls the metadata service itself")
-            self._polling = self._poll()
+            alone = with_endpoint(replace(self._config, journal_path=MEMORY), self._log)
+            known = Restored(Lifecycles(dict(self._known or {})))
+            journal = Journal(None, alone.journal_retention, self._log, known)
+            self._polling = daemon.Exporter(alone, self._log, journal=journal, reports=False)
+            self._polling.start()
 
     def _read(self) -> None:
         """Read the journal if it has changed. While the other thread writes to it, what is known stays."""
-        stamp = _stamp(self._path)
-        if stamp == self._stamp or not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(blocking=False):
             return
         try:
-            with closing(read_only(self._path)) as store:
-                self._known = store.current()
-            self._stamp = stamp
-        except _UNREADABLE:
+            files = (self._path, Path(f"{self._path}-wal"))
+            stamp = [(each.st_size, each.st_mtime_ns) for each in (file.stat() for file in files if file.exists())]
+            if stamp != self._stamp:
+                with closing(read_only(self._path)) as store:
+                    self._known = store.current()
+                self._stamp = stamp
+        except (ExporterError, sqlite3.Error, DamagedTextError, OSError):
             self._known = None
         finally:
             self._lock.release()
-
-    def _poll(self) -> daemon.Exporter:
-        alone = replace(self._config, journal_path=MEMORY, approval_policy=OFF)
-        known = Restored(Lifecycles(dict(self._known or {})))
-        journal = Journal(None, alone.journal_retention, self._log, known)
-        exporter = daemon.Exporter(with_endpoint(alone, self._log), self._log, journal=journal, reports=False)
-        exporter.start()
-        return exporter
-
-
-def _stamp(path: Path) -> list[tuple[int, int]]:
-    """Return what changes when the journal is written: size and time of its files."""
-    found = []
-    for suffix in ("", "-wal"):
-        with suppress(OSError):
-            status = Path(f"{file_path(path)}{suffix}").stat()
-            found.append((status.st_size, status.st_mtime_ns))
-    return found
