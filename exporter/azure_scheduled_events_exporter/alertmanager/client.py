@@ -134,13 +134,11 @@ class AlertmanagerClient:
             self._config = config
 
     def _new_session(self) -> requests.Session:
-        session = Session()
+        session = Session(self._adapter)
         session.trust_env = False  # no proxy, netrc or certificates from the environment
         session.auth = self._user
         session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__}"
         session.headers["Content-Type"] = "application/json"
-        session.mount("http://", self._adapter)
-        session.mount("https://", self._adapter)
         return session
 
 

@@ -5,20 +5,19 @@ a login page or another server. Reads at most 64 MiB. Never shows a password.
 """
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import requests
 
 from azure_scheduled_events_exporter import __version__
 from azure_scheduled_events_exporter.errors import ExporterError, UsageError, without_password
 from azure_scheduled_events_exporter.http_client.address import checked
+from azure_scheduled_events_exporter.http_client.deadline import CutOffAdapter, Deadline
 from azure_scheduled_events_exporter.http_client.failures import WEB_PAGE, failure_reason, is_web_page
 from azure_scheduled_events_exporter.http_client.http_config import HttpConfig, session_for
 
-_Result = TypeVar("_Result")
 _LARGEST = 64 << 20
 _CHUNK = 1 << 16
 _TIMEOUT = 10.0
@@ -90,7 +89,8 @@ class Api:
             raise UsageError(f"{flag}: {error}") from None
         self._url = url.rstrip("/")
         self.shown = without_password(self._url)
-        self._session = session_for(url, http)
+        self._adapter = CutOffAdapter()
+        self._session = session_for(url, http, self._adapter)
         self._session.trust_env = proxies
         self._session.headers["User-Agent"] = f"azure-scheduled-events-exporter/{__version__} doctor"
 
@@ -106,21 +106,23 @@ class Api:
         Raises:
             NoAnswerError: none came.
         """
-
-        def ask() -> Answer:
-            with self._session.get(
-                self._url + path, params=params, headers=headers, timeout=timeout, stream=True, allow_redirects=False
-            ) as response:
-                body = b"".join(_limited(response.iter_content(_CHUNK)))
-                lower = {name.lower(): value for name, value in response.headers.items()}
-                return Answer(response.status_code, lower, body, response.reason or "")
-
+        deadline = Deadline(timeout, self._adapter.cut_off)
+        asked: dict[str, Any] = {"params": params, "headers": headers, "timeout": timeout}
+        failure = ""
         try:
-            return within(timeout, ask)
-        except TimeoutError:
-            raise NoAnswerError(f"no whole answer within {timeout:g} s") from None
+            with (
+                deadline,
+                self._session.get(self._url + path, stream=True, allow_redirects=False, **asked) as response,
+            ):
+                body = b"".join(_limited(response.iter_content(_CHUNK)))
         except (requests.RequestException, OSError, ValueError) as error:
-            raise NoAnswerError(failure_reason(error)) from None
+            failure = failure_reason(error)
+        if deadline.passed:
+            failure = f"no whole answer within {timeout:g} s"
+        if failure:
+            raise NoAnswerError(failure)
+        lower = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status_code, lower, body, response.reason or "")
 
     def data(self, path: str, **params: str) -> Any:  # noqa: ANN401 - any JSON
         """Return the JSON at ``path``.
@@ -139,24 +141,3 @@ def _limited(chunks: Iterator[bytes]) -> Iterator[bytes]:
         if left < 0:
             raise ValueError("an answer of more than 64 MiB")
         yield chunk
-
-
-def within(seconds: float, work: Callable[[], _Result]) -> _Result:
-    """Return the result of ``work``; raise TimeoutError after ``seconds``. Its thread is not stopped."""
-    results: list[_Result] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
-            errors.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not results:
-        raise TimeoutError
-    return results[0]

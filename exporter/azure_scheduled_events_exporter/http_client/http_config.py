@@ -18,6 +18,7 @@ from azure_scheduled_events_exporter.errors import UsageError
 from azure_scheduled_events_exporter.text_file import read, read_text
 from azure_scheduled_events_exporter.yaml_file import Section
 
+from .deadline import CutOffAdapter
 from .sessions import Authorization, Session, basic, user_of
 
 
@@ -42,9 +43,9 @@ class HttpConfig:
     server_name: str = ""
 
 
-def session_for(url: str, http: HttpConfig | None) -> Session:
+def session_for(url: str, http: HttpConfig | None, adapter: CutOffAdapter) -> Session:
     """Return a session for the server at ``url``; credentials in ``http`` override those of the address."""
-    session = Session()
+    session = Session(adapter)
     session.auth = user_of(url)
     if http:
         apply(http, session)

@@ -9,12 +9,20 @@ from urllib.parse import unquote, urlsplit
 
 import requests
 
+from .deadline import CutOffAdapter
+
 
 class Session(requests.Session):
     """A session that follows no redirect, and whose certificate authorities hold also where the environment has others.
 
     ``REQUESTS_CA_BUNDLE`` and ``CURL_CA_BUNDLE`` would replace them otherwise; they hold where ``verify`` is True.
+    ``adapter`` makes its connections.
     """
+
+    def __init__(self, adapter: CutOffAdapter) -> None:
+        super().__init__()
+        self.mount("http://", adapter)
+        self.mount("https://", adapter)
 
     def get_redirect_target(self, resp: Any) -> str | None:  # noqa: ANN401, ARG002 - as requests calls it
         """Return None: for a redirect, requests would read the whole body into memory, also if it is not followed."""

@@ -62,10 +62,7 @@ class OtlpSender:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         url = None if endpoint is None else endpoint.rstrip("/").removesuffix("/v1/traces") + "/v1/traces"
         self._adapter = CollectorAdapter(longest)
-        session = Session()
-        session.mount("http://", self._adapter)
-        session.mount("https://", self._adapter)
-        self._exporter = OTLPSpanExporter(endpoint=url, session=session)
+        self._exporter = OTLPSpanExporter(endpoint=url, session=Session(self._adapter))
         self._ids = _Ids()
         self._identity: Instance | None = None
         # Created here, so that an invalid OTEL_* variable is reported at the start and not during an event.

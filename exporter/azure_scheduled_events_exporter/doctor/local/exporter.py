@@ -15,7 +15,7 @@ from azure_scheduled_events_exporter import __version__, yaml_file
 from azure_scheduled_events_exporter.approval.policy import BUILT_IN
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Document
-from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError, within
+from azure_scheduled_events_exporter.doctor.api import Api, NoAnswerError, WrongAnswerError
 from azure_scheduled_events_exporter.doctor.finding import Finding, Findings, Mark, note, ok, skipped, warning, wrong
 from azure_scheduled_events_exporter.doctor.subject import Subject
 from azure_scheduled_events_exporter.errors import ExporterError
@@ -254,7 +254,7 @@ def _certificate(subject: Subject, host: str, port: int) -> Findings:
     except (ExporterError, OSError):
         return  # reported with the web configuration
     with suppress(OSError):
-        served = within(5.0, lambda: ssl.get_server_certificate((host, port)))
+        served = ssl.get_server_certificate((host, port), timeout=5.0)
         if "".join(served.split()) not in "".join(text.split()):
             yield warning(
                 "certificate",
