@@ -4,7 +4,7 @@ import grafanalib.core as g  # type: ignore[import-untyped] # it carries no type
 
 from .board import EXPORTER, STATUS_LINK, board, manual, runbook, solid, stat, vm_link
 from .grafana import columns, instant, over_time, panel, variable
-from .queries import JOB, MOST, NAMES, cells, last, metric, sees, selector
+from .queries import JOB, MOST, NAMES, blind, cells, last, metric, selector
 from .queries import VM as IDENTITY
 from .style import BLIND, FINE, UNKNOWN, Json, by_name, hidden, steps, values
 
@@ -22,32 +22,32 @@ def _polls(outcome: str, window: str) -> str:
 
 _PROBLEMS = {
     "IMDS": (
-        f"{sees(*_TARGET)} == 0",
+        blind(*_TARGET),
         "Exporters that Prometheus cannot scrape, or whose last poll of IMDS failed.",
         "AzureScheduledEventExporterDown",
     ),
     "Polls": (
-        f"time() - {_LAST} > 60 + 3 * {metric('poll_interval_seconds', *_TARGET)}",
+        f"time() - {_LAST} > bool 60 + 3 * {metric('poll_interval_seconds', *_TARGET)}",
         "Exporters whose last valid answer of IMDS is older than a minute and three poll intervals.",
         "AzureScheduledEventImdsUnreachable",
     ),
     "Throttling": (
-        f"{_polls('throttled', '[10m]')} > 0",
+        f"{_polls('throttled', '[10m]')} > bool 0",
         "Exporters whose polls IMDS refused in the last ten minutes: something else on the VM asks IMDS too often.",
         "AzureScheduledEventThrottled",
     ),
     "Documents": (
-        f"{_polls('invalid_document', '[10m]')} > 0",
+        f"{_polls('invalid_document', '[10m]')} > bool 0",
         "Exporters that got a document from IMDS in the last ten minutes that they could not read.",
         "AzureScheduledEventDocumentInvalid",
     ),
     "Journal": (
-        f"{metric('journal_up', *_TARGET)} == 0",
+        f"{metric('journal_up', *_TARGET)} == bool 0",
         "Exporters that cannot write their journal now. Entries wait in memory; a restart loses them.",
         "AzureScheduledEventJournalNotOnDisk",
     ),
     "Spans": (
-        f"{metric('spans_queued', *_TARGET)} > 100",
+        f"{metric('spans_queued', *_TARGET)} > bool 100",
         "Exporters with more than 100 trace spans that no collector accepted.",
         "",
     ),
@@ -68,40 +68,41 @@ _PROBLEMS = {
 
 
 def _problem(expression: str) -> str:
-    """How many exporters have a problem; 0 while others answer."""
+    """How many exporters have a problem; 0 while others answer. A comparison of all of them is read once."""
+    if "> bool" in expression or "== bool" in expression:
+        return f"sum({expression}) or on () vector({UNKNOWN:.0f})"
     found = f"count(group by (job, instance) ({expression}))"
-    return f"{found} or on () 0 * count({sees(*_TARGET)}) or on () vector({UNKNOWN:.0f})"
+    return f"{found} or on () 0 * count({metric('up', *_TARGET)}) or on () vector({UNKNOWN:.0f})"
 
 
-# ---- The table: the exporters whose last answer is oldest, and those without a journal on disk, first ---------------
+# ---- The table: the exporters that are down, those without a journal on disk, and those whose answers are oldest ----
 
-_WORST = f"bottomk({MOST}, {metric('journal_up', *_TARGET)} == 0 or {_LAST} or {selector('up', *_TARGET)} == 0)"
-"""The time of the last answer, or 0. Every column needs it: it must be cheap with 10,000 exporters."""
+_DOWN = f"topk({MOST}, {selector('up', *_TARGET)} == 0)"
+_NO_JOURNAL = f"topk({MOST}, {metric('journal_up', *_TARGET)} == 0)"
+_OLDEST = f"bottomk({MOST}, {_LAST})"
+"""With 10,000 exporters, every column that follows these rows reads all of them once more, so few do."""
 _OK, _ALL = metric("polls_total", *_TARGET, outcome="ok"), metric("poll_duration_seconds_count", *_TARGET)
-_TIME = metric("poll_duration_seconds_sum", *_TARGET)
-_COLUMNS = {
-    "State": f"2 * ({selector('up', *_TARGET)} == 0) ^ 0 or on (job, instance) 1 - {metric('up', *_TARGET)}",
-    "Last answer": f"time() - {_LAST}",
-    "Failed polls": f"clamp_min(1 - rate({_OK}{_RECENT}) / on (job, instance) rate({_ALL}{_RECENT}), 0)",
-    "Time of a poll": f"rate({_TIME}{_RECENT}) / rate({_ALL}{_RECENT})",
-    "Journal": metric("journal_up", *_TARGET),
-    "Failed writes": metric("journal_errors_total", *_TARGET),
-    "Spans": metric("spans_queued", *_TARGET),
-    "CPU": f"rate({selector('process_cpu_seconds_total', *_TARGET)}{_RECENT})",
-    "Memory": selector("process_resident_memory_bytes", *_TARGET),
-}
+_FAILED = f"clamp_min(1 - rate({_OK}{_RECENT}) / on (job, instance) rate({_ALL}{_RECENT}), 0)"
+
+
+def _worst(column: str, query: str) -> str:
+    """A column that is empty where there is no problem."""
+    return cells(column, f"topk({MOST}, {query} > 0)")
 
 
 def _table() -> list[str]:
-    texts = {
-        "vm": f"topk by (job, instance) (1, {last(IDENTITY, NAMES, *_TARGET)})",
-        "version": metric("build_info", *_TARGET),
-        "policy": metric("approval_policy_info", *_TARGET),
-    }
+    answering = f"on (job, instance) ({_NO_JOURNAL} or {_OLDEST})"
     return [
-        f"sort({cells('order', _WORST)})",
-        *(cells(name, f"({query}) and on (job, instance) {_WORST}") for name, query in _COLUMNS.items()),
-        *(cells("row", f"{query} and on (job, instance) {_WORST}") for query in texts.values()),
+        cells("State", f"2 + {_DOWN}"),
+        cells("Journal", _NO_JOURNAL),
+        f"sort_desc({cells('Last answer', f'time() - {_OLDEST}')})",
+        cells("State", f"1 - {metric('up', *_TARGET)} and {answering}"),
+        _worst("Failed polls", _FAILED),
+        _worst("Failed writes", metric("journal_errors_total", *_TARGET)),
+        _worst("Spans", metric("spans_queued", *_TARGET)),
+        cells("row", f"{last(IDENTITY, NAMES, *_TARGET)} and on (job, instance) {_DOWN}"),
+        cells("row", f"{metric(IDENTITY, *_TARGET)} and {answering}"),
+        cells("row", f"{metric('build_info', *_TARGET)} and {answering}"),
     ]
 
 
@@ -142,8 +143,8 @@ def _exporters() -> g.Panel:
     return panel(
         g.Table,
         "Exporters",
-        "At most 50 exporters: those that are down or have no journal on disk first, then those whose last "
-        "answer of IMDS is oldest. Failed polls and CPU: of the last five minutes. Failed writes: since the start.",
+        "Exporters that are down first, then those without a journal on disk, then the 50 whose last answer of IMDS "
+        "is oldest. Failed polls: of the last five minutes. Failed writes: since the start. Empty: no problem.",
         (24, 14),
         instant(*_table()),
         links=manual("exporters"),
@@ -152,11 +153,11 @@ def _exporters() -> g.Panel:
                 "State": "State",
                 "vm_name": "VM",
                 "instance": "Status page",
-                **{name: name for name in list(_COLUMNS)[1:]},
-                "policy": "Policy",
+                **{name: name for name in ("Last answer", "Failed polls", "Journal", "Failed writes", "Spans")},
                 "version": "Version",
             },
             "job",
+            needed="State",
         ),
         custom={"minWidth": 60},
         defaults={"noValue": "No exporter is known: none was scraped in this time range, or none is chosen above."},
@@ -170,13 +171,9 @@ def _exporters() -> g.Panel:
             by_name("Status page", links=[STATUS_LINK], custom__minWidth=130),
             by_name("Last answer", unit="s", decimals=1, custom__width=97),
             by_name("Failed polls", unit="percentunit", decimals=0, custom__width=95),
-            by_name("Time of a poll", unit="s", custom__width=105),
-            solid("Journal", mappings=values({0: ("in memory", BLIND), 1: ("on disk", FINE)}), custom__width=95),
+            solid("Journal", mappings=values({0: ("in memory", BLIND)}), custom__width=95),
             by_name("Failed writes", custom__width=102),
-            by_name("Policy", custom__width=102),
             by_name("Spans", custom__width=65),
-            by_name("CPU", unit="percentunit", decimals=1, custom__width=65),
-            by_name("Memory", unit="bytes", custom__width=90),
             by_name("Version", custom__width=75),
             *hidden("job"),
         ],
@@ -189,7 +186,7 @@ def _over_time() -> g.Panel:
         "Exporters without current data",
         "How many exporters Prometheus could not scrape, or did not see IMDS.",
         (24, 6),
-        over_time(f"count({sees(JOB)} == 0) or on () 0 * count({sees(JOB)})", "without current data"),
+        over_time(f"count({blind(JOB)}) or on () 0 * count({metric('up', JOB)})", "without current data"),
         links=runbook("AzureScheduledEventExporterDown"),
         maxDataPoints=120,
         custom={

@@ -36,6 +36,7 @@ from .queries import (
     TIMES,
     VM,
     approval,
+    blind,
     cells,
     countdown,
     first_vm,
@@ -102,8 +103,9 @@ def _events() -> list[str]:
 # ---- VMs ------------------------------------------------------------------------------------------------------------
 
 _OWN_EVENTS = f"4 * {metric(STARTED, _SELF)} ^ 0 or 3 + 0 * {metric(FIRST_SEEN, _SELF)}"
-_VMS = f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) 2 - {sees(JOB)}) {_ELSEWHERE})"
-_ATTENTION = f"topk({MOST}, {metric(FIRST_SEEN, _SELF)} or on (job, instance) {sees(JOB)} == 0)"
+_OTHERS = f"2 + 0 * {blind(JOB)} or on (job, instance) {metric('up', JOB)}"
+_VMS = f"topk({MOST}, ({_OWN_EVENTS} or on (job, instance) {_OTHERS}) {_ELSEWHERE})"
+_ATTENTION = f"topk({MOST}, {metric(FIRST_SEEN, _SELF)} or on (job, instance) {blind(JOB)})"
 _KNOWN = f"topk by (job, instance) (1, {last(VM, NAMES)})"
 _STATES = {4: ("Started", HAPPENS), 3: ("Scheduled", WAITING), 2: ("no data", BLIND), 1: ("quiet", FINE)}
 
@@ -127,7 +129,7 @@ def _first(name: str) -> str:
     return f"min by (event_id) ({metric(name)} {_ELSEWHERE})"
 
 
-_BLIND = f"sum(1 - {sees(JOB)})"
+_BLIND = f"(count({blind(JOB)}) or on () vector(0))"
 _ALL = f'count_values("all", count({sees(JOB)}))'
 _WAITING = f"{_first(NOT_BEFORE)} unless on (event_id) min by (event_id) ({metric(STARTED)}) {_ENDED}"
 

@@ -98,13 +98,18 @@ def sees(*matchers: str) -> str:
     return f"({metric('up', *matchers)} or {selector('up', *matchers)} == 0)"
 
 
+def blind(*matchers: str) -> str:
+    """Return a series for each exporter that does not see IMDS, or that cannot be scraped."""
+    return f"({selector('up', *matchers)} == 0 or {metric('up', *matchers)} == 0)"
+
+
 def or_quiet(vector: str, quiet: float = 0) -> str:
     """Return ``vector``; while it is empty, ``quiet`` if all exporters see IMDS, :data:`.style.UNKNOWN` if none does.
 
     A number in between stands for nothing known while some do not see IMDS.
     """
-    blind = f"(1 - avg({sees(JOB)}))"
-    return f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {blind} or on () vector({UNKNOWN:.0f})"
+    some = f"(1 - avg({metric('up', JOB)}) * (1 + (min({selector('up', JOB)}) or on () vector(1))) / 2)"
+    return f"{vector} or on () {quiet:.0f} + {UNKNOWN - quiet:.0f} * {some} or on () vector({UNKNOWN:.0f})"
 
 
 def countdown(waiting: str) -> str:
