@@ -18,7 +18,8 @@ if "sitecustomize" in sys.modules:
 import sitecustomize  # noqa: F401 - guards this process
 from azure_scheduled_events_exporter.logs import LOGGER
 from support.paths import DATA, TESTS
-from support.programs import Exporter, Prometheus
+from support.prepared import Prepared
+from support.programs import Exporter, Program, Prometheus
 
 LONGEST_FIRST = (("end_to_end", "contract/monitoring"), ("trials",), ("contract",), ("wire",), ("unit",))
 """Folders. In the first two, tests mostly wait, or need minutes of processor time: each waits beside one that works."""
@@ -96,6 +97,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"FLAKY {name}: failed, then passed alone", yellow=True)
     if len(_flaky()) > FLAKY_AT_MOST:
         terminalreporter.write_line(f"{len(_flaky())} flaky tests; more than {FLAKY_AT_MOST} fail the run", red=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _prepared() -> Iterator[None]:
+    """Start the program without its imports."""
+    Program.prepared = Prepared()
+    yield
+    Program.prepared.close()
+    Program.prepared = None
 
 
 @pytest.fixture(autouse=True)
