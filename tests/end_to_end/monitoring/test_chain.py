@@ -1,12 +1,12 @@
-"""The rules on both engines, with Alertmanager: each event is one notification and one resolve."""
+"""The rules on Prometheus, with Alertmanager: each event is one notification and one resolve.
+
+The same story on VictoriaMetrics is a trial: ``tests/trials/test_victoria.py``.
+"""
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-
-import pytest
 
 from support.monitoring.paging import Stack
 from support.monitoring.stand_in import StandIn
@@ -57,15 +57,14 @@ class Play:
         return chain.prometheus.query(expression) if isinstance(chain, Stack) else chain.query(expression)
 
 
-@pytest.fixture(params=["prometheus", "victoria"])
-def play(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Play]:
-    """A chain of each engine."""
-    with ExitStack() as stack:
-        yield Play(request.param, tmp_path, stack)
-
-
-def test_one_notification_an_event(play: Play) -> None:
+def test_one_notification_an_event(tmp_path: Path) -> None:
     """VMs that go away, an end that a blind peer misses, an event that comes near and returns: no page too many."""
+    with ExitStack() as stack:
+        follow_events(Play("prometheus", tmp_path, stack))
+
+
+def follow_events(play: Play) -> None:
+    """Play five events, and check every notification."""
     evicted, rebooted, called_off, blind, moved = play.vms
     evicted.show("P Preempt announced")
     rebooted.show("R Reboot announced")
