@@ -294,10 +294,3 @@ class Stack:
     def wait_for_targets(self, count: int) -> None:
         """Wait as the function of this name."""
         wait_for_targets(self.prometheus.url, count)
-
-    def check_rules(self) -> None:
-        """Assert that every rule has been evaluated without an error."""
-        rules = [rule for group in self.prometheus.rule_groups() for rule in group["rules"]]
-        assert rules
-        unwell = [(rule["name"], rule["health"], rule.get("lastError")) for rule in rules if rule["health"] != "ok"]
-        assert not unwell, unwell
