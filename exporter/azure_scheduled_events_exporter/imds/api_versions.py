@@ -24,14 +24,12 @@ class ApiVersions:
     """The versions to ask one path of IMDS with. The first one that is answered is used from then on.
 
     Args:
-        versions: the preferred one first; of several, the others follow from the newest to the oldest.
-        newest: the newest version that is taken from an offer of IMDS. Older ones than the last are not.
+        versions: the preferred one first. After :data:`UNSPECIFIED` come the newest ones that IMDS then offers.
         tell: is called with the version that was found, if there was a choice.
     """
 
-    def __init__(self, *versions: str, newest: str = "", tell: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, *versions: str, tell: Callable[[str], None] = lambda _: None) -> None:
         self._versions = versions
-        self._newest = newest
         self._tell = tell
         self._next = [*versions]
         self.found = versions[0] if len(versions) == 1 else None
@@ -54,13 +52,12 @@ class ApiVersions:
             self._tell(self.found)
 
     def refused(self, offered: Iterable[str] = ()) -> bool:
-        """Go on to the next version, which may be one that IMDS ``offered``; return False if all were asked."""
+        """Go on to the next version; return False if all were asked."""
         if self.found is not None:
             return False
-        asked = self._next.pop(0)
-        wanted = sorted({each for each in offered if self._versions[-1] < each <= self._newest}, reverse=True)
-        new = [each for each in wanted[:_MOST_OFFERED] if not asked or each < asked]
-        self._next = sorted({*self._next, *new}, reverse=True)
+        if self._next.pop(0) == UNSPECIFIED:
+            newer = sorted((each for each in offered if each > self._versions[-1]), reverse=True)
+            self._next = sorted({*newer[:_MOST_OFFERED], *self._next}, reverse=True)
         if self._next:
             return True
         self._next = [*self._versions]  # for the next time: the service may only have been moving
@@ -71,12 +68,12 @@ def event_versions(setting: str, tell: Callable[[str], None] = lambda _: None) -
     """Return the versions of Scheduled Events for a value of ``--imds.api-version``."""
     if setting != AUTO:
         return ApiVersions(setting)
-    return ApiVersions(UNSPECIFIED, ADVISORY_API_VERSION, API_VERSION, newest="9999", tell=tell)
+    return ApiVersions(UNSPECIFIED, ADVISORY_API_VERSION, API_VERSION, tell=tell)
 
 
 def instance_versions() -> ApiVersions:
     """Return the versions of the instance metadata; all have ``compute.name``."""
-    return ApiVersions(INSTANCE_API_VERSION, "2017-12-01", "2017-08-01", newest=INSTANCE_API_VERSION)
+    return ApiVersions(INSTANCE_API_VERSION, "2017-12-01", "2017-08-01")
 
 
 def offered_in(content: object) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azure_scheduled_events_exporter.simulator.document import VERSIONS, events_in
 from azure_scheduled_events_exporter.simulator.scenario import PlannedEvent, Scenario, Starts, VirtualMachine
 from azure_scheduled_events_exporter.simulator.stage import Playlist, Stage
 
@@ -75,16 +74,6 @@ def test_looking_changes_nothing(watched: Stage, moments: list[float]) -> None:
     watched.advance(1000)
     blind.advance(1000)
     assert (watched.record, watched.incarnation) == (blind.record, blind.incarnation)
-
-
-@given(STAGES, TENTHS, st.sampled_from(VERSIONS))
-def test_older_versions_show_a_part_of_the_newest(played: Stage, moment: float, version: str) -> None:
-    """No api-version shows an event or a value that the newest one does not show."""
-    played.advance(moment)
-    newest = {str(event["EventId"]): event for event in events_in(played.events, VERSIONS[-1])}
-    for event in events_in(played.events, version):
-        same = {key: value for key, value in event.items() if key != "Resources"}
-        assert same.items() <= newest[str(event["EventId"])].items()
 
 
 def act(played: Stage, action: str, now: float) -> None:
