@@ -25,6 +25,7 @@ _MODULES = {
     "kills": "kills",
     "pushes": "pushes",
     "disk": "storage.disk",
+    "hang": "storage.hang",
     "journal": "storage.journal",
     "history": "storage.history",
     "power": "storage.power",

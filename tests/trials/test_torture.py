@@ -12,6 +12,7 @@ HOLDS = {
     "clients": "scrapes answered",  # hostile clients keep no scraper waiting, over HTTP and over TLS with users
     "clock": "no negative duration",  # a wall clock that jumps makes no negative duration and ends no event
     "disk": "none lost or twice",  # with a failing disk, polls continue and nothing is lost
+    "hang": "all on disk in order",  # a disk that answers nothing hides no event from metrics and Alertmanager
     "history": "nothing lost",  # a long history is streamed to followers, and keeps no poll waiting
     "imds": "none missing of what was seen",  # no transition is invented or repeated; the rate limit is kept
     "journal": "each once in the journal",  # after any damage to its files, each transition is there once

@@ -1,4 +1,5 @@
 """The poll: fetch, observe, journal, log, approve, publish. Only ``poller`` decides the order of these steps.
 
-Publishes an immutable ``snapshot``; must not depend on its readers.
+``document_reader`` reads, ``state`` has what is known. Publishes an immutable ``snapshot``; must not depend on its
+readers.
 """

@@ -1,16 +1,14 @@
-"""Asks IMDS for the Scheduled Events document, decides whether to believe it, and has it stored.
+"""Asks IMDS for the Scheduled Events document, and decides whether to believe it.
 
-Knows requests, time limits and what IMDS sent before: when documents came (:class:`DocumentGaps`), and how often a body
-was empty (:class:`EmptyBodies`). Some nodes answer with an empty body if there are no events, but an empty body while
-events are current is more likely a fault than their end. Must not know what a document changes: ``polling.poller``
-derives that.
+Knows requests, time limits and how often a body was empty: some nodes answer with an empty body if there are no events,
+but an empty body while events are current is more likely a fault than their end. Must not know what a document
+changes: ``polling.state`` derives that.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from azure_scheduled_events_exporter.core.document import Document, parse_document
-from azure_scheduled_events_exporter.core.observation import WATCHED_WITHIN_SECONDS
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, InvalidDocumentError, Outcome
 from azure_scheduled_events_exporter.imds.client import ImdsClient
@@ -30,49 +28,28 @@ MOST_STORED = 65_536
 _STORED_HEADERS = ("Date", "Content-Type", "Server")
 """Response headers that are stored with a document."""
 
-
 EMPTY_POLLS = 3
 EMPTY_SECONDS = 5.0
 """So many empty bodies over so many seconds are believed while events are current."""
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyBodies:
-    """Counts consecutive empty bodies while events are current; failed polls in between are ignored."""
+class Reading:
+    """What IMDS answered.
 
-    count: int = 0
-    since: Timestamp | None = None
+    Attributes:
+        body: as it came; None if IMDS answered that nothing has changed.
+        document: in it; the same object as in the reading before if it has not changed.
+        empty_polls: how many bodies up to this one were empty while events were current, without failed polls.
+        empty_since: when the first of these came; None if this one is not empty.
+        is_believed: whether the events that it does not show are gone.
+    """
 
-    def plus(self, now: Timestamp) -> "EmptyBodies":
-        """Return the count with one more empty body, at ``now``."""
-        return EmptyBodies(self.count + 1, self.since or now)
-
-    def are_believed(self, now: Timestamp) -> bool:
-        """Return whether these empty bodies prove that the events are gone."""
-        return self.count >= EMPTY_POLLS and self.since is not None and now.since(self.since) >= EMPTY_SECONDS
-
-
-class DocumentGaps:
-    """When documents arrived, believed or not, and whether there was a gap. Before the first one, there is a gap."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.last: Timestamp | None = None
-        """When the last document arrived."""
-        self._last_since_boot = 0.0  # the same by the clock that counts suspended time, in seconds
-        self._has_gap = True
-
-    def has_gap(self, now: Timestamp) -> bool:
-        """Return whether an event can have started unseen since the last document that was observed."""
-        if self._has_gap or self.last is None:
-            return True
-        # The clock since boot too, because the monotonic clock stands still while the VM is suspended.
-        since_boot = self._clock.reading().since_boot - self._last_since_boot
-        return max(now.since(self.last), since_boot) > WATCHED_WITHIN_SECONDS
-
-    def document_came(self, now: Timestamp, *, has_gap: bool) -> None:
-        """Take note of a document; ``has_gap``: a gap before it still counts, since it was not observed as a whole."""
-        self.last, self._last_since_boot, self._has_gap = now, self._clock.reading().since_boot, has_gap
+    body: bytes | None
+    document: Document
+    empty_polls: int
+    empty_since: Timestamp | None
+    is_believed: bool
 
 
 class DocumentReader:
@@ -92,10 +69,11 @@ class DocumentReader:
         self._timeout = timeout
         self._clock = clock
         self._store = store
-        self._stored: bytes | None = None
-        self._body: bytes | None = None  # of the last document that was processed
+        self._body: bytes | None = None  # of the last document
+        self._stored: bytes | None = None  # because a document is offered at every poll
         self._document: Document | None = None
-        self._empty_bodies = EmptyBodies()
+        self._empty_polls = 0
+        self._empty_since: Timestamp | None = None
         self._answered: Timestamp | None = None  # when IMDS last sent a 200 or 304
 
     @property
@@ -107,55 +85,34 @@ class DocumentReader:
             return self._timeout
         return max(FIRST_TIMEOUT_SECONDS, self._timeout)
 
-    @property
-    def empty_since(self) -> Timestamp | None:
-        """Since when bodies are empty while events are current; None if the last one was not."""
-        return self._empty_bodies.since
-
-    def ask(self) -> bytes | None:
-        """Return the body that IMDS sends; None if it answers that nothing has changed.
+    def read(self, vm_name: str, *, has_events: bool) -> Reading:
+        """Ask IMDS once; ``has_events``: whether events are current.
 
         Raises:
-            ImdsError: it does not answer with either.
+            ImdsError: it sends no Scheduled Events document. What it sends instead is stored with ``vm_name``.
         """
         body = self._client.scheduled_events(self.next_timeout)
-        self._answered = self._clock.now()
-        return body
+        now = self._answered = self._clock.now()
+        document = self._parsed(body, vm_name)
+        if document.is_empty_body and has_events:
+            self._empty_polls, self._empty_since = self._empty_polls + 1, self._empty_since or now
+        else:
+            self._empty_polls, self._empty_since = 0, None
+        waited = EMPTY_SECONDS if self._empty_since is None else now.since(self._empty_since)
+        is_believed = not self._empty_polls or (self._empty_polls >= EMPTY_POLLS and waited >= EMPTY_SECONDS)
+        return Reading(body, document, self._empty_polls, self._empty_since, is_believed)
 
-    def parsed(self, body: bytes | None, vm_name: str) -> Document:
-        """Return the document in ``body``: the same object as before if the body has not changed.
-
-        Raises:
-            ImdsError: it is no Scheduled Events document. It is stored with ``vm_name``.
-        """
-        if self._document is not None and (body is None or body == self._body):
-            return self._document
-        if body is None:
-            raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever sent a document")
-        try:
-            return parse_document(body)
-        except InvalidDocumentError as error:
-            self.store(body, vm_name, str(error))
-            raise ImdsError(Outcome.INVALID_DOCUMENT, "IMDS sent no Scheduled Events document", str(error)) from None
-
-    def believes(self, document: Document, *, has_events: bool) -> bool:
-        """Return whether to believe ``document``: an empty body while events are current may be a fault."""
-        if not document.is_empty_body or not has_events:
-            self._empty_bodies = EmptyBodies()
-            return True
-        now = self._clock.now()
-        self._empty_bodies = self._empty_bodies.plus(now)
-        return self._empty_bodies.are_believed(now)
-
-    @property
-    def is_first_empty_body(self) -> bool:
-        """Whether the last document is the first of several empty bodies while events are current."""
-        return self._empty_bodies.count == 1
-
-    def mark_processed(self, body: bytes | None, document: Document) -> None:
-        """Take note that the changes of ``document`` are in the journal."""
-        self._document = document
-        self._body = self._body if body is None else body
+    def _parsed(self, body: bytes | None, vm_name: str) -> Document:
+        if self._document is None or (body is not None and body != self._body):
+            if body is None:
+                raise ImdsError(Outcome.HTTP_ERROR, "IMDS answered 304 (unchanged) before it ever sent a document")
+            try:
+                self._document, self._body = parse_document(body), body
+            except InvalidDocumentError as error:
+                self.store(body, vm_name, str(error))
+                message = "IMDS sent no Scheduled Events document"
+                raise ImdsError(Outcome.INVALID_DOCUMENT, message, str(error)) from None
+        return self._document
 
     def store(self, body: bytes | None, vm_name: str, refused: str) -> None:
         """Store a body that differs from the previous one; ``refused`` is what could not be read, or ``""``.
@@ -168,6 +125,7 @@ class DocumentReader:
         headers = {name: self._client.headers[name] for name in _STORED_HEADERS if name in self._client.headers}
         self._store(RecordedDocument(self._clock.now().wall, body, headers, refused, vm_name))
 
-    def store_next(self) -> None:
-        """Store the next body even if it has not changed, because the journal is another one."""
+    def begin_anew(self) -> None:
+        """Store the next body, and give its document as a new one, even if it has not changed: the journal is new."""
         self._stored = None
+        self._document = self._document and replace(self._document)

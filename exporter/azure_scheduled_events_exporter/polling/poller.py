@@ -5,8 +5,8 @@ is on disk. Decisions are in pure modules. Everything that waits is an argument.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from azure_scheduled_events_exporter.alertmanager.pushes import Pushes
@@ -14,31 +14,20 @@ from azure_scheduled_events_exporter.approval.answer import answered, requested
 from azure_scheduled_events_exporter.approval.sender import ApprovalSender
 from azure_scheduled_events_exporter.core.document import Document
 from azure_scheduled_events_exporter.core.instance import Instance
-from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
-from azure_scheduled_events_exporter.core.observation import (
-    WATCHED_WITHIN_SECONDS,
-    ObservationContext,
-    observe,
-    record_pause,
-)
-from azure_scheduled_events_exporter.core.spans import SpanFacts, is_traced, unfinished
-from azure_scheduled_events_exporter.core.statistics import Statistics
 from azure_scheduled_events_exporter.core.timestamp import Timestamp
 from azure_scheduled_events_exporter.errors import ImdsError, Outcome, Stopped
 from azure_scheduled_events_exporter.imds.client import ImdsClient
-from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
-from azure_scheduled_events_exporter.journal.store import Entry
+from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.times import iso_time
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 
 from .clock import Clock
-from .document_reader import DocumentGaps, DocumentReader
+from .document_reader import DocumentReader
 from .event_log import EventLog
-from .journal_entry import hook_spans, journal_entry
 from .liveness import HANGS, Liveness
-from .pause_tracker import PauseTracker
 from .schedule import PollSchedule
 from .snapshot import Deliveries, Polls, Snapshot
+from .state import Settings, State
 
 if TYPE_CHECKING:
     from azure_scheduled_events_exporter.alertmanager.push import AlertPush
@@ -51,23 +40,6 @@ ANSWER_SECONDS = 0.2
 
 ANSWER_POLL_SECONDS = 1.0
 """While IMDS has not answered an approval, polls are at most so far apart, even if the interval is longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The settings of polling; times in seconds.
-
-    Attributes:
-        vm_name: this VM's name; None to ask IMDS.
-        trace_peers: whether events of other VMs are traced too.
-        spacing: the shortest time between two polls.
-    """
-
-    interval: float
-    timeout: float
-    vm_name: str | None = None
-    trace_peers: bool = False
-    spacing: float = 0.0
 
 
 class Poller:
@@ -104,52 +76,41 @@ class Poller:
         self._delivery = delivery
         self._alerts = alerts
         self._clock = clock
-        self._log = log
         self.liveness = Liveness(clock)
         self._event_log = EventLog(log)
         self._approved = False
         self.has_read = False
         """Whether the last poll took in a document, or what of it could be read."""
-        self._began = clock.now()
         self._reader = DocumentReader(client, settings.timeout, clock, journal.keep_document)
-        self._document: Document | None = (
-            None  # the last one processed; None if the next one must be, even if it has not changed
-        )
-        self._gaps = DocumentGaps(clock)
-        self._identity: Instance | None = None
         if delivery is not None and settings.vm_name is not None:
             delivery.identity = Instance(settings.vm_name)
-        self._wait = wait
-        self._pauses = PauseTracker(clock, wait, journal)
-        restored = journal.restore()
-        self._known: Lifecycles = restored.lifecycles
-        self._unshown = frozenset(self._known.current)  # events of earlier runs that no document of this run has shown
-        self._runs = journal.inbox.runs
-        self._traced_runs = {run.run for run in self._runs if run.outcome is not None}  # by earlier exporters
-        self._owner_is_known = True  # whether these end when a document does not show them
-        # Events from before the restart stay current until a document shows otherwise.
-        self.snapshot = Snapshot(
-            poll_interval=settings.interval,
-            vm_name=settings.vm_name,
-            statistics=restored.statistics,
-            recent=restored.recent,
+        self.state = State(settings, journal, delivery, clock, wait, log)
+        self._show(
             approval_policy=approvals.policy,
             journal=journal.state,
             hooks=journal.inbox.hooks,
             deliveries=self._deliveries(),
-            pushes=Pushes() if alerts is None else alerts.pushes,
-        ).showing(self._known, self._unshown, self._began.wall)
+            pushes=self._pushes(),
+        )
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The snapshot of the last poll. Any thread may read it."""
+        return self.state.snapshot
+
+    def _show(self, **fields: object) -> None:
+        self.state.snapshot = self.snapshot.having(**fields)
 
     def learn(self, identity: Instance) -> None:
         """Set this VM's identity; the next poll uses it to decide which events are this VM's. Any thread may call."""
-        self._identity = identity
+        self.state.identity = identity
         if self._delivery is not None:
             self._delivery.identity = replace(identity, vm_name=self._settings.vm_name or identity.vm_name)
 
     def run(self) -> None:
         """Poll at the configured rate until the process is to end."""
         schedule = PollSchedule(self._settings.interval, self._clock.now().monotonic, self._settings.spacing)
-        while not self._pauses.wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
+        while not self.state.pauses.wait(self.liveness.expect(schedule.due - self._clock.now().monotonic)):
             self.liveness.expect(self._reader.next_timeout + ANSWER_SECONDS)
             try:
                 outcome = self.poll()
@@ -190,7 +151,7 @@ class Poller:
         self._keep_journal(began)
         try:
             self.take_answer()
-            document = self._fetch()
+            document = self._take_in()
             self.has_read = True
             self._approve(document)
             outcome, failure = self._judge(document, began)
@@ -202,33 +163,19 @@ class Poller:
         except Exception:  # noqa: BLE001 - whatever it is, the next poll must come
             outcome, failure = Outcome.INVALID_DOCUMENT, "the exporter failed on this answer; its log has the traceback"
             self._event_log.poll_failed("poll failed", failure, outcome, began, with_traceback=True)
-        self._pauses.attend(self._known)
+        self.state.pauses.attend(self.state.known)
         self._publish(outcome, failure, began, self._clock.now())
         return outcome
 
-    def record_heartbeat(self) -> None:
-        """Write a heartbeat so that the next run knows when this run ended."""
-        self._pauses.record_heartbeat(self._known)
-
-    def open_spans(self) -> tuple[SpanFacts, ...]:
-        """Return the unfinished spans of current events, for a shutdown during an event."""
-        others = self._unshown if self._journal.awaits_vm_id else frozenset()  # they may be another VM's
-        lives = [life for life in self._known.current.values() if self._traced(life) and life.event_id not in others]
-        return unfinished(lives, self._clock.now())
-
-    def _fetch(self) -> Document:
-        """Fetch the document and record what changed; after a failure, the known events stay unchanged."""
-        body = self._reader.ask()
-        self.take_answer()  # before the document, which may show what the approval has started
+    def _take_in(self) -> Document:
+        """Read the document and record what changed; after a failure, the known events stay unchanged."""
         vm_name = self.snapshot.vm_name or ""
-        document = self._reader.parsed(body, vm_name)
-        if self._reader.believes(document, has_events=bool(self._known.current)):
-            self._take_in(document)
-            self._reader.mark_processed(body, document)
-        else:
-            self._leave_unchanged()
-        self._reader.store(body, self.snapshot.vm_name or "", "; ".join(document.unreadable))
-        return document
+        reading = self._reader.read(vm_name, has_events=bool(self.state.known.current))
+        self.take_answer()  # before the document, which may show what the approval has started
+        self.state.take_in(reading)
+        # Not before: a write of the journal would have to wait for it.
+        self._reader.store(reading.body, self.snapshot.vm_name or "", "; ".join(reading.document.unreadable))
+        return reading.document
 
     def _judge(self, document: Document, began: Timestamp) -> tuple[Outcome, str]:
         """Log and return how the poll ended, with the reason of a failure. Readable events are already recorded."""
@@ -240,86 +187,17 @@ class Poller:
         self._event_log.poll_failed(reason, failure, Outcome.INVALID_DOCUMENT, began)
         return Outcome.INVALID_DOCUMENT, failure
 
-    def _leave_unchanged(self) -> None:
-        """Take note of an empty body that is not believed yet; the known events stay as they are."""
-        if self._reader.is_first_empty_body:
-            self._log.warning("empty body while events are current: not believed yet")
-        now = self._clock.now()
-        self._gaps.document_came(now, has_gap=self._gaps.has_gap(now))
-
-    def _take_in(self, document: Document) -> None:
-        """Derive transitions from ``document``, write them to the journal, and log them."""
-        now = self._clock.now()
-        pause = self._pauses.pause(now, self._gaps.last, WATCHED_WITHIN_SECONDS)
-        watched = not self._gaps.has_gap(now)
-        vm_name = self._settings.vm_name or (self._identity.vm_name if self._identity else None)
-        shown = {event.event_id for event in document.events}
-        self._unshown -= shown
-        owner_is_known = self._knows_owner(now)
-        # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
-        is_whole = not document.unreadable or shown.issuperset(self._known.current)
-        self._gaps.document_came(now, has_gap=not watched and not is_whole)
-        owner_is_new = bool(self._unshown) and owner_is_known != self._owner_is_known
-        self._owner_is_known = owner_is_known
-        # Compare identity: an unchanged body is not parsed again.
-        is_same = document is self._document and not owner_is_new
-        if is_same and vm_name == self.snapshot.vm_name and self._identity is self.snapshot.identity:
-            known = record_pause(self._known, pause) if self._pauses.concern_us else self._known
-            if known is not self._known:
-                self.snapshot = self._with(known, ())
-            return
-        context = ObservationContext(
-            now,
-            vm_name,
-            watched,
-            self._clock.booted_at(),
-            pause,
-            self._unshown,
-            kept=frozenset() if owner_is_known else self._unshown,
-            absent_since=self._reader.empty_since if document.is_empty_body else None,
-        )
-        known, changes = observe(self._known, document, context)
-        before, self._document = self._document, document
-        changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
-        self._event_log.unexpected_content(document)
-        snapshot = self._with(known, changes)
-        self._pauses.attend(known)  # before anyone is shown a start: the pause may follow at once
-        self.snapshot = replace(
-            snapshot,
-            vm_name=vm_name,
-            identity=self._identity,
-            incarnation=document.incarnation,
-            document_changes=self.snapshot.document_changes + changed,
-        )
-
-    def _knows_owner(self, now: Timestamp) -> bool:
-        """Return whether to treat the journal's events as this VM's.
-
-        They may be another VM's. Until that is known, they end only if a document has shown them.
-        """
-        return not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
-
-    def _with(self, known: Lifecycles, changes: Sequence[Change]) -> Snapshot:
-        """Write ``changes`` and the new state ``known`` to the journal, then log; return the new snapshot."""
-        snapshot = self.snapshot.after(known, changes, self._unshown, self._clock.now().wall)
-        entry = journal_entry(self._known, known, changes, self._traced)
-        if entry.changes or entry.lives or entry.spans:
-            self._journal.record(entry, snapshot.statistics, known)
-        self._known = known
-        self._event_log.changes(changes)
-        if entry.spans and self._delivery is not None:
-            self._delivery.wake()
-        return snapshot
-
     def _approve(self, document: Document) -> None:
         """Send all due approvals in one request, which is written to the journal before it is sent."""
         vm_name = self.snapshot.vm_name
         shown = {event.event_id for event in document.events}
-        is_confirmed = vm_name is not None or self._owner_is_known
-        server_time = self._client.server_time() if self._known.current else None
-        due = self._approvals.due(self._known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time)
+        is_confirmed = vm_name is not None or self.state.owner_is_known
+        server_time = self._client.server_time() if self.state.known.current else None
+        due = self._approvals.due(
+            self.state.known, shown, vm_name, is_name_confirmed=is_confirmed, server_time=server_time
+        )
         if due:
-            self.snapshot = self._with(requested(self._known, due, self._clock.now()), ())
+            self.state.record(requested(self.state.known, due, self._clock.now()))
             self._approvals.send(due)
             self.take_answer(ANSWER_SECONDS)
         self._show_approvals()
@@ -334,36 +212,19 @@ class Poller:
             return
         due, result = answer
         self._approved = result.error is None
-        self.snapshot = self._with(*answered(self._known, due, result, self._clock.now()))
+        self.state.record(*answered(self.state.known, due, result, self._clock.now()))
         self._approvals.settle(due, result)
         self._show_approvals()
 
     def _show_approvals(self) -> None:
-        counts, statuses = self._approvals.counts, self._approvals.statuses
-        if (counts, statuses) != (self.snapshot.approval_requests, self.snapshot.approval_statuses):
-            self.snapshot = replace(self.snapshot, approval_requests=counts, approval_statuses=statuses)
-
-    def _traced(self, life: Lifecycle) -> bool:
-        return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
+        self._show(approval_requests=self._approvals.counts, approval_statuses=self._approvals.statuses)
 
     def _keep_journal(self, now: Timestamp) -> None:
         """Maintain the journal: check its file and its owner, and remove old entries."""
         self._journal.look()
-        self._learn_owner()
+        if self.state.claim_journal():
+            self._reader.begin_anew()
         self._journal.prune(now, lambda: self._clock_confirmed(now))
-
-    def _learn_owner(self) -> None:
-        """Start with an empty state if the journal is another VM's: this VM was created from its image."""
-        if self._identity is None or not self._journal.claim(self._identity.vm_id):
-            return
-        self._known, self._gaps = Lifecycles(), DocumentGaps(self._clock)
-        self._document = None
-        self._reader.store_next()
-        self._unshown = frozenset()
-        self._pauses.end()
-        self._pauses = PauseTracker(self._clock, self._wait, self._journal)
-        snapshot = replace(self.snapshot, statistics=Statistics(), recent=())
-        self.snapshot = snapshot.showing(self._known, self._unshown, self._clock.now().wall)
 
     def _clock_confirmed(self, now: Timestamp) -> bool:
         """Return whether IMDS' clock (the Date header of its last answer) agrees with this machine's."""
@@ -380,36 +241,23 @@ class Poller:
             last_success=ended.wall if outcome is Outcome.OK else before.last_success,
             failure=failure,
         )
-        identity = self._identity
+        identity = self.state.identity
         if identity is not None and identity is not self.snapshot.identity:  # known, though no document has come yet
             # Current events take the name with the next document, which decides anew whose they are.
-            name = self.snapshot.vm_name if self._known.current else self._settings.vm_name or identity.vm_name
-            self.snapshot = replace(self.snapshot, identity=identity, vm_name=name)
-        self._trace_hooks()
-        hooks = self._journal.inbox.hooks
-        self.snapshot = replace(
-            self.snapshot.showing(self._known, self._unshown, ended.wall),
+            name = self.snapshot.vm_name if self.state.known.current else self._settings.vm_name or identity.vm_name
+            self._show(identity=identity, vm_name=name)
+        self.state.trace_hooks()
+        self.state.show(ended)
+        self._show(
             polls=polls,
             journal=self._journal.state,
             deliveries=self._deliveries(),
             pushes=self._pushes(),
-            hooks=self.snapshot.hooks if hooks == self.snapshot.hooks else hooks,
+            hooks=self._journal.inbox.hooks,
         )
         if self._alerts is not None:
             now = self.snapshot
             self._alerts.update(now.shown, now.kinds, now.ended, now.identity, now.polls.up)
-
-    def _trace_hooks(self) -> None:
-        """Send the spans of hooks' runs that have ended since the last poll."""
-        runs = self._journal.inbox.runs
-        if self._delivery is None or runs is self._runs:
-            return
-        self._runs = runs
-        spans = hook_spans(runs, self._traced_runs, self._known, self._traced)
-        if spans:
-            self._traced_runs |= {run for run, _ in spans}
-            self._journal.record(Entry(spans=[span for _, span in spans]), self.snapshot.statistics, self._known)
-            self._delivery.wake()
 
     def _deliveries(self) -> Deliveries:
         """Return how many spans the collector has, refused, and still has to get."""
@@ -419,8 +267,5 @@ class Poller:
         return Deliveries(self._delivery.exported, self._delivery.failed, queued)
 
     def _pushes(self) -> Pushes:
-        """Return the results of pushing, the same object while nothing has changed."""
-        if self._alerts is None:
-            return self.snapshot.pushes
-        pushes = self._alerts.pushes
-        return self.snapshot.pushes if pushes == self.snapshot.pushes else pushes
+        """Return the results of pushing."""
+        return Pushes() if self._alerts is None else self._alerts.pushes

@@ -119,23 +119,21 @@ class Snapshot:
         names = (self.vm_name, self.identity.vm_name if self.identity else None)
         return all(names) and len({comparable_name(name) for name in names if name}) > 1
 
+    def having(self, **values: object) -> "Snapshot":
+        """Return the snapshot with ``values`` of its fields; what is equal to them stays the same object."""
+        new = {name: value for name, value in values.items() if value != getattr(self, name)}
+        return replace(self, **new)  # type: ignore[arg-type] # as its class says
+
     def showing(self, known: Lifecycles, unshown: Collection[str], now: float) -> "Snapshot":
         """Return the snapshot with the events of ``known`` as they are at ``now``, wall-clock seconds.
 
         No document of this run has shown those of the EventIds ``unshown``.
         """
         current = known.current
-        shown: Mapping[str, Lifecycle] = current
-        if unshown:
-            shown = {event_id: life for event_id, life in current.items() if event_id not in unshown}
-        kinds = {event_id: kind_of(life, now) for event_id, life in current.items()}
-        ended = known.ended_since(now - ENDED_SECONDS, MOST_ENDED)
-        return replace(
-            self,
-            current=current,
-            shown=self.shown if shown == self.shown else shown,
-            kinds=self.kinds if kinds == self.kinds else kinds,
-            ended=self.ended if ended == self.ended else ended,
+        return replace(self, current=current).having(
+            shown={event_id: life for event_id, life in current.items() if event_id not in unshown},
+            kinds={event_id: kind_of(life, now) for event_id, life in current.items()},
+            ended=known.ended_since(now - ENDED_SECONDS, MOST_ENDED),
         )
 
     def after(self, known: Lifecycles, changes: Sequence[Change], unshown: Collection[str], now: float) -> "Snapshot":

@@ -27,8 +27,9 @@ from azure_scheduled_events_exporter.journal.file import MEMORY
 from azure_scheduled_events_exporter.journal.journal import Journal
 from azure_scheduled_events_exporter.logs import facts
 from azure_scheduled_events_exporter.polling.clock import Clock, system_clock
-from azure_scheduled_events_exporter.polling.poller import Poller, Settings
+from azure_scheduled_events_exporter.polling.poller import Poller
 from azure_scheduled_events_exporter.polling.snapshot import Snapshot
+from azure_scheduled_events_exporter.polling.state import Settings
 from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
 from azure_scheduled_events_exporter.tracing.sender import otlp_sender
 from azure_scheduled_events_exporter.tracing.variables import doubts, is_on
@@ -130,10 +131,10 @@ class Exporter:
         if self._alerts:
             self._alerts.stop()
         if self._delivery and self._threads:
-            self._delivery.stop(self.poller.open_spans(), _FINAL_DELIVERY_SECONDS)
+            self._delivery.stop(self.poller.state.open_spans(), _FINAL_DELIVERY_SECONDS)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self.poller.record_heartbeat()
+        self.poller.state.record_heartbeat()
         self.journal.close()
 
     def _alert_push(self, config: Config) -> "AlertPush":

@@ -6,7 +6,6 @@ import os
 import resource
 import sqlite3
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -20,7 +19,6 @@ from azure_scheduled_events_exporter.journal.store import Entry, Restored
 from azure_scheduled_events_exporter.journal.waiting import MOST
 from support.events.journal_recorder import Open, bit_rot, history, recorders
 from support.programs import eventually
-from trials.storage.image import Image
 
 WAITS = "journal cannot be written: entries wait in memory until it can"
 SET_ASIDE = "journal cannot be used: set aside, and a new one begun"
@@ -191,33 +189,6 @@ class TestTrouble:
         assert recorder.journal.restore().lifecycles.current.keys() == {"A"}, "GONE has ended meanwhile"
         numbers = [number for number, _ in recorder.journal.transitions(0, -1)]
         assert numbers == [1, 2, *range(4804 - MOST, 4804)]
-
-    def test_a_disk_that_hangs(self, tmp_path: Path, start: Open) -> None:
-        """A write that does not end is waited for once, for two seconds; all is in order when it ends."""
-        try:
-            image = Image(tmp_path / "image")
-            image.__enter__()
-        except OSError as error:
-            pytest.skip(f"mounts need root and a loop device: {error}")
-        with contextlib.ExitStack() as stack:
-            stack.callback(image.__exit__, None, None, None)
-            recorder = start(image.place)
-            stack.callback(recorder.journal.close)
-            recorder.sees("A")
-            with image.frozen():
-                began = time.monotonic()
-                recorder.sees("A", "B")
-                assert time.monotonic() - began >= 2
-                assert not recorder.is_up()
-                for number in range(50):
-                    recorder.sees("A", "B", f"C{number}")
-                    recorder.journal.spans_queued()
-                    recorder.journal.queued_spans(5)
-                assert not recorder.is_up()
-            recorder.regains_disk()
-            records = [str(record["event_id"]) for _, record in recorder.journal.transitions(0)]
-            assert records[:3] == ["A", "B", "C0"]
-            assert recorder.journal.restore().statistics == recorder.statistics
 
 
 def corrupted(path: Path) -> None:

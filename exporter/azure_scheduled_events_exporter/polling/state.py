@@ -1,0 +1,239 @@
+"""What the exporter knows: events, statistics, and the documents that they come from; and how a document changes it.
+
+Writes each change to the journal before anybody is shown it. Must not ask IMDS, or decide when to: ``polling.poller``.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from azure_scheduled_events_exporter.core.document import Document
+from azure_scheduled_events_exporter.core.lifecycle import Change, Lifecycle, Lifecycles
+from azure_scheduled_events_exporter.core.observation import (
+    WATCHED_WITHIN_SECONDS,
+    ObservationContext,
+    observe,
+    record_pause,
+)
+from azure_scheduled_events_exporter.core.spans import SpanFacts, is_traced, unfinished
+from azure_scheduled_events_exporter.core.statistics import Statistics
+from azure_scheduled_events_exporter.core.timestamp import Timestamp
+from azure_scheduled_events_exporter.journal.journal import OWNER_WAIT_SECONDS, Journal
+from azure_scheduled_events_exporter.journal.store import Entry
+from azure_scheduled_events_exporter.tracing.delivery import SpanDelivery
+
+from .clock import Clock
+from .document_reader import Reading
+from .event_log import EventLog
+from .journal_entry import hook_spans, journal_entry
+from .pause_tracker import PauseTracker
+from .snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from azure_scheduled_events_exporter.core.instance import Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of polling; times in seconds.
+
+    Attributes:
+        vm_name: this VM's name; None to ask IMDS.
+        trace_peers: whether events of other VMs are traced too.
+        spacing: the shortest time between two polls.
+    """
+
+    interval: float
+    timeout: float
+    vm_name: str | None = None
+    trace_peers: bool = False
+    spacing: float = 0.0
+
+
+class DocumentGaps:
+    """When documents arrived, believed or not, and whether there was a gap. Before the first one, there is a gap."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.last: Timestamp | None = None
+        """When the last document arrived."""
+        self._last_since_boot = 0.0  # the same by the clock that counts suspended time, in seconds
+        self._has_gap = True
+
+    def has_gap(self, now: Timestamp) -> bool:
+        """Return whether an event can have started unseen since the last document that was observed."""
+        if self._has_gap or self.last is None:
+            return True
+        # The clock since boot too, because the monotonic clock stands still while the VM is suspended.
+        since_boot = self._clock.reading().since_boot - self._last_since_boot
+        return max(now.since(self.last), since_boot) > WATCHED_WITHIN_SECONDS
+
+    def document_came(self, now: Timestamp, *, has_gap: bool) -> None:
+        """Take note of a document; ``has_gap``: a gap before it still counts, since it was not observed as a whole."""
+        self.last, self._last_since_boot, self._has_gap = now, self._clock.reading().since_boot, has_gap
+
+
+class State:
+    """The state, restored from the journal. One thread uses it; ``snapshot`` may be read by any.
+
+    Attributes:
+        known: the events.
+        snapshot: what others may see.
+        identity: this VM in the instance metadata; None while unknown. Any thread may set it.
+        pauses: of this VM.
+        owner_is_known: whether events that only the journal knows end when a document does not show them.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        delivery: SpanDelivery | None,
+        clock: Clock,
+        wait: Callable[[float], bool],
+        log: logging.Logger,
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._delivery = delivery
+        self._clock = clock
+        self._wait = wait
+        self._log = log
+        self._event_log = EventLog(log)
+        self.identity: Instance | None = None
+        restored = journal.restore()
+        self.known: Lifecycles = restored.lifecycles
+        self._unshown = frozenset(self.known.current)  # events of earlier runs that no document of this run has shown
+        self.owner_is_known = True
+        self._began = clock.now()
+        self._gaps = DocumentGaps(clock)
+        self.pauses = PauseTracker(clock, wait, journal)
+        self._document: Document | None = None  # the last one whose changes are in the journal
+        # The runs of hooks whose spans are in the journal.
+        self._traced_runs = {run.run for run in journal.inbox.runs if run.outcome is not None}
+        # Events from before the restart stay current until a document shows otherwise.
+        self.snapshot = Snapshot(
+            poll_interval=settings.interval,
+            vm_name=settings.vm_name,
+            statistics=restored.statistics,
+            recent=restored.recent,
+        )
+        self.show(self._began)
+
+    def show(self, now: Timestamp) -> None:
+        """Let the snapshot have the events as they are at ``now``."""
+        self.snapshot = self.snapshot.showing(self.known, self._unshown, now.wall)
+
+    def take_in(self, reading: Reading) -> None:
+        """Derive transitions from the document, write them to the journal, and log them."""
+        now, document = self._clock.now(), reading.document
+        if not reading.is_believed:
+            if reading.empty_polls == 1:
+                self._log.warning("empty body while events are current: not believed yet")
+            self._gaps.document_came(now, has_gap=self._gaps.has_gap(now))
+            return
+        pause = self.pauses.pause(now, self._gaps.last, WATCHED_WITHIN_SECONDS)
+        watched = not self._gaps.has_gap(now)
+        vm_name = self._settings.vm_name or (self.identity.vm_name if self.identity else None)
+        shown = {event.event_id for event in document.events}
+        self._unshown -= shown
+        owner_is_known = self._knows_owner(now)
+        # An event that is missing while it is kept current has left unseen; one that is present is watched from now on.
+        is_whole = not document.unreadable or shown.issuperset(self.known.current)
+        self._gaps.document_came(now, has_gap=not watched and not is_whole)
+        owner_is_new = bool(self._unshown) and owner_is_known != self.owner_is_known
+        self.owner_is_known = owner_is_known
+        # Compare identity: an unchanged body is not parsed again.
+        is_same = document is self._document and not owner_is_new
+        if is_same and vm_name == self.snapshot.vm_name and self.identity is self.snapshot.identity:
+            if self.pauses.concern_us:
+                self.record(record_pause(self.known, pause))
+            return
+        context = ObservationContext(
+            now,
+            vm_name,
+            watched,
+            self._clock.booted_at(),
+            pause,
+            self._unshown,
+            kept=frozenset() if owner_is_known else self._unshown,
+            absent_since=reading.empty_since,
+        )
+        known, changes = observe(self.known, document, context)
+        self._event_log.unexpected_content(document)
+        self._observed(document, vm_name, self._written(known, changes))
+
+    def _observed(self, document: Document, vm_name: str | None, snapshot: Snapshot) -> None:
+        """Show ``snapshot``, which has the changes of ``document``."""
+        self.pauses.attend(self.known)  # before anyone is shown a start: the pause may follow at once
+        before, self._document = self._document, document
+        changed = before is not None and (document.incarnation, document.events) != (before.incarnation, before.events)
+        self.snapshot = replace(
+            snapshot,
+            vm_name=vm_name,
+            identity=self.identity,
+            incarnation=document.incarnation,
+            document_changes=self.snapshot.document_changes + changed,
+        )
+
+    def _knows_owner(self, now: Timestamp) -> bool:
+        """Return whether to treat the journal's events as this VM's.
+
+        They may be another VM's. Until that is known, they end only if a document has shown them.
+        """
+        return not self._journal.awaits_vm_id or now.since(self._began) >= OWNER_WAIT_SECONDS
+
+    def record(self, known: Lifecycles, changes: Sequence[Change] = ()) -> None:
+        """Write ``changes`` and the new state ``known`` to the journal, then log and show them."""
+        if known is not self.known:
+            self.snapshot = self._written(known, changes)
+
+    def _written(self, known: Lifecycles, changes: Sequence[Change]) -> Snapshot:
+        snapshot = self.snapshot.after(known, changes, self._unshown, self._clock.now().wall)
+        entry = journal_entry(self.known, known, changes, self.is_traced)
+        if entry.changes or entry.lives or entry.spans:
+            self._journal.record(entry, snapshot.statistics, known)
+        self.known = known
+        self._event_log.changes(changes)
+        if entry.spans and self._delivery is not None:
+            self._delivery.wake()
+        return snapshot
+
+    def claim_journal(self) -> bool:
+        """Begin without events if the journal is another VM's, because this VM was created from its image.
+
+        Return whether it was.
+        """
+        if self.identity is None or not self._journal.claim(self.identity.vm_id):
+            return False
+        self.known, self._gaps, self._unshown = Lifecycles(), DocumentGaps(self._clock), frozenset()
+        self.pauses.end()
+        self.pauses = PauseTracker(self._clock, self._wait, self._journal)
+        self.snapshot = replace(self.snapshot, statistics=Statistics(), recent=())
+        self.show(self._clock.now())
+        return True
+
+    def record_heartbeat(self) -> None:
+        """Write a heartbeat so that the next run knows when this run ended."""
+        self.pauses.record_heartbeat(self.known)
+
+    def is_traced(self, life: Lifecycle) -> bool:
+        """Return whether this VM sends the spans of an event."""
+        return self._delivery is not None and is_traced(life, peers_too=self._settings.trace_peers)
+
+    def open_spans(self) -> tuple[SpanFacts, ...]:
+        """Return the unfinished spans of current events, for a shutdown during an event."""
+        others = self._unshown if self._journal.awaits_vm_id else frozenset()  # they may be another VM's
+        lives = [life for life in self.known.current.values() if self.is_traced(life) and life.event_id not in others]
+        return unfinished(lives, self._clock.now())
+
+    def trace_hooks(self) -> None:
+        """Send the spans of hooks' runs that have ended since the last poll."""
+        if self._delivery is None:
+            return
+        spans = hook_spans(self._journal.inbox.runs, self._traced_runs, self.known, self.is_traced)
+        if spans:
+            self._traced_runs |= {run for run, _ in spans}
+            self._journal.record(Entry(spans=[span for _, span in spans]), self.snapshot.statistics, self.known)
+            self._delivery.wake()
