@@ -149,7 +149,7 @@ def test_a_part_cannot_start(tmp_path: Path) -> None:
         assert stack.process.wait(PATIENCE) == 1
         (line,) = stack.lines("stack: ")
         assert line.startswith(
-            "stack: second ended with status 2: azure-scheduled-events-exporter: --speed: 0 cannot be"
+            "stack: second ended with status 2: azure-scheduled-events-exporter: speed 0 cannot be used"
         )
 
 
