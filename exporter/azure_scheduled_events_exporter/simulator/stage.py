@@ -50,7 +50,10 @@ def event_id(seed: str, *place: object) -> str:
 
 
 class Stage:
-    """The current events, their incarnation and the record of what happened."""
+    """The current events, their incarnation and the record of what happened.
+
+    ``events`` are the current ones in the newest form; ``windows`` are the faults of the scenario being played.
+    """
 
     def __init__(self, playlist: Playlist, *, at: float, seed: str) -> None:
         self.playlist = playlist
@@ -61,10 +64,10 @@ class Stage:
         self._plays = 0
         self._reached = at
         self._placed: tuple[WireEvent, ...] | None = None
-        self._shown: tuple[WireEvent, ...] = ()
+        self.events: tuple[WireEvent, ...] = ()
         self._place = 0
         self._timeline: Timeline
-        self._windows: tuple[Window, ...]
+        self.windows: tuple[Window, ...]
         self._replay: Replay | None
         self._begin(0, at)
 
@@ -77,11 +80,6 @@ class Stage:
     def record(self) -> tuple[Happening, ...]:
         """What happened, oldest first; the last 10,000."""
         return tuple(self._record)
-
-    @property
-    def events(self) -> tuple[WireEvent, ...]:
-        """The current events in the newest form."""
-        return self._shown
 
     def recorded(self, now: float) -> bytes | None:
         """Return the body to serve at ``now`` while a recording is played, else None."""
@@ -96,11 +94,6 @@ class Stage:
         if self._replay is None:
             return over
         return None if self._replay.ended_at is None else max(over, self._replay.ended_at)
-
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """The faults of the scenario being played."""
-        return self._windows
 
     @property
     def vms(self) -> Mapping[str, VirtualMachine]:
@@ -155,7 +148,7 @@ class Stage:
 
     def stop_faults(self, now: float) -> None:
         """End the scenario's faults that are active at ``now``; later ones still begin."""
-        self._windows = tuple(each for each in self._windows if each.begins > now)
+        self.windows = tuple(each for each in self.windows if each.begins > now)
 
     @property
     def _last(self) -> bool:
@@ -171,7 +164,7 @@ class Stage:
             speed=self.playlist.speed,
             event_id=lambda index: event_id(self._seed, play, scenario.name, index),
         )
-        self._windows = tuple(window(plan, at, self.playlist.speed) for plan in scenario.faults)
+        self.windows = tuple(window(plan, at, self.playlist.speed) for plan in scenario.faults)
         recording = scenario.recording
         self._replay = Replay(recording, at=at, speed=self.playlist.speed) if recording else None
         self._note(())
@@ -180,8 +173,8 @@ class Stage:
         self._record.extend(happenings)
         self.happened += len(happenings)
         shown = self._timeline.events() if self._placed is None else self._placed
-        if shown != self._shown:
-            self._shown = shown
+        if shown != self.events:
+            self.events = shown
             self.incarnation += 1
 
     def _placed_event(self, event_id: str) -> WireEvent | None:

@@ -167,18 +167,9 @@ class Timeline:
         return next((life for life in self.lives if life.current and life.event_id == wanted), None)
 
     def _happening(self, life: Life, what: What, at: float, vm: str = "") -> Happening:
-        plan = life.plan
-        return Happening(
-            life.event_id,
-            plan.event_type,
-            plan.source,
-            plan.resources,
-            what,
-            at,
-            vm,
-            self.scenario.name,
-            life.not_before,
-        )
+        plan, name = life.plan, self.scenario.name
+        about = (life.event_id, plan.event_type, plan.source, plan.resources)
+        return Happening(*about, what, at, vm, name, life.not_before)
 
 
 def begin(scenario: Scenario, *, at: float, speed: float, event_id: Callable[[int], str]) -> Timeline:
