@@ -243,21 +243,15 @@ class Journal:
         found = [*waiting, *stored]
         return found if limit < 0 else found[:limit]
 
-    def remove_spans(self, delivered: Iterable[QueuedSpan]) -> None:
-        """Remove spans that need no delivery any more."""
-        self._end_spans(delivered, None)
+    def end_spans(self, spans: Iterable[QueuedSpan], refused: float | None = None) -> None:
+        """Remove spans that need no delivery any more.
 
-    def set_spans_aside(self, refused: Iterable[QueuedSpan], wall: float) -> None:
-        """Take spans that a collector refused at ``wall`` out of the queue; the next start queues them again.
-
-        A journal without a file has no next start, so it removes them.
+        Those that a collector refused at ``refused`` (Unix seconds) are kept: the next start queues them again. A
+        journal without a file has no next start.
         """
-        self._end_spans(refused, None if self._file is None else wall)
-
-    def _end_spans(self, spans: Iterable[QueuedSpan], refused: float | None) -> None:
         with self._changed:
             for span in spans:
-                self._waiting.end_span(span, refused)
+                self._waiting.end_span(span, None if self._file is None else refused)
                 self._span_count = max(0, self._span_count - 1)
             self._changed.notify_all()
 
@@ -306,7 +300,11 @@ class Journal:
 
     def record_heartbeat(self, sample: ClockSample | None) -> None:
         """Write a clock sample, so that the next run can measure a pause; None removes it."""
-        self._set_property("heartbeat", "" if sample is None else encode(sample))
+        if self._file is None:
+            return
+        with self._changed:
+            self._waiting.batch.properties["heartbeat"] = "" if sample is None else encode(sample)
+            self._changed.notify_all()
 
     def last_heartbeat(self) -> ClockSample | None:
         """Return the last heartbeat of the previous run; None if there is no readable one."""
@@ -317,13 +315,6 @@ class Journal:
             message = "cannot read the previous run's last heartbeat; the pause before this start is not measured"
             self._log.warning(message, extra=facts(error=error))
             return None
-
-    def _set_property(self, name: str, value: str) -> None:
-        if self._file is None:
-            return
-        with self._changed:
-            self._waiting.batch.properties[name] = value
-            self._changed.notify_all()
 
     def close(self) -> None:
         """Write what waits, close the file and release its lock; a disk that hangs is left alone."""

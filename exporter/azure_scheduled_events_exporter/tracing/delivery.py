@@ -125,9 +125,9 @@ class _Queue:
     def settle(self, batch: Sequence[QueuedSpan], result: ExportResult) -> None:
         """Remove or set aside what needs no further attempt."""
         if result.outcome is Export.REFUSED:
-            self._journal.set_spans_aside(batch, time.time())
+            self._journal.end_spans(batch, time.time())
         elif result.outcome is Export.ACCEPTED:
-            self._journal.remove_spans(batch)
+            self._journal.end_spans(batch)
             if not result.rejected:
                 self._size = min(BATCH, self._size * 2)
 
