@@ -1,10 +1,7 @@
 """The command ``events --follow``: prints every transition as one JSON line, as soon as it is in the journal.
 
-If an exporter is running, the command reads its journal. Otherwise it polls IMDS itself, in memory, starting from the
-state in the journal, and returns to the journal as soon as an exporter runs. When an exporter leaves its journal, the
-command waits some seconds before it polls: an exporter that restarts, or whose disk was away for a moment, writes there
-what it saw, and lines that the command had printed before would be out of order. It must never keep an exporter from
-starting.
+If an exporter is running, or a position is given, the command reads the journal, also over restarts of the exporter.
+Otherwise it polls IMDS itself, in memory. It decides this once, and must never keep an exporter from starting.
 """
 
 import json
@@ -12,31 +9,30 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from azure_scheduled_events_exporter import logs, standard_streams
 from azure_scheduled_events_exporter.approval.policy import OFF
 from azure_scheduled_events_exporter.config import Config
 from azure_scheduled_events_exporter.core.document import Scope
-from azure_scheduled_events_exporter.core.lifecycle import Lifecycle, Lifecycles, Transition
+from azure_scheduled_events_exporter.core.lifecycle import Lifecycle
 from azure_scheduled_events_exporter.core.records import Record
 from azure_scheduled_events_exporter.errors import CodecError, DamagedTextError, ExporterError, UsageError, one_line
 from azure_scheduled_events_exporter.journal.file import MEMORY, file_path, identity, is_written, read_only
 from azure_scheduled_events_exporter.journal.journal import Journal
-from azure_scheduled_events_exporter.journal.store import PAGE, Restored, Store
+from azure_scheduled_events_exporter.journal.store import PAGE, Store
 from azure_scheduled_events_exporter.service import daemon
 from azure_scheduled_events_exporter.service.endpoint import with_endpoint
 
 _LOOK_SECONDS = 0.1
 _CHECK_SECONDS = 1.0
 """Interval of the checks whether an exporter runs, and whether the open file is still the journal."""
-_RETURN_SECONDS = 7.0
-"""How long an exporter is waited for that has left its journal, before the command polls IMDS itself."""
 _REMEMBERED = 1000
 _LONGEST_NUMBER = 18  # digits: what SQLite's integers hold
-_UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, OSError)
+_UNREADABLE = (ExporterError, sqlite3.Error, DamagedTextError, CodecError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +61,10 @@ class Position:
     Attributes:
         seq: the last number.
         epoch: which journal that is; ``""`` means any.
-        older: where the open file ended when it was found to be an older copy of that journal; None if it is none.
     """
 
     seq: int = 0
     epoch: str = ""
-    older: int | None = None
 
 
 _Current = Callable[[], Mapping[str, Lifecycle]]
@@ -90,15 +84,13 @@ def run(config: Config, *, since: str | None, mine: bool) -> int:
         ExporterError: the journal cannot be read.
     """
     position = None if since is None else _position(since)
-    path = None if config.journal_path == MEMORY else Path(config.journal_path)
-    printed = Printed()
     waiting: Sequence[Line] = ()
-    for fresh, current in _looks(config, path, position):
+    for fresh, current in _looks(config, position):
         lines = fresh
         if mine:
             lines, waiting = _of_this_vm([*waiting, *fresh], current)
         for line in lines:
-            if printed.is_new(line.record) and not _print(line):
+            if not _print(line):
                 return 0
         if not standard_streams.has_reader():
             return 0
@@ -148,134 +140,55 @@ def _of_this_vm(lines: Sequence[Line], current: _Current) -> tuple[Sequence[Line
             scope = scopes.get(record["event_id"], scope)
         if scope == Scope.SELF:
             mine.append(replace(line, record={**record, "scope": scope, "mine": True}))
-        elif record.get("mine"):  # absent in what older versions wrote
+        elif record["mine"]:
             mine.append(line)
         elif scope == Scope.UNKNOWN:
             waiting.append(line)
     return mine, waiting[-_REMEMBERED:]
 
 
-@dataclass(slots=True)
-class _Printed:
-    """The printed state of one event."""
-
-    transitions: set[object] = field(default_factory=set)
-    not_before: object = None
-    over_at: str = ""
-
-
-class Printed:
-    """The printed events, to recognize transitions that an exporter's journal repeats.
-
-    If this command polls itself, it prints a transition before an exporter that starts later journals the same one.
-    That one is printed only if it changes the printed state of the event.
-    """
-
-    def __init__(self) -> None:
-        self._events: dict[object, _Printed] = {}
-
-    def is_new(self, record: Record) -> bool:
-        """Return whether ``record`` is to be printed, and remember it."""
-        event = self._events.pop(record["event_id"], None) or _Printed()
-        self._events[record["event_id"]] = event
-        self._forget_the_oldest()
-        transition, at = record["transition"], str(record["at"])
-        if transition == record["outcome"]:  # one may have seen how it ended, the other only that it did
-            is_new = not event.over_at
-            event.over_at = event.over_at or at
-            return is_new
-        if transition == Transition.DETECTED and event.over_at and at > event.over_at:
-            event.transitions.clear()  # by an exporter that has forgotten the event
-        if transition == Transition.RESCHEDULED:
-            is_new = event.not_before != record["not_before"]
-        elif transition == "returned":
-            is_new = bool(event.over_at) or not event.transitions
-        else:
-            is_new = transition not in event.transitions
-        if is_new:
-            event.over_at = ""
-        event.transitions.add(transition)
-        event.not_before = record["not_before"]
-        return is_new
-
-    def _forget_the_oldest(self) -> None:
-        if len(self._events) > _REMEMBERED:
-            oldest = next((name for name, event in self._events.items() if event.over_at), next(iter(self._events)))
-            del self._events[oldest]
-
-
-def _looks(config: Config, path: Path | None, since: Position | None) -> Iterator[_Look]:
-    """Yield the transitions after ``since``, or from now on, repeatedly; from the journal if an exporter runs."""
-    # Asked before the journal is read: an exporter that ends in between is waited for, too.
-    wait_until = time.monotonic() + _RETURN_SECONDS if path is not None and is_written(path) else 0.0
-    newest, known = _newest(path)
-    position = since or newest
-    first = since is not None
-    while True:
-        if path is not None and (first or is_written(path)):
-            first = False
-            known = (yield from _journalled(path, position)) or known
-            wait_until = time.monotonic() + _RETURN_SECONDS
-        elif path is not None and time.monotonic() < wait_until:
-            time.sleep(_LOOK_SECONDS)
-        else:
-            known = yield from _polled(config, path, _newest(path)[1] or known)
-
-
-def _newest(path: Path | None) -> tuple[Position, Restored | None]:
-    """Return the end of the journal and its current events; both are empty if no exporter has run yet."""
-    if path is None:
-        return Position(), None
-    try:
-        store = read_only(path)
-    except _UNREADABLE:
-        return Position(), None
-    try:
-        return Position(store.last_number(), store.epoch()), _known_by(store)
-    except (sqlite3.Error, DamagedTextError, CodecError):
-        return Position(), None
-    finally:
-        store.close()
-
-
-def _journalled(path: Path, position: Position) -> Generator[_Look, None, Restored | None]:
-    """Yield the transitions in the journal after ``position``, and new ones until the exporter ends.
-
-    Returns the journal's events when it was last read, because its file may be gone afterwards.
-    """
-    known: Restored | None = None
+def _looks(config: Config, since: Position | None) -> Iterator[_Look]:
+    """Yield the transitions after ``since``, or from now on, repeatedly."""
+    path = None if config.journal_path == MEMORY else Path(config.journal_path)
+    if path is None or (since is None and not is_written(path)):
+        yield from _polled(config)
+        return
+    position = since or _end(path)
     while True:
         opened = _files(path)
         try:
-            store = read_only(path)
+            with closing(read_only(path)) as store:
+                yield from _read(store, path, position, opened)
         except _UNREADABLE:
-            time.sleep(_LOOK_SECONDS)
-            return known  # it is just being created
-        try:
-            yield from _read(store, path, position, opened)
-            known = _known_by(store)
-        except (sqlite3.Error, DamagedTextError, CodecError, OSError):
-            time.sleep(_LOOK_SECONDS)  # the exporter replaces what is damaged
-        finally:
-            store.close()
-        if not is_written(path):
-            return known
+            time.sleep(_LOOK_SECONDS)  # the exporter creates it, or replaces what is damaged
+
+
+def _end(path: Path) -> Position:
+    """Return the end of the journal; its beginning if it cannot be read yet."""
+    try:
+        with closing(read_only(path)) as store:
+            return Position(store.last_number(), store.epoch())
+    except _UNREADABLE:
+        return Position()
 
 
 def _read(store: Store, path: Path, position: Position, opened: object) -> Iterator[_Look]:
-    """Yield the transitions in ``store``, until no exporter writes it or its file is no longer the journal."""
-    checked = 0.0
-    written = True
-    position.older = None
+    """Yield the transitions in ``store``, until its file is no longer the journal."""
+    check_at = 0.0
+    is_journal = was_written = True
     while True:
-        if time.monotonic() - checked >= _CHECK_SECONDS:
-            checked = time.monotonic()
-            written = is_written(path) and _files(path) == opened
+        if time.monotonic() >= check_at:
+            check_at = time.monotonic() + _CHECK_SECONDS
+            is_journal = _files(path) == opened
+            written = is_written(path)
+            if was_written and not written:
+                print("no exporter writes the journal: waiting for one", file=sys.stderr, flush=True)
+            was_written = written
         rows = _behind(store, position)
         yield [Line(record, seq, position.epoch) for seq, record in rows], store.current
         if len(rows) == PAGE:
             continue
-        if not written:  # looked at before the rows were read, so that nothing is behind them
+        if not is_journal:  # looked at before the rows were read, so that nothing is behind them
             return
         time.sleep(_LOOK_SECONDS)
 
@@ -286,13 +199,9 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
     if last == 0:
         return []  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
     epoch = store.epoch()
-    if epoch == position.epoch and (position.older is not None or position.seq > last):
-        # An older copy of this journal: the exporter replaces it, or goes on with it, and then what comes is new.
-        if position.older is None or last <= position.older:
-            position.older = last
-            return []
-        position.seq, position.older = position.older, None
-    elif position.epoch != epoch and (position.epoch or position.seq > last):
+    if epoch == position.epoch:
+        position.seq = min(position.seq, last)  # an older copy of the journal: what comes to it is new
+    elif position.epoch or position.seq > last:
         position.seq = 0  # another journal, with numbers of its own: better all of it than a gap
     position.epoch = epoch
     rows = store.transitions(position.seq, PAGE)
@@ -300,27 +209,21 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
     return rows
 
 
-def _polled(config: Config, path: Path | None, known: Restored | None) -> Generator[_Look, None, Restored]:
-    """Poll and yield transitions that are new after ``known``, until an exporter runs; return the known events."""
+def _polled(config: Config) -> Iterator[_Look]:
+    """Poll IMDS and yield the transitions, those of events that are there already first."""
     log = logs.set_up("warning", config.log_format)
     alone = replace(config, journal_path=MEMORY, approval_policy=OFF)
-    journal = Journal(None, config.journal_retention, log, known)
+    journal = Journal(None, config.journal_retention, log)
     exporter = daemon.Exporter(with_endpoint(alone, log), log, journal=journal, reports=False)
     failed = threading.Event()
     exporter.failed = failed.set
     exporter.start()
     last = 0
-    looked = time.monotonic()
     try:
-        while not failed.is_set():
+        while not failed.wait(_LOOK_SECONDS):
             rows = journal.transitions(last)
             last = rows[-1][0] if rows else last
             yield [Line(record) for _, record in rows], lambda: exporter.poller.snapshot.current
-            if path is not None and time.monotonic() - looked >= _CHECK_SECONDS:
-                looked = time.monotonic()
-                if is_written(path):
-                    return journal.restore()
-            time.sleep(_LOOK_SECONDS)
         raise ExporterError("polling has ended by an internal error, which is logged above: start this command again")
     finally:
         exporter.stop()
@@ -330,8 +233,3 @@ def _files(path: Path) -> tuple[object, object]:
     """Return the identity of the journal and of its log, both of which somebody may remove or replace."""
     file = file_path(path)
     return identity(file), identity(f"{file}-wal")
-
-
-def _known_by(store: Store) -> Restored:
-    """Return the events in ``store``."""
-    return Restored(Lifecycles(store.current(), {life.event_id: life for life in store.ended_lives()}))
