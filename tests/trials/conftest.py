@@ -6,8 +6,9 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the flag that repeats a run."""
+    """Add the flags that repeat a run, and make it longer."""
     parser.addoption("--seed", type=int, default=random.randrange(1, 1_000_000), help="repeats a run of the trials")
+    parser.addoption("--fleets", type=int, default=40, help="how many random fleets the rules are played with")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -17,8 +17,6 @@ from support.monitoring.promtool import run_tests
 from support.monitoring.stories import INTERVAL, Row, Story, ended, info, of
 
 STEPS = 120
-FLEETS = 40
-"""Fleets of a run; another seed makes others."""
 KINDS = [(each, "announced", each, HOLDS[each]) for each in HOLDS]
 KINDS += [("Redeploy", "without_notice", "WithoutNotice", HOLDS["Redeploy"])]
 KINDS += [("Redeploy", "far_ahead", "DegradedHost", NO_IMPACT_HOLD)]
@@ -89,7 +87,12 @@ def _values(values: Iterable[str]) -> str:
     return " ".join("stale" if just else value for value, just in zip(every, gone, strict=True))
 
 
-@pytest.mark.parametrize("number", range(FLEETS))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Play as many fleets as ``--fleets`` says; another seed makes others."""
+    if "number" in metafunc.fixturenames:
+        metafunc.parametrize("number", range(metafunc.config.getoption("--fleets")))
+
+
 def test_random_fleets(number: int, tmp_path: Path, seed: int) -> None:
     """Each alert fires exactly when the oracle says: one an event, held, and ended when somebody saw the end."""
     story, checks = fleet(f"{seed}/{number}")
