@@ -192,24 +192,6 @@ class TestRemoved:
         counted(run(), detected=3, cancelled=1)
         assert history(state) == {"OLD", "A", "B"}
 
-    def test_a_follower_remembers(
-        self, run: Callable[..., Exporter], follow: Callable[..., Follower], simulator: Simulator, state: Path
-    ) -> None:
-        """A follower repeats nothing if the exporter is slow to write the removed journal again."""
-        exporter = run()
-        simulator.set_document([event("A")])
-        counted(exporter, detected=1)
-        follower = follow()
-        settled(follower)
-        exporter.process.send_signal(signal.SIGSTOP)
-        shutil.rmtree(state)
-        asked = len(simulator.requests)
-        eventually(lambda: len(simulator.requests) > asked + 4, "polls of the follower's own")
-        exporter.process.send_signal(signal.SIGCONT)
-        exporter.shows("the error", lambda scrape: scrape.value("journal_errors_total") == 1)
-        simulator.set_document([event("A"), event("B")])
-        follower.wait_for(("B", "detected"))
-
 
 class TestAnotherVm:
     """The journal came with a captured image."""
