@@ -61,10 +61,12 @@ class Position:
     Attributes:
         seq: the last number.
         epoch: which journal that is; ``""`` means any.
+        older_end: the last number of the open file when it was found to be an older copy of that journal, else None.
     """
 
     seq: int = 0
     epoch: str = ""
+    older_end: int | None = None
 
 
 _Current = Callable[[], Mapping[str, Lifecycle]]
@@ -174,6 +176,7 @@ def _end(path: Path) -> Position:
 
 def _read(store: Store, path: Path, position: Position, opened: object) -> Iterator[_Look]:
     """Yield the transitions in ``store``, until its file is no longer the journal."""
+    position.older_end = None
     check_at = 0.0
     is_journal = was_written = True
     while True:
@@ -199,9 +202,13 @@ def _behind(store: Store, position: Position) -> list[tuple[int, Record]]:
     if last == 0:
         return []  # a new journal, whose epoch may still change: an exporter that goes on with an old one writes it
     epoch = store.epoch()
-    if epoch == position.epoch:
-        position.seq = min(position.seq, last)  # an older copy of the journal: what comes to it is new
-    elif position.epoch or position.seq > last:
+    if epoch == position.epoch and (position.older_end is not None or position.seq > last):
+        # An older copy of this journal: the exporter replaces it, or goes on with it, and then what comes is new.
+        if position.older_end is None or last <= position.older_end:
+            position.older_end = last
+            return []
+        position.seq, position.older_end = position.older_end, None
+    elif position.epoch != epoch and (position.epoch or position.seq > last):
         position.seq = 0  # another journal, with numbers of its own: better all of it than a gap
     position.epoch = epoch
     rows = store.transitions(position.seq, PAGE)
